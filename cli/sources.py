@@ -1,4 +1,4 @@
-"""`--source SPEC`: where records are. For members, for log ends, for positions."""
+"""`--source SPEC`: parses where records are, and opens it as a source or as log ends."""
 
 from __future__ import annotations
 

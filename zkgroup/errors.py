@@ -276,7 +276,7 @@ class UnencodableError(ConfigError):
         self.found = found
 
 
-# --- lines in a broker's logs ----------------------------------------------------------------------
+# --- records in a broker's logs --------------------------------------------------------------------
 
 
 class ReplicaStorageError(ZkGroupError):

@@ -1,4 +1,4 @@
-"""`zkgroup status` and `zkgroup doctor`."""
+"""`zkgroup status` shows the ensemble on one screen, `zkgroup doctor` its problems."""
 
 from __future__ import annotations
 

@@ -350,8 +350,8 @@ class BrokerNetwork:
         named = ", ".join(map(str, partitions[:NAMED]))
         more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
         log.warning(
-            "broker %d keeps lines of %s%s, which the controller has not placed here: deleted or moved while "
-            "it was away, or their states cannot be read (zkgroup status); nothing is removed",
+            "broker %d keeps records of %s%s, which the controller has not placed here: deleted or moved "
+            "while it was away, or their states cannot be read (zkgroup status); nothing is removed",
             self._broker,
             named,
             more,

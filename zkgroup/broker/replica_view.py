@@ -46,9 +46,9 @@ class Follower:
     """Whether it may join the ISR: its last fetch reached the high watermark, the start of this leader epoch,
     and the log end offset of the previous answer."""
     lost: bool
-    """Whether it fetched below the high watermark as an ISR member: lines that it acknowledged are lost.
+    """Whether it fetched below the high watermark as an ISR member: records that it acknowledged are lost.
 
-    It must leave the ISR at once, and gets no lines until `set_isr` leaves it out."""
+    It must leave the ISR at once, and gets no records until `set_isr` leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ReplicaView:
     leader_epoch: int
     """The leader epoch of the role; -1 without a role."""
     log_end_offset: int
-    """The offset of the next line."""
+    """The offset of the next record."""
     high_watermark: int
     """The first offset that consumers may not read yet; a follower has it from its leader."""
     leader_epoch_start: int
@@ -67,7 +67,7 @@ class ReplicaView:
     followers: Mapping[int, Follower] = field(default_factory=dict)
     """The other replicas of a leader, by broker id."""
     failure: str | None = None
-    """Why this replica has no role, or cannot take its leader's lines; a message for people."""
+    """Why this replica has no role, or cannot take its leader's records; a message for people."""
 
 
 class AppendResult(NamedTuple):
@@ -90,7 +90,7 @@ class AppendResult(NamedTuple):
 
 
 class ReplicaFailure(NamedTuple):
-    """Why and since when a replica has no role, or cannot take its leader's lines."""
+    """Why and since when a replica has no role, or cannot take its leader's records."""
 
     reason: str
     """A message for people."""

@@ -58,7 +58,7 @@ class BrokerSettings:
     )
     min_insync_replicas: int = setting(
         1,
-        "Lines with acks=all are refused while fewer replicas are in sync; a topic's setting precedes it.",
+        "Records with acks=all are refused while fewer replicas are in sync; a topic's setting precedes it.",
         kafka="min.insync.replicas",
     )
     replica_lag_time_max_ms: int = setting(
@@ -113,7 +113,7 @@ class BrokerSettings:
         False,
         "As controller: elect a replica outside the ISR if no member is live; a topic's setting precedes it.",
         kafka="unclean.leader.election.enable",
-        why="An unclean election loses acknowledged lines. True at 0.8.2.2, false from 0.11 on.",
+        why="An unclean election loses acknowledged records. True at 0.8.2.2, false from 0.11 on.",
     )
     num_partitions: int = setting(
         1, "Partitions of a topic that is created without a number of them.", kafka="num.partitions"
@@ -216,8 +216,8 @@ class BrokerSettings:
     )
     flush: str = setting(
         "none",
-        "`none`: lines survive a crash of the broker's process. `batch`: they survive a crash of the machine "
-        "too, which costs two fsyncs a batch.",
+        "`none`: records survive a crash of the broker's process. `batch`: they survive a crash of the "
+        "machine too, which costs two fsyncs a batch.",
     )
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Clients of brokers, zkgroup's and Kafka's: kafka-python found its brokers in ZooKeeper, and log ends.
+"""Clients of zkgroup's and Kafka's brokers, which are found in ZooKeeper: a producer, and log ends.
 
 * `kafka_python`: kafka-python (extra `kafka`): addresses and protocol from registrations, and its errors
 * `producer`: `RecordProducer`, a producer that reports the outcome of each record
-* `log_ends`: log ends of partitions and of each replica, by requests of our own
+* `log_ends`: log ends of partitions and of each replica, by ListOffsets and Fetch
 """

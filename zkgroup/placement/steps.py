@@ -1,4 +1,4 @@
-"""The steps that plans are made of: place replicas that lost theirs, even out, appoint leaders."""
+"""The steps of plans: replace lost replicas, balance, choose preferred leaders."""
 
 from __future__ import annotations
 

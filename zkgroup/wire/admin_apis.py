@@ -1,4 +1,4 @@
-"""What tools ask a broker to change: topics, partitions, configs, leaders, reassignments.
+"""Requests and responses that change a cluster: topics, partitions, configs, leaders, reassignments.
 
 Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2. `error` is
 Kafka's ErrorCode (`ErrorCode` has those that are used here), `error_message` its text for people.

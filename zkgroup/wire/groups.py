@@ -1,4 +1,4 @@
-"""What members of groups and tools ask the coordinator of a group.
+"""Requests to a group coordinator, and their responses.
 
 Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2. Below version
 7 the name of the protocol in a JoinGroup response with an error is an empty text, from then on null.

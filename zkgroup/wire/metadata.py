@@ -1,4 +1,4 @@
-"""What clients ask any broker: what it serves, and where partitions and coordinators are.
+"""Requests to any broker, and their responses: ApiVersions, Metadata, FindCoordinator, DescribeCluster.
 
 Sources: ApiVersions, Metadata, FindCoordinator and DescribeCluster in
 clients/src/main/resources/common/message/*.json@2.8.2; version 0 of Metadata and of FindCoordinator (then

@@ -1,4 +1,4 @@
-"""What clients and followers ask the leader of a partition: Produce, Fetch, offsets, and producer ids.
+"""Requests to the leader of a partition: Produce, Fetch, offsets, and producer ids.
 
 Records are opaque here: batches as they lie in the log (`record_batch`). Sources: the messages of these names
 in clients/src/main/resources/common/message/*.json@2.8.2, for Produce below version 3 and for version 0

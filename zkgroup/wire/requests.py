@@ -1,4 +1,4 @@
-"""Which request a frame holds."""
+"""Decodes a frame into the request of its API key and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zkgroup audit inspect`."""
+"""`zkgroup audit inspect`: checks how far snapshots, logs and exports are intact."""
 
 from __future__ import annotations
 

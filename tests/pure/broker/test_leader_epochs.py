@@ -32,7 +32,7 @@ def test_end_of_an_epoch(leader_epoch: int, expected: EpochEnd) -> None:
 @pytest.mark.parametrize(("offset", "expected"), [(0, -1), (1, 1), (4, 1), (5, 3), (9, 3), (10, 6), (12, 6)])
 def test_epoch_of_the_line_before(offset: int, expected: int) -> None:
     """An epoch that begins at the offset has no part in the line before it."""
-    assert MARKS.of_line_before(offset) == expected
+    assert MARKS.epoch_before(offset) == expected
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def led_pair() -> tuple[ReplicaManager, ReplicaManager]:
 
 
 def test_a_follower_catches_up_as_far_as_the_script_says() -> None:
-    """The leader counts its lines; at the log end the follower has the high watermark too."""
+    """The leader counts its records; at the log end the follower has the high watermark too."""
     one, two = led_pair()
 
     assert replicate(one, two, TP, until=2)
@@ -54,7 +54,7 @@ def test_a_follower_does_not_get_further_than_the_leader() -> None:
 
 
 def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
-    """Later requests to it are refused, and its lines stay as they are."""
+    """Later requests to it are refused, and its records stay as they are."""
     leader = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     leader.lead(0, (1,), {1})
     lines = records_of((b"a",), timestamp_ms=1)
@@ -78,12 +78,12 @@ def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
     assert replica.lead(1, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
     assert (replica.leads, replica.view().failure) == (
         False,
-        "cannot lead in epoch 1: lines are lost: it ends at 0, and 5 was its high watermark",
+        "cannot lead in epoch 1: records are lost: it ends at 0, and 5 was its high watermark",
     )
 
 
 def test_a_storage_outlives_its_host() -> None:
-    """With its lines; lines that it loses are missing for the next replica manager."""
+    """With its records; records that it loses are missing for the next replica manager."""
     storage = MemoryStorage()
     first = over(1, storage)
     first.become_leader(TP, 0, (1,), {1})

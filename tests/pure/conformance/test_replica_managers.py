@@ -304,7 +304,7 @@ def test_lines_of_a_later_term_make_a_replica_useless(hosts: Hosts) -> None:
 
     assert host.become_leader(TP, 0, (1,), {1}) is ErrorCode.KAFKA_STORAGE_ERROR
     assert host.become_follower(TP, 1) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert view(host).failure == "cannot follow in epoch 1: its lines are from epoch 7"
+    assert view(host).failure == "cannot follow in epoch 1: its records are from epoch 7"
     host.close()
 
 

@@ -146,7 +146,7 @@ def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, tw
 
     assert not again
     assert end(two) == 1
-    assert "has lost lines" in (view(two).failure or "")
+    assert "has lost records" in (view(two).failure or "")
 
 
 def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two: ReplicaManager) -> None:
@@ -164,7 +164,9 @@ def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two:
 
     response = fetch(emptied, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
-    assert failures == ["lines are lost: broker 2 has 1 of them from this leader in epoch 0, and 0 are left"]
+    assert failures == [
+        "records are lost: broker 2 has 1 of them from this leader in epoch 0, and 0 are left"
+    ]
     assert response.error == ErrorCode.NOT_LEADER_FOR_PARTITION
     assert append(emptied, 0, b"x").error == ErrorCode.NOT_LEADER_FOR_PARTITION
     assert emptied.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR

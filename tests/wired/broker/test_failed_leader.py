@@ -127,7 +127,7 @@ def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
     broker = world.running.brokers[1]
 
     with pytest.raises(
-        ReplicaStorageError, match="t-0, which this broker led: lines are lost: broker 2 has 1"
+        ReplicaStorageError, match="t-0, which this broker led: records are lost: broker 2 has 1"
     ):
         broker.check()
     broker.close()

@@ -1,4 +1,4 @@
-"""How reassignments stand, by what ZooKeeper says; and waiting for them. Reads only.
+"""Reads the progress of reassignments from ZooKeeper, and waits for their end. Writes nothing.
 
 A move is under way while the request names it, and also while the topic itself says that it gains or loses
 replicas: from 2.4 on moves can be asked for without the request (controller.md 4.3).

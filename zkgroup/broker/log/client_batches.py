@@ -1,5 +1,4 @@
-"""Record batches on their way into a log: those of clients are checked and stamped, those of a leader are
-checked against the log that they shall go on. Pure.
+"""Checks record batches before an append, and stamps those of clients. Pure.
 
 Sources: kafka/log/Log.scala (`analyzeAndValidateRecords`), kafka/log/LogValidator.scala @2.8.2.
 """

@@ -13,7 +13,7 @@ from zkgroup.wire.records import NO_EPOCH, EpochEnd
 
 
 class EpochStart(NamedTuple):
-    """The first line of a leader epoch."""
+    """The first record of a leader epoch."""
 
     leader_epoch: int
     start_offset: int
@@ -26,11 +26,11 @@ class LeaderEpochs(tuple[EpochStart, ...]):
 
     @property
     def last(self) -> int:
-        """The latest epoch, which may have no line yet; -1 with none."""
+        """The latest epoch, which may have no record yet; -1 with none."""
         return self[-1].leader_epoch if self else NO_EPOCH
 
     def begin(self, leader_epoch: int, offset: int) -> LeaderEpochs:
-        """With an epoch that begins at the log's end. One that has got no line is forgotten.
+        """With an epoch that begins at the log's end. One that has got no record is forgotten.
 
         The same epoch again changes nothing. Raises ValueError for an earlier one.
         """
@@ -41,7 +41,7 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return LeaderEpochs((*self.cut(offset), EpochStart(leader_epoch, offset)))
 
     def cut(self, offset: int) -> LeaderEpochs:
-        """The marks of the lines below an offset."""
+        """The marks of the records below an offset."""
         return LeaderEpochs(self[: bisect_left(self, offset, key=attrgetter("start_offset"))])
 
     def drop_before(self, offset: int) -> LeaderEpochs:
@@ -54,8 +54,8 @@ class LeaderEpochs(tuple[EpochStart, ...]):
             return LeaderEpochs(self[max(first - 1, 0) :])
         return LeaderEpochs((EpochStart(self[first - 1].leader_epoch, offset), *self[first:]))
 
-    def of_line_before(self, offset: int) -> int:
-        """The epoch of the line before an offset; -1 at 0."""
+    def epoch_before(self, offset: int) -> int:
+        """The epoch of the record before an offset; -1 at 0."""
         index = bisect_left(self, offset, key=attrgetter("start_offset"))
         return self[index - 1].leader_epoch if index else NO_EPOCH
 
@@ -74,7 +74,7 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return EpochEnd(self[index - 1].leader_epoch, end)
 
     def diverging(self, log_end_offset: int, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
-        """What a leader answers to one whose log ends at `offset` with a line of `last_fetched_epoch`.
+        """What a leader answers to one whose log ends at `offset` with a record of `last_fetched_epoch`.
 
         None where that log is the beginning of this one, or has no record (-1): after it was truncated fully,
         an empty log starts above 0. Else the latest epoch that both can have, and where it ends here.

@@ -1,4 +1,4 @@
-"""Opening the log of a partition: what can be believed of its files.
+"""Opens a partition's log, and recovers it after a crash.
 
 Up to the recovery point all was forced to the disk, so it is believed; behind it each batch is checked, and
 the log ends before the first one that is damaged, does not follow, or is of another leader epoch than
@@ -223,7 +223,7 @@ class _EpochCheck:
             return ascends
         if batch.base_offset < self._epochs[0].start_offset:  # below the log start offset
             return ascends and batch.leader_epoch <= self._epochs[0].leader_epoch
-        return self._epochs.of_line_before(batch.base_offset + 1) == batch.leader_epoch
+        return self._epochs.epoch_before(batch.base_offset + 1) == batch.leader_epoch
 
 
 def _epochs_of(segments: list[Segment]) -> LeaderEpochs:

@@ -194,7 +194,7 @@ class PartitionLog:
         Returns None, or why it stopped before one that is damaged or does not follow.
         """
         batches, reason = follower_batches(
-            records, self._end_offset, self._epochs.of_line_before(self._end_offset), leader_epoch
+            records, self._end_offset, self._epochs.epoch_before(self._end_offset), leader_epoch
         )
         at = 0
         with self._writing():

@@ -1,4 +1,4 @@
-"""What a partition knows of idempotent producers, so that a batch is in the log once and in order. Pure.
+"""The idempotent producers of a partition: each batch is in the log once and in order. Pure.
 
 Each producer id has its epoch and its last five batches. A batch that is sent again is found among them and
 answered with its offset. `ProducerStates` is rebuilt from a snapshot, which has the last batch of each

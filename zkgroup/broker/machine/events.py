@@ -26,7 +26,7 @@ class Serving:
     """The advertised host."""
     port: int
     folder: str | None = None
-    """The id of the folder of the lines, which one process uses at a time; None without a folder."""
+    """The id of the folder of the records, which one process uses at a time; None without a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class MaximalIsrsSet:
 
     batch: int
     behind: frozenset[TopicPartition] = frozenset()
-    """Partitions of which a joining replica lacks lines below the high watermark."""
+    """Partitions of which a joining replica lacks records below the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class MaximalIsr:
     leader_epoch: int
     isr: frozenset[int]
     joining: frozenset[int] = frozenset()
-    """Replicas that the write adds: lines may have been acknowledged since they had caught up."""
+    """Replicas that the write adds: records may have been acknowledged since they had caught up."""
 
 
 @dataclass(frozen=True, slots=True)

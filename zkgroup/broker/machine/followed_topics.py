@@ -1,11 +1,11 @@
 """The topics that a broker may continue to follow after its session has ended.
 
 Meanwhile a topic can have been deleted without this broker, and created again (ADR 0024). Its leader epochs
-and offsets start anew, so a follower with lines of the deleted topic would report more of them than its
+and offsets start anew, so a follower with records of the deleted topic would report more of them than its
 leader ever had, or append after them. So the czxid of each followed topic is read in the session in which the
 controller sent LeaderAndIsr. After the end of a session nothing is fetched before the topic was found with
 that czxid. Another topic waits for a LeaderAndIsr, which comes, since for the controller the broker has
-failed; zkgroup's controllers first make it delete its lines of a former topic.
+failed; zkgroup's controllers first make it delete its records of a former topic.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class IsrOutcome(Enum):
 
 @dataclass(slots=True)
 class _FollowerLag:
-    """When a follower last had all lines of the leader."""
+    """When a follower last had all records of the leader."""
 
     caught_up_ms: int | None = None
     fetched_ms: int | None = None
@@ -158,8 +158,8 @@ class Isr:
     def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
         """Notes a follower's fetch from `offset`; the leader's log ends at `log_end_offset`.
 
-        The follower has caught up now if it has all lines, and had caught up at its last fetch if it has all
-        lines of that time: under a steady stream it is never at the very end.
+        The follower has caught up now if it has all records, and had caught up at its last fetch if it has
+        all records of that time: under a steady stream it is never at the very end.
         """
         progress = self._progress.get(follower)
         if progress is None:
@@ -176,14 +176,14 @@ class Isr:
     def propose(self, followers: Mapping[int, Follower], now_ms: int, lag_max_ms: int) -> IsrWrite | None:
         """The write that updates the ISR; None if it is up to date, or a write is running.
 
-        It removes replicas that have lost lines or have not caught up for longer than `lag_max_ms`, but never
-        this broker. It adds replicas that have caught up within that time and may join
+        It removes replicas that have lost records or have not caught up for longer than `lag_max_ms`, but
+        never this broker. It adds replicas that have caught up within that time and may join
         (`Follower.caught_up`). If the outcome of an earlier write is unknown, the ISR is written even
         unchanged, which resolves it.
 
         Call it every half of the lag limit, and when a fetch shows a follower that may join or has lost
-        lines. The replica manager gets the `maximal_isr` before the write is sent, and again when its outcome
-        is known.
+        records. The replica manager gets the `maximal_isr` before the write is sent, and again when its
+        outcome is known.
         """
         if self._deposed or self._in_flight is not None or self._backs_off(now_ms, lag_max_ms // 2):
             return None

@@ -93,7 +93,7 @@ class IsrManager:
         self._unconfirmed.discard(topic_partition)
 
     def fetched(self, fetched: Sequence[FollowerFetched]) -> None:
-        """Notes a follower's fetch; reads the followers where it may join the ISR or has lost lines."""
+        """Notes a follower's fetch; reads the followers where it may join the ISR or has lost records."""
         concerned = []
         for each in fetched:
             isr = self._isrs.get(each.topic_partition)
@@ -174,7 +174,7 @@ class IsrManager:
         """Makes the proposed writes ready: the high watermark waits for the joining replicas.
 
         Those of partitions `behind` are withdrawn: after the followers were read and before the maximal ISR
-        was set, a line was acknowledged that a joining replica lacks. It joins at one of its next fetches.
+        was set, a record was acknowledged that a joining replica lacks. It joins at one of its next fetches.
         """
         withdrawn = []
         for write in self._awaiting_maximal_isr.pop(batch, ()):
@@ -182,7 +182,7 @@ class IsrManager:
             if isr is None or isr.leader_epoch != write.state.leader_epoch:
                 continue
             if write.topic_partition in behind:
-                isr.written(NotSent("lines were acknowledged meanwhile"))
+                isr.written(NotSent("records were acknowledged meanwhile"))
                 withdrawn.append(self._maximal_isr(write.topic_partition))
             else:
                 self._ready[write.topic_partition] = write

@@ -125,9 +125,9 @@ def partitions_without_role(host: ReplicaManager) -> list[TopicPartition]:
 def set_maximal_isrs(host: ReplicaManager, order: SetMaximalIsrs) -> frozenset[TopicPartition]:
     """Performs `SetMaximalIsrs`.
 
-    Returns the partitions with a joining replica that lacks lines below the high watermark: it may have risen
-    since the replica's last fetch. It waits for the replica from now on. (Kafka checks and sets under one
-    lock.)
+    Returns the partitions with a joining replica that lacks records below the high watermark: it may have
+    risen since the replica's last fetch. It waits for the replica from now on. (Kafka checks and sets under
+    one lock.)
     """
     behind = set()
     for one in order.isrs:

@@ -22,7 +22,7 @@ class _Progress:
     is_level: bool = False
     """Whether its fetch reached the log end offset of the previous answer, and so the epoch's start.
 
-    A replica that lacks lines refuses to lead until it has been level with a leader, so it should not join
+    A replica that lacks records refuses to lead until it has been level with a leader, so it should not join
     the ISR earlier."""
 
 
@@ -86,13 +86,13 @@ class LeaderState:
             smallest = min(smallest, end)
         return max(present, smallest)
 
-    def has_lost_lines(self, broker: int, high_watermark: int) -> bool:
-        """Whether the log of an ISR member ends below the high watermark: it has had those lines."""
+    def has_lost_records(self, broker: int, high_watermark: int) -> bool:
+        """Whether the log of an ISR member ends below the high watermark: it has had those records."""
         end = self._end(broker)
         return broker in self._maximal_isr and end is not None and end < high_watermark
 
     def has_caught_up(self, broker: int, high_watermark: int) -> bool:
-        """Whether a follower has every line that may be acknowledged, of this and earlier leader epochs."""
+        """Whether a follower has every record that may be acknowledged, of this and earlier leader epochs."""
         follower = self._followers.get(broker)
         if follower is None or follower.end is None:
             return False
@@ -103,7 +103,7 @@ class LeaderState:
             broker: Follower(
                 log_end_offset=follower.end,
                 caught_up=self.has_caught_up(broker, high_watermark),
-                lost=self.has_lost_lines(broker, high_watermark),
+                lost=self.has_lost_records(broker, high_watermark),
             )
             for broker, follower in sorted(self._followers.items())
         }

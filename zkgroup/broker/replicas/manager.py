@@ -4,7 +4,7 @@ A `ReplicaManager` keeps logs of record batches with their leader epochs, and th
 parts of the broker connect to ZooKeeper, the controller and the network.
 
 * It blocks for the disk only, and is called from one thread at a time (`ReplicaExecutor`). The caller waits
-  for other brokers and for new lines (`max_wait_ms`, acks=all); `listen` notifies it when to call again.
+  for other brokers and for new records (`max_wait_ms`, acks=all); `listen` notifies it when to call again.
 * An error of a peer, a client or the disk is returned as an error code, not raised. A partition whose files
   fail has no role from then on (`ReplicaView.failure`, `reopen`); the other partitions are not affected.
   `IllegalTransitionError` is a bug of the caller.
@@ -103,9 +103,9 @@ class ReplicaManager:
         `replicas` and `isr` are broker ids and include this broker. At the present leader epoch only
         `replicas` and `isr` are set.
 
-        Returns NONE, or KAFKA_STORAGE_ERROR (56) and no role: the files cannot be used, or lines are missing
-        (no log at a leader epoch above 0, or a log that ends below its high watermark). The controller treats
-        such a replica as offline.
+        Returns NONE, or KAFKA_STORAGE_ERROR (56) and no role: the files cannot be used, or records are
+        missing (no log at a leader epoch above 0, or a log that ends below its high watermark). The
+        controller treats such a replica as offline.
         """
         self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition, is_answered=True):
@@ -120,7 +120,7 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def become_follower(self, topic_partition: TopicPartition, leader_epoch: int) -> ErrorCode:
-        """Becomes follower in a leader epoch. It truncates nothing; the next fetches find diverging lines.
+        """Becomes follower in a leader epoch. It truncates nothing; the next fetches find diverging records.
 
         The caller then fetches: it sends each `next_fetch` to the leader and passes the response to `take`.
         Returns NONE, or KAFKA_STORAGE_ERROR if the files cannot be used.
@@ -231,10 +231,10 @@ class ReplicaManager:
         return None if replica is None else replica.maximal_isr_size
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads, and its last line before `end_offset` is of that leader epoch.
+        """Whether this replica leads, and its last record before `end_offset` is of that leader epoch.
 
-        A leader epoch and an offset identify one line, so the appended lines are still in the log, also if
-        the replica leads in a later epoch by now.
+        A leader epoch and an offset identify one record, so the appended records are still in the log, also
+        if the replica leads in a later epoch by now.
         """
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.keeps(leader_epoch, end_offset)
@@ -343,9 +343,9 @@ class ReplicaManager:
     def reopen(self, topic_partition: TopicPartition) -> bool:
         """Opens the failed files of a follower again, and makes it follow in the same leader epoch.
 
-        A failed leader is not opened again: its files may have lost lines that a follower has, and other
-        lines would get their offsets in the same leader epoch. Each call reads the files from end to end, so
-        the caller waits between two calls. Returns whether the replica follows again; False also for a
+        A failed leader is not opened again: its files may have lost records that a follower has, and other
+        records would get their offsets in the same leader epoch. Each call reads the files from end to end,
+        so the caller waits between two calls. Returns whether the replica follows again; False also for a
         replica that has not failed.
         """
         if (stranded := self._stranded.get(topic_partition)) is None:
@@ -387,7 +387,7 @@ class ReplicaManager:
         return {tp: ReplicaFailure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
-        """The offset of the next line; None for a partition without a replica on this broker."""
+        """The offset of the next record; None for a partition without a replica on this broker."""
         view = self.view(topic_partition)
         return None if view is None else view.log_end_offset
 
@@ -473,7 +473,7 @@ class ReplicaManager:
         return self._enter(topic_partition, Replica(self.broker, topic_partition, found))
 
     def _made(self, topic_partition: TopicPartition, leader_epoch: int) -> Replica:
-        """Makes a replica with an empty log. In leader epoch 0 it lacks no line: its high watermark is 0."""
+        """Makes a replica with an empty log. In leader epoch 0 it lacks none: its high watermark is 0."""
         high_watermark = 0 if leader_epoch == 0 else None
         made = self._data_dir.create(_named(topic_partition), high_watermark)
         return self._enter(topic_partition, Replica(self.broker, topic_partition, made))

@@ -1,7 +1,7 @@
 """`min.insync.replicas`: the number of replicas that must be in sync for an append with acks=all. Pure.
 
 As in Kafka, the error is 19 if too few replicas are in sync before the append, and nothing is appended. It is
-20 if too few are in sync when the high watermark has passed the lines: they are in the log, and may be lost
+20 if too few are in sync when the high watermark has passed the records: they are in the log, and may be lost
 with their leader (kafka/cluster/Partition.scala@0.8.2.2, `appendMessagesToLeader` and
 `checkEnoughReplicasReachOffset`).
 """

@@ -1,12 +1,12 @@
 """One replica of a partition: its role, its appends, and its answers to Fetch. Pure but for its log.
 
 A replica may lead only if its log reaches the high watermark that is stored with it. A log that ends below
-its stored high watermark has lost acknowledged lines. A log that was created for a follower in a leader epoch
-above 0 has no stored high watermark until the follower has been level with a leader. Without this rule a
-replica with an emptied directory could win an election and delete the topic's lines.
+its stored high watermark has lost acknowledged records. A log that was created for a follower in a leader
+epoch above 0 has no stored high watermark until the follower has been level with a leader. Without this rule
+a replica with an emptied directory could win an election and delete the topic's records.
 
 A `ReplicaStorageError` of the log is not caught: the replica cannot be used after it. A leader that finds
-that it has lost lines raises the same error.
+that it has lost records raises the same error.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Replica:
 
     @property
     def failure(self) -> str | None:
-        """Why the replica has no role, or cannot take its leader's lines; None without a failure."""
+        """Why the replica has no role, or cannot take its leader's records; None without a failure."""
         return self._failure
 
     def view(self) -> ReplicaView:
@@ -132,10 +132,11 @@ class Replica:
         kept = self._log.kept_high_watermark
         if kept is None:
             return (
-                "it may lack lines: it was created in a later leader epoch, and was never level with a leader"
+                "it may lack records: it was created in a later leader epoch, and was never level with a "
+                "leader"
             )
         if kept > self.end_offset:
-            return f"lines are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
+            return f"records are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
         return None
 
     # --- roles ------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Replica:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _from_later(self) -> str:
-        return f"its lines are from epoch {self._log.epochs.last}"
+        return f"its records are from epoch {self._log.epochs.last}"
 
     # --- a leader ---------------------------------------------------------------------------------
 
@@ -225,7 +226,7 @@ class Replica:
             ErrorCode.NONE,
             appended.base_offset,
             appended.end_offset,
-            self._log.epochs.of_line_before(appended.end_offset),
+            self._log.epochs.epoch_before(appended.end_offset),
             appended.log_append_time,
             self._log.start_offset,
             self.high_watermark,
@@ -240,7 +241,7 @@ class Replica:
             return ListedPartition(number, error)
         log, is_client = self._log, replica_id == CONSUMER_REPLICA
         if request.time_ms == EARLIEST:
-            epoch = log.epochs.of_line_before(log.start_offset + 1)
+            epoch = log.epochs.epoch_before(log.start_offset + 1)
             return ListedPartition(number, error, offset=log.start_offset, leader_epoch=epoch)
         end = self.high_watermark if is_client else log.end_offset
         # Until the high watermark has reached the start of the epoch, it may be lower than it was before.
@@ -252,7 +253,7 @@ class Replica:
         found = log.offset_for_time(request.time_ms, end)
         if found is None:
             return ListedPartition(number, ErrorCode.OFFSET_NOT_AVAILABLE if lags else error)
-        epoch = log.epochs.of_line_before(found.offset + 1)
+        epoch = log.epochs.epoch_before(found.offset + 1)
         return ListedPartition(
             number, error, time_ms=found.timestamp, offset=found.offset, leader_epoch=epoch
         )
@@ -278,10 +279,10 @@ class Replica:
         return EpochEndResult(error, number, end.leader_epoch, end.end_offset)
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads, and its last line before `end_offset` is of that leader epoch."""
+        """Whether this replica leads, and its last record before `end_offset` is of that leader epoch."""
         if self._leader_state is None or end_offset > self.end_offset:
             return False
-        return self._log.epochs.of_line_before(end_offset) == leader_epoch
+        return self._log.epochs.epoch_before(end_offset) == leader_epoch
 
     def fetch(
         self, request: FetchPartition, follower: int | None, max_bytes: int, *, at_least_one: bool, held: bool
@@ -326,11 +327,11 @@ class Replica:
             return no_fetch(request.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if request.last_fetched_epoch == leader_state.leader_epoch and request.offset > self.end_offset:
             if not leader_state.in_maximal_isr(broker):
-                # The leader never waited for it, so its lines may be of a deleted topic of the same name.
+                # The leader never waited for it, so its records may be of a deleted topic of the same name.
                 return no_fetch(request.partition, ErrorCode.STALE_BROKER_EPOCH)
-            self._log.keep_high_watermark(request.offset)  # it must not lead again without these lines
+            self._log.keep_high_watermark(request.offset)  # it must not lead again without these records
             raise ReplicaStorageError(
-                f"lines are lost: broker {broker} has {request.offset} of them from this leader "
+                f"records are lost: broker {broker} has {request.offset} of them from this leader "
                 f"in epoch {leader_state.leader_epoch}, and {self.end_offset} are left"
             )
         is_below = request.offset < self._log.start_offset
@@ -340,8 +341,8 @@ class Replica:
             return self._out_of_range(request)
         leader_state.update_follower(broker, request.offset, self.end_offset, held=held)
         self._advance(leader_state)
-        if leader_state.has_lost_lines(broker, self.high_watermark):
-            # Until it is out of the ISR: with some of its lines it could be elected.
+        if leader_state.has_lost_records(broker, self.high_watermark):
+            # Until it is out of the ISR: with some of its records it could be elected.
             return self._fetched(request, is_of_follower=True)
         if is_below:
             return self._out_of_range(request)
@@ -413,7 +414,7 @@ class Replica:
             log.end_offset,
             max_bytes,
             current_leader_epoch=self._leader_epoch,
-            last_fetched_epoch=log.epochs.of_line_before(log.end_offset),
+            last_fetched_epoch=log.epochs.epoch_before(log.end_offset),
             log_start_offset=log.start_offset,
         )
 
@@ -471,7 +472,7 @@ class Replica:
         offset = self._log.epochs.cut_point(self.end_offset, diverging)
         if self._level_at is not None or offset >= self.end_offset:
             self._failure = (
-                f"the leader of epoch {self._leader_epoch} has lost lines: it agreed with this log before, "
+                f"the leader of epoch {self._leader_epoch} has lost records: it agreed with this log before, "
                 f"which ends at {self.end_offset}, and now its answer would truncate it to {offset}"
             )
             return False
@@ -481,7 +482,7 @@ class Replica:
     def _learn(self, high_watermark: int, log_end_offset: int) -> None:
         """Stores the leader's high watermark, but not beyond the end of this log.
 
-        A replica that lacks lines keeps its stored high watermark until it has been level with the leader:
+        A replica that lacks records keeps its stored high watermark until it has been level with the leader:
         before that the leader's can be below an offset that this replica has acknowledged.
         """
         if self._level_at is None:

@@ -322,7 +322,7 @@ def test_killed_at_every_change_of_a_file_the_log_opens_as_it_was_or_as_it_becam
             case _:
                 assert found.startswith(states[-1])
         for header in headers_of(found):
-            assert header.leader_epoch == again.epochs.of_line_before(header.last_offset + 1)
+            assert header.leader_epoch == again.epochs.epoch_before(header.last_offset + 1)
         append(again, b"next", epoch=9)
         assert contents(opened(storage, config)) == contents(again)
     assert dead >= {None, *range(18)}

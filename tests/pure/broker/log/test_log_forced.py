@@ -25,7 +25,7 @@ def found_in(storage: MemoryStorage, config: LogConfig) -> PartitionLog:
 def epochs_fit(log: PartitionLog) -> bool:
     """Whether each batch is of the epoch that the log has for its offsets."""
     return all(
-        header.leader_epoch == log.epochs.of_line_before(header.last_offset + 1)
+        header.leader_epoch == log.epochs.epoch_before(header.last_offset + 1)
         for header in headers_of(contents(log))
     )
 

@@ -213,7 +213,7 @@ class LogModel(RuleBasedStateMachine):
     def its_epochs_are_those_of_its_records(self) -> None:
         epochs: LeaderEpochs = self.log.epochs
         for record in self.records:
-            assert epochs.of_line_before(record.offset + 1) == record.epoch
+            assert epochs.epoch_before(record.offset + 1) == record.epoch
         assert epochs.last <= self.epoch
 
     @rule(timestamp=st.integers(-1, 600))
