@@ -81,6 +81,11 @@ def test_a_close_passes_few_files(passed: Passed, face: Face, world: MemberWorld
 
     assert world.owners() == {}
     counts = Counter(part(name) for name in passed.names)
-    seen = {"consumer/engine.py", "consumer/fetcher.py", "consumer/machine/leave.py", "runtime/loop.py"}
+    seen = {
+        "consumer/member_engine.py",
+        "consumer/fetcher.py",
+        "consumer/machine/leave.py",
+        "runtime/loop.py",
+    }
     assert seen <= set(passed.names)
     assert counts <= Counter(AT_MOST), (counts, passed.names)
