@@ -14,7 +14,7 @@ from tests.long.demos.demo_runs import ZKGROUP
 from tests.waiting import ended
 
 OWNED = "every partition has an owner"
-PRODUCED = "lines are produced with acks=all"
+PRODUCED = "records are produced with acks=all"
 
 
 @pytest.mark.timeout(420)
