@@ -401,10 +401,10 @@ def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
     world.running.add(world.server.client("again"), 1, data=tmp_path / "one")
     for leader_epoch in (1, 2):
         world.running.lead(world.zk, T0, 1, (1,), leader_epoch=leader_epoch)
-    assert caplog.text.count("keeps lines of gone-0, which the controller has not placed here") == 1
+    assert caplog.text.count("keeps records of gone-0, which the controller has not placed here") == 1
     world.running.controller_epoch += 1
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=3)
-    assert caplog.text.count("keeps lines of gone-0, which the controller has not placed here") == 2
+    assert caplog.text.count("keeps records of gone-0, which the controller has not placed here") == 2
     assert lines_on_disk(tmp_path / "one", TopicPartition("gone", 0)) == [b"a"]
 
 
