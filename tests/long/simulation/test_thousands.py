@@ -19,7 +19,7 @@ from zkgroup.testing import Simulation
 pytestmark = pytest.mark.timeout(600)
 
 OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "2000"))
-OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "2000"))
+OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "1000"))
 
 
 @pytest.mark.parametrize("seeds", batches(OF_MEMBERS, FIRST), ids=name_of)
