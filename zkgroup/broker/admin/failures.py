@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -54,15 +54,6 @@ def failure_of(error: ZkGroupError) -> Failure:
         if isinstance(error, kind):
             return Failure(code, str(error))
     return Failure(ErrorCode.UNKNOWN, str(error))
-
-
-def failure_in(act: Callable[[], object]) -> Failure | None:
-    """Why a call failed; None if it did not."""
-    try:
-        act()
-    except ZkGroupError as error:
-        return failure_of(error)
-    return None
 
 
 @contextmanager
