@@ -189,6 +189,18 @@ def test_acks_all_waits_until_the_high_watermark_has_passed_all_records() -> Non
     assert waiting.results[TP] == AppendResult(ErrorCode.NONE, 0, 2, 0, -1, 0, 2)
 
 
+def test_acks_all_waits_on_in_a_new_epoch_of_the_same_leader() -> None:
+    """The records are still in its log: the producer is answered when the follower has them."""
+    one, _, waiting = appended_pair()
+    one.become_leader(TP, 1, (1, 2), {1, 2})
+    assert not waiting.check(one)
+
+    fetch(one, 2, replica=2, leader_epoch=1, last_fetched_epoch=0)
+
+    assert waiting.check(one)
+    assert waiting.results[TP].error is ErrorCode.NONE
+
+
 def test_a_batch_that_is_sent_again_waits_too() -> None:
     """It is not acknowledged before its records are replicated."""
     one, two = in_memory(1), in_memory(2)
