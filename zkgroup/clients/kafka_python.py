@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from socket import socket
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -27,27 +28,39 @@ def load(needed_by: str) -> Any:
 
 @cache
 def connecting() -> Mapping[str, object]:
-    """Options with which kafka-python closes the sockets of failed connections.
+    """Options with which kafka-python closes every socket that it opens, at the latest with its client.
 
-    3.0.12 leaves them to the garbage collector: one each second for a broker that is gone. Classes of sockets
-    are registered by the scheme of `proxy_url`; without that registry there are no options.
+    3.0.12 leaves those of failed connections to the garbage collector, one each second for a broker that is
+    gone, and those of connections that a closing client does not have yet or that had bytes to write.
+    Classes of sockets are registered by the scheme of `proxy_url`; without that registry: no options.
     """
     try:
+        from kafka.net.compat import KafkaNetClient
         from kafka.net.inet import KafkaNetSocket
     except ImportError:
         return {}
+    opened: WeakKeyDictionary[Any, WeakSet[socket]] = WeakKeyDictionary()
+    """By the event loop of a client."""
 
     class DirectSocket(KafkaNetSocket):  # type: ignore[misc]
         SCHEMES = ("direct",)
 
         async def sock_connect(self, net: Any, sock: socket, *address: Any, **options: Any) -> Any:
+            opened.setdefault(net, WeakSet()).add(sock)
             try:
                 return await super().sock_connect(net, sock, *address, **options)
             except BaseException:
                 sock.close()
                 raise
 
-    return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://"}
+    class Client(KafkaNetClient):  # type: ignore[misc]
+        def close(self, node_id: object = None) -> None:
+            super().close(node_id)
+            if node_id is None:
+                for sock in opened.pop(self._net, ()):
+                    sock.close()
+
+    return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://", "kafka_client": Client}
 
 
 def address_of(broker: BrokerRegistration) -> str | None:

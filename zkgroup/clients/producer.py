@@ -201,7 +201,10 @@ class RecordProducer:
     def _connect(self, protocol: tuple[int, ...] | None) -> Any:
         timeout_ms = self._settings.delivery_timeout_ms
         linger_ms = min(LINGER_MS, timeout_ms // 2)
-        options: dict[str, object] = {} if protocol is None else {"api_version": protocol}
+        options = dict(kafka_python.connecting())
+        options["kafka_client"] = self._attempts.client(options.get("kafka_client"))
+        if protocol is not None:
+            options["api_version"] = protocol
         if self._settings.acks != "all":
             options["enable_idempotence"] = False
         return self._kafka.KafkaProducer(
@@ -219,8 +222,6 @@ class RecordProducer:
             reconnect_backoff_max_ms=1000,
             allow_auto_create_topics=False,
             metrics_enabled=False,
-            kafka_client=self._attempts.client(),
-            **kafka_python.connecting(),
             **options,
         )
 
@@ -311,14 +312,14 @@ class Attempts:
         self.repeated: set[int] = set()
         """The last request was acknowledged after one with an unknown outcome."""
 
-    def client(self) -> type:
-        """kafka-python's network client, which reports the requests that it sends."""
+    def client(self, base: Any = None) -> type:
+        """kafka-python's network client, or `base`, which reports the requests that it sends."""
         from kafka.net.compat import KafkaNetClient
         from kafka.protocol.producer import ProduceRequest
 
         attempts = self
 
-        class Client(KafkaNetClient):  # type: ignore[misc]
+        class Client(base or KafkaNetClient):  # type: ignore[misc]
             def send(self, node_id: object, request: Any, **options: object) -> Any:
                 if not isinstance(request, ProduceRequest):
                     return super().send(node_id, request, **options)
