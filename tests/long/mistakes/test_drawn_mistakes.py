@@ -7,7 +7,7 @@ import random
 from tests.programs.mistakes.catalogue import MISTAKES
 from tests.programs.mistakes.run import run
 
-DRAWN = 3
+DRAWN = 2
 
 
 def test_drawn_mistakes_are_caught() -> None:

@@ -18,7 +18,7 @@ from zkgroup.testing import Simulation
 
 pytestmark = pytest.mark.timeout(600)
 
-OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "2000"))
+OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "1000"))
 OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "1000"))
 
 

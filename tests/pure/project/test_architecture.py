@@ -59,8 +59,8 @@ def _path_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and id(node) not in docstrings | attribute_docs
             and node.value.startswith(KAFKA_ROOTS)
+            and id(node) not in docstrings | attribute_docs
         ):
             yield node.lineno, node.value
 
@@ -83,7 +83,9 @@ def test_znode_paths_are_spelled_in_znodes_only() -> None:
 def _sleeps(tree: ast.Module) -> bool:
     """Whether the module itself calls `time.sleep` (the code of a child process is a string)."""
     return any(
-        isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+        isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", None)) == "sleep"
+        and ast.unparse(node.func) in ("time.sleep", "sleep")
         for node in ast.walk(tree)
     )
 
