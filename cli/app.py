@@ -178,7 +178,7 @@ def shared_options() -> list[click.Option]:
             help="Longest wait for a connection and for each answer.  [default: 10s]",
         ),
         _option("--format", type=click.Choice(FORMATS), help="How to print data.  [default: table]"),
-        _option("-v", "--verbose", count=True, help="Say more on stderr; -vv: also tracebacks."),
+        _option("-v", "--verbose", count=True, help="Print more on stderr; -vv: also tracebacks."),
     ]
 
 

@@ -126,7 +126,7 @@ class BrokerPrinter(EventLines, BrokerListener):
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
         value = DisconnectedEvent(metadata_age_ms, controller_epoch)
         what = "out metadata" if metadata_age_ms is None else f" metadata of {metadata_age_ms} ms ago"
-        self.print(DISCONNECTED, value, f"ZooKeeper is away; serving on with{what}")
+        self.print(DISCONNECTED, value, f"no connection to ZooKeeper; serving continues with{what}")
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         message = f"{topic_partition}" + ("" if leader_epoch is None else f", leader epoch {leader_epoch}")
@@ -153,4 +153,4 @@ class BrokerPrinter(EventLines, BrokerListener):
     def waiting(self, broker: int, host: str, port: int) -> None:
         """A controller without replicas listens and takes part in elections."""
         value = ListeningEvent(broker, host, port)
-        self.print(WAITING, value, f"controller {broker} at {host}:{port} stands for election")
+        self.print(WAITING, value, f"controller {broker} at {host}:{port} takes part in controller elections")

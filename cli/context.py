@@ -77,7 +77,7 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
         profile = {}
     address = given or profile.get("zookeeper")
     if options.profile and not options.zookeeper and given:
-        _echo_once(f"note: {ENVIRONMENT} outranks the address of profile {options.profile!r}")
+        _echo_once(f"note: {ENVIRONMENT} overrides the address of profile {options.profile!r}")
     if not address:
         raise click.UsageError(
             f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "

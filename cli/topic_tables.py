@@ -119,7 +119,7 @@ def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> 
     was, then = len(plan.before.partitions), len(plan.after.partitions)
     changes = plan.config.changes if plan.config else ()
     if not plan.added and not changes:
-        out.line(f"topic {plan.topic} is so already: nothing to do")
+        out.line(f"topic {plan.topic} has all of this already: nothing to do")
         return
     if plan.added:
         name = out.paint(plan.topic, "bold")

@@ -166,7 +166,7 @@ JVM_ONLY = {
     "group_id": "it is the argument `group`",
     "zookeeper_connect": "it is the argument `address`",
     "num_consumer_fetchers": "a consumer has one fetcher; run more members or threads",
-    "offsets_storage": "offsets are kept in ZooKeeper, so members of both kinds go on from each other's",
+    "offsets_storage": "offsets are kept in ZooKeeper, so members of both kinds continue from each other's",
     "dual_commit_enabled": "offsets are kept in ZooKeeper only",
     "offsets_channel_backoff_ms": "offsets are kept in ZooKeeper only",
     "offsets_channel_socket_timeout_ms": "offsets are kept in ZooKeeper only",
@@ -264,8 +264,8 @@ def _check(settings: GroupSettings) -> None:
     require(
         settings.lease_fraction * longest_ms > taken_off_ms,
         "lease_fraction",
-        f"more than {taken_off_ms / longest_ms:.3g}, which server_tick_ms={settings.server_tick_ms} takes "
-        f"off a session of {longest_ms} ms: there would be no lease",
+        f"more than {taken_off_ms / longest_ms:.3g}, which server_tick_ms={settings.server_tick_ms} "
+        f"subtracts from a session of {longest_ms} ms: there would be no lease",
     )
     for name in ("fetch_message_max_bytes", "fetch_min_bytes", "socket_receive_buffer_bytes"):
         require(getattr(settings, name) >= 1, name, "a whole number of bytes, at least 1")

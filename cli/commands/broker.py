@@ -248,7 +248,9 @@ class _Id(click.ParamType[int | None]):
     metavar="DIR",
     help="Folder of the logs.  [default: none, logs stay in memory]",
 )
-@click.option("--controller-only", is_flag=True, help="Host nothing; only stand for election as controller.")
+@click.option(
+    "--controller-only", is_flag=True, help="Host no partitions; only take part in controller elections."
+)
 @set_option("settings", "Any setting of a broker")
 @click.option("--dry-run", is_flag=True, help="Check the options; connect to nothing.")
 def run(

@@ -205,7 +205,7 @@ def alter(
         if plan.changes:
             topic_tables.setting_changes(out, plan)
         else:
-            out.line(f"{entity} is so already: nothing to do")
+            out.line(f"{entity} has these settings already: nothing to do")
 
 
 def _entity_of(

@@ -74,7 +74,7 @@ END_CHECK_S = 0.2
     "--from",
     "start",
     type=click.Choice(["earliest", "latest", "error"]),
-    help="Where to begin where nothing is committed. --from is the old name.",
+    help="Where to start without a committed offset. --from is the old name.",
 )
 @click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Leave after N records.")
 @click.option(

@@ -111,7 +111,9 @@ def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool
     if not out.document(cluster_documents.resignation(plan, outcome, executed=result.executed)):
         out.line(_summary(plan, outcome, executed=result.executed))
     if outcome is not None and outcome.successor is None:
-        echo_err(f"the request stays until the controller obeys it: {command_text('controller', 'describe')}")
+        echo_err(
+            f"the request stays until a controller carries it out: {command_text('controller', 'describe')}"
+        )
         ctx.exit(EXIT_CHECK_FAILED)
 
 

@@ -242,7 +242,7 @@ def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
         f"and {outcome.repeated:,} may be in a log twice."
     )
     took = " and ".join(f"{one:.1f} s" for one in report.failovers_s)
-    out.line(f"After each SIGKILL of a controller all was led again within {took}.")
+    out.line(f"After each SIGKILL of a controller every partition had a leader again within {took}.")
     out.line(
         f"In ZooKeeper's log: {counted(figures.elections, 'election')}, "
         f"{figures.leader_changes:,} changes of leader, {figures.isr_writes:,} of ISRs, "

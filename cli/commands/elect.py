@@ -97,7 +97,7 @@ def preferred(
 ) -> None:
     """Elect the first replica of each partition as its leader again.
 
-    Only where that replica lives and is in sync. Nothing is copied. Only partitions whose leader changes are
+    Only where that replica is live and in sync. Nothing is copied. Only partitions whose leader changes are
     requested. It cannot be undone.
 
     Exit code with --execute: 2 where none can be elected, 4 where some cannot. Also 4 where something cannot

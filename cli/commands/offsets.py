@@ -46,10 +46,10 @@ offsets = make_group(
     \b
     Example:
       zkgroup offsets show billing""",
-    lazy={"undo": (".commands.undo:undo", "As `zkgroup undo`.")},
+    lazy={"undo": (".commands.undo:undo", "Same as `zkgroup undo`.")},
 )
 
-_FORCE = "Also where the group has members: their owners then obey."
+_FORCE = "Also where the group has members: their owners then continue from the new offsets."
 
 
 @offsets.command()
@@ -167,11 +167,11 @@ def set_(
 @offsets.command()
 @group_argument()
 @click.option("--to", "to", metavar="TARGET", help="earliest, latest, N, +N, -N or an ISO-8601 time.")
-@click.option("--to-earliest", is_flag=True, help="As --to earliest.")
-@click.option("--to-latest", is_flag=True, help="As --to latest.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="As --to N.")
-@click.option("--shift-by", type=int, metavar="N", help="As --to +N or --to -N.")
-@click.option("--to-datetime", metavar="TIME", help="As --to TIME.")
+@click.option("--to-earliest", is_flag=True, help="Same as --to earliest.")
+@click.option("--to-latest", is_flag=True, help="Same as --to latest.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="Same as --to N.")
+@click.option("--shift-by", type=int, metavar="N", help="Same as --to +N or --to -N.")
+@click.option("--to-datetime", metavar="TIME", help="Same as --to TIME.")
 @click.option("--by-duration", metavar="DURATION", help="To the time this long ago: P1DT2H, or 26h.")
 @click.option(
     "--from-file", type=click.File("r", encoding="utf-8"), help="TOPIC,PARTITION,OFFSET on each line."
@@ -208,9 +208,7 @@ def reset(
     """
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
-        raise click.UsageError(
-            "say where to, with exactly one of --to and its like (--to-earliest, --shift-by, ...)"
-        )
+        raise click.UsageError("give exactly one target: --to, --to-earliest, --shift-by, ...")
     rows = files.parse_topic_rows(file_text(chosen["from_file"])) if "from_file" in chosen else None
     with connected() as ensemble, log_positions(source, ensemble) as log:
         options = {"allow_missing": allow_missing, "force": force}

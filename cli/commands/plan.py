@@ -91,9 +91,9 @@ plan = make_group(
 
 
 @click.group("plan", cls=Group, invoke_without_command=True, no_args_is_help=True, hidden=True)
-@click.option("--resume", metavar="ID", help="As `zkgroup plan resume ID`.")
-@click.option("--pause", metavar="ID", help="As `zkgroup plan pause ID`.")
-@click.option("--cancel", metavar="ID", help="As `zkgroup plan cancel ID`.")
+@click.option("--resume", metavar="ID", help="Same as `zkgroup plan resume ID`.")
+@click.option("--pause", metavar="ID", help="Same as `zkgroup plan pause ID`.")
+@click.option("--cancel", metavar="ID", help="Same as `zkgroup plan cancel ID`.")
 @wait_options("the plan has ended; with --resume")
 @confirm_options
 @click.pass_context
@@ -158,7 +158,7 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--max-moves",
             type=click.IntRange(1),
             metavar="N",
-            help="At most N copies at a time: cuts the plan into requests that run one after the other.",
+            help="At most N copies at a time: splits the plan into requests that run one after the other.",
         ),
         click.option(
             "--output",
@@ -315,7 +315,7 @@ def resume(
 def pause(plan_id: str, execute: bool, yes: bool) -> None:
     """Submit no further phase of a plan until it is resumed.
 
-    Moves that are under way go on.
+    Moves that are under way continue.
 
     \b
     Example:
@@ -330,7 +330,7 @@ def pause(plan_id: str, execute: bool, yes: bool) -> None:
 def cancel(plan_id: str, execute: bool, yes: bool) -> None:
     """End a plan for good: no further phase is submitted.
 
-    Moves that are under way go on; `reassign cancel` sends them back.
+    Moves that are under way continue; `reassign cancel` sends them back.
 
     \b
     Example:
@@ -390,7 +390,7 @@ def _make(
             show(out, [stored])
     if stored is not None:
         if not execute:
-            echo_err(f"begin it: {resume_command(stored.plan)}")
+            echo_err(f"start it: {resume_command(stored.plan)}")
         if code := echo_next_step(stored, waited=longest is not None):
             ctx.exit(code)
     elif found.plan.changes:
@@ -446,7 +446,7 @@ def _how_to_execute(files: Sequence[str], throttle: int | None) -> str:
     words = command_text(
         "reassign", "execute", "--reassignment-json-file", file, *slow, "--wait", "--execute"
     )
-    return f"carry it out: {words}" if len(files) == 1 else f"carry out one after the other: {words}"
+    return f"execute it: {words}" if len(files) == 1 else f"execute one after the other: {words}"
 
 
 def _write(found: PhasedPlan, target: Path) -> list[str]:
@@ -507,7 +507,7 @@ def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
     if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
         show(out, [one])
     if result.executed:
-        echo_err(f"what moves now goes on: {command_text('reassign', 'list')}")
+        echo_err(f"moves under way continue: {command_text('reassign', 'list')}")
     if result.executed and verb == "cancel" and one.stored.throttle is not None and not is_zkgroup:
         words = command_text("reassign", "verify", "--reassignment-json-file", "FILE", "--clear-throttle")
         echo_err(f"its throttle stays until it is removed: {words} --execute")
@@ -530,10 +530,10 @@ def echo_next_step(one: PlanDescription, *, waited: bool) -> int:
     """Says what to do about a plan that has not come to its end; the exit code."""
     if one.stored.state == FAILED:
         echo_err(f"plan {one.plan} has failed: {one.stored.reason}")
-        echo_err(f"once that is mended: {resume_command(one.plan)}")
+        echo_err(f"once that is fixed: {resume_command(one.plan)}")
         return EXIT_CHECK_FAILED
     if waited and one.stored.state != FINISHED:
-        echo_err(f"plan {one.plan} goes on later: {resume_command(one.plan)}")
+        echo_err(f"plan {one.plan} can be resumed later: {resume_command(one.plan)}")
         return EXIT_CHECK_FAILED
     return 0
 

@@ -111,7 +111,12 @@ class BrokerList(click.ParamType[tuple[int, ...]]):
     help='The topics: {"topics":[{"topic":"orders"}],"version":1}.',
 )
 @click.option(
-    "--broker-list", "brokers", type=BrokerList(), required=True, metavar="ID[,ID...]", help="Where to."
+    "--broker-list",
+    "brokers",
+    type=BrokerList(),
+    required=True,
+    metavar="ID[,ID...]",
+    help="The brokers to move them to.",
 )
 @click.option(
     "--assignment-compat",

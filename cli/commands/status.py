@@ -110,7 +110,7 @@ def _show_health(out: Output, found: Status) -> None:
     health = found.health
     rows = [("unreadable", f"{path}: {detail}") for path, detail in found.unreadable.items()]
     rows += [
-        (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: mend their states")
+        (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: repair their states")
         for broker, names in health.refetching.items()
     ]
     rows += [(f"broker {broker}", why) for broker, why in health.restart.items()]

@@ -408,6 +408,6 @@ def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
     """Ends the command where the topic is not gone, with what that waits for."""
     if seen is None or seen.gone:
         return
-    echo_err(f"{topic} still exists: {seen.detail or 'nothing is known to be in its way'}")
+    echo_err(f"{topic} still exists: {seen.detail or 'nothing is known to block it'}")
     echo_err(f"check again: {command_text('topic', 'describe', topic)}")
     click.get_current_context().exit(EXIT_CHECK_FAILED)

@@ -46,7 +46,7 @@ _CHECK_S = 1.0
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder that keeps the data.  [default: one that goes with the servers]",
+    help="Folder that keeps the data.  [default: a temporary one]",
 )
 def start(servers: str, port: int | None, data: Path | None) -> None:
     """Start ZooKeeper servers and serve until Ctrl-C or SIGTERM.
@@ -72,7 +72,7 @@ def start(servers: str, port: int | None, data: Path | None) -> None:
                 if len(ensemble.pids) < count:
                     lost = count - len(ensemble.pids)
                     raise EmbeddedServerError(
-                        f"{counted(lost, 'server')} ended unasked; see {ensemble.data_dir}"
+                        f"{counted(lost, 'server')} ended unexpectedly; see {ensemble.data_dir}"
                     )
         finally:
             ensemble.stop()

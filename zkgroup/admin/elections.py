@@ -207,7 +207,7 @@ def _refuse_second(ensemble: Ensemble) -> None:
     if ensemble.zk.exists(PreferredElection.path()) is not None:
         raise ConflictError(
             f"{PreferredElection.path()}: an election is asked for already; wait until the controller has "
-            f"taken it away (`zkgroup znode get {PreferredElection.path()}` shows it)"
+            f"removed it (`zkgroup znode get {PreferredElection.path()}` shows it)"
         )
 
 
@@ -261,8 +261,8 @@ class Leaderless:
     live: tuple[int, ...]
     """Replicas whose broker is registered, in the order in which one is chosen."""
     outcome: str
-    """`unclean`; `clean` where a replica in sync lives; `led` where the leader does; `not_live`, `no_state`,
-    `unreadable`, `being_deleted`, `unhosted`."""
+    """`unclean`; `clean` where a replica in sync is live; `led` where the leader is; `not_live`,
+    `no_state`, `unreadable`, `being_deleted`, `unhosted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +288,7 @@ class UncleanPlan:
 
 
 def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> UncleanPlan:
-    """Reads leaders, ISRs and who lives.
+    """Reads leaders, ISRs and which brokers are live.
 
     Raises NotFoundError for a partition that does not exist, ConflictError while such a request waits,
     RefusedError where a controller of Kafka is active, or none, ConfigError for more than one request holds.
@@ -382,15 +382,15 @@ def _refuse_other_controllers(info: ControllerInfo) -> None:
     path = UncleanElection.path()
     if info.controller_znode is None:
         raise RefusedError(
-            f"{path}: no controller lives, and the next one may be a Kafka controller, which never reads it; "
-            "`zkgroup broker run` starts one that does"
+            f"{path}: there is no active controller, and the next one may be a Kafka controller, which never "
+            "reads it; `zkgroup broker run` starts one that does"
         )
     active = info.controller.broker if info.controller else "?"
     raise RefusedError(
         f"{path}: broker {active} is a Kafka controller, which has no such request in ZooKeeper; from "
         "Kafka 2.4 on ask its brokers (`kafka-leader-election --election-type unclean`); before, set "
         "unclean.leader.election.enable=true (`zkgroup config alter --topic T --add-config ...`), which the "
-        "next election obeys: when a replica's broker starts, or another controller is elected"
+        "next election follows: when a replica's broker starts, or another controller is elected"
     )
 
 
@@ -402,7 +402,7 @@ def _refuse_second_unclean(ensemble: Ensemble) -> None:
     found = ", ".join(map(str, request.value.partitions[:NAMED])) if request.value else str(request.error)
     raise ConflictError(
         f"{znode.path}: an unclean election is asked for already ({found}); wait until the controller has "
-        f"taken it away (`zkgroup znode get {znode.path}` shows it)"
+        f"removed it (`zkgroup znode get {znode.path}` shows it)"
     )
 
 

@@ -143,7 +143,7 @@ def read_status(ensemble: Ensemble) -> Status:
         moving=len(moves),
         plans=plans,
         groups=groups,
-        groups_unreadable=dict.fromkeys(map(group_path, denied), "an access list gives it to others only"),
+        groups_unreadable=dict.fromkeys(map(group_path, denied), "its ACL does not let this user read it"),
         configs_unreadable=configs,
         states_unreadable={
             error.path: f"expected {error.expected}, found {error.found}"
@@ -244,7 +244,7 @@ def _topics(status: Status) -> Iterator[Finding]:
             path = join(topics_path(), topic.topic)  # its name may be none that a topic can have
             yield Finding("error", subject, "its znode cannot be read", _command_for(path))
         if topic.marked_for_deletion and status.controller is None:
-            detail = "waits to be deleted, but no controller lives"
+            detail = "waits to be deleted, but there is no active controller"
             yield Finding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
         elif topic.marked_for_deletion:
             detail = "is being deleted; that waits for every broker with a replica"
@@ -266,7 +266,7 @@ def _others(status: Status) -> Iterator[Finding]:
     """What cannot be read, and the controller does not say so."""
     for paths, whose in (
         (status.configs_unreadable, "no broker applies it"),
-        (status.states_unreadable, "no controller can go by it"),
+        (status.states_unreadable, "no controller can use it"),
         (status.request_unreadable, "no replica can be moved while it is there"),
     ):
         for path, detail in paths.items():
@@ -295,7 +295,7 @@ def _controller(health: ControllerHealth) -> Iterator[Finding]:
         detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"
         yield Finding("error", "controller", detail, "zkgroup controller describe")
     for path, detail in health.unreadable.items():
-        yield Finding("error", path, f"{detail}; the controller passes it over", _command_for(path))
+        yield Finding("error", path, f"{detail}; the controller ignores it", _command_for(path))
     for broker, partitions in health.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
         yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")

@@ -104,7 +104,9 @@ def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
     ]
     others = [change for change in plan.changes if change.topic_partition not in record.created]
     if plan.members:
-        notes = (f"{plan.group} has members, so what was made stays, as -1: {_named(made)}",) if made else ()
+        notes = (
+            (f"{plan.group} has members, so the created offsets stay, as -1: {_named(made)}",) if made else ()
+        )
         return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *notes))
     made = [replace(change, removes=True, exactly=None) for change in made]
     return replace(plan, changes=_in_order([*others, *made]), sweep=record.parents)
@@ -130,7 +132,7 @@ def _refuse_offsets_of_members(plan: OffsetPlan) -> None:
         if change.exactly is not None and change.after == NONE:
             raise RefusedError(
                 f"{Offset.path(plan.group, change.topic_partition)}: held {change.exactly!r} before, which "
-                f"no owner could go on from, and {plan.group} has members: stop them first"
+                f"is no offset, and {plan.group} has members: stop them first"
             )
 
 
@@ -205,7 +207,7 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
         if topic in led and path == Topic.path(topic):
             lists = _texts_of_lists(Topic.decode(path, data))
             hints.append(
-                f"; `zkgroup topic create {topic} --replica-assignment {lists}` makes it anew, empty"
+                f"; `zkgroup topic create {topic} --replica-assignment {lists}` creates it again, empty"
             )
     raise RefusedError(
         f"{ControllerRegistration.path()}: expected no controller, found one, which would fail at partitions "

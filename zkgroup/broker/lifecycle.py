@@ -307,8 +307,8 @@ class BrokerLifecycle:
         self._begin_controlled_shutdown()
         self._parts.fail(
             ReplicaStorageError(
-                f"{tp}, which this broker led: {why}; it stops, so that others can lead: make room or mend "
-                "the disk, then start it again"
+                f"{tp}, which this broker led: {why}; it stops, so that others can lead: free space or "
+                "repair the disk, then start it again"
             )
         )
 

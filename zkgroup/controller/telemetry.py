@@ -58,7 +58,7 @@ class ControllerTelemetry:
     def resigned(self, effect: Resigned) -> None:
         """It is no longer active: another controller counts the cluster."""
         state_log.info(
-            "broker %d is no controller any more, epoch %d: %s", self._broker, effect.epoch, effect.reason
+            "broker %d is no longer the controller, epoch %d: %s", self._broker, effect.epoch, effect.reason
         )
         self._gauge("active_controller_count", 0)
         self._gauges(ControllerMetrics(0, 0, 0, 0, 0, 0))

@@ -192,7 +192,7 @@ def _session_problem(snapshot: GroupSnapshot, entry: DecodedZnode[Owner]) -> str
         where = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
         return (
             f"held by {entry.value.thread_id} in {where}, but that member is registered in "
-            f"session {hex_session(session)}: a leftover that goes when its session ends"
+            f"session {hex_session(session)}: a leftover that is deleted when its session ends"
         )
     return None
 

@@ -47,7 +47,7 @@ _HELP = {
     "zkgroup_broker_request_seconds": "Time to the response, with waits that the request asked for.",
     "zkgroup_broker_bytes_in_total": "Bytes of record batches appended at their leader.",
     "zkgroup_broker_bytes_out_total": "Bytes of record batches sent to followers and consumers.",
-    "zkgroup_broker_log_end_offset": "Offset of the next line of a replica.",
+    "zkgroup_broker_log_end_offset": "Offset of the next record of a replica.",
 }
 
 

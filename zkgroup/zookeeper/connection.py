@@ -171,7 +171,7 @@ class ClientConnection:
 
     def turn(self) -> None:
         if self._over or self._close_session.answered:
-            raise ShutdownError("this session is over for us")
+            raise ShutdownError("this session has ended")
         if not self._up:
             self._on_connected()
         elif self._shutdown_at is not None:
@@ -228,7 +228,7 @@ class ClientConnection:
 
     def _check(self) -> None:
         if self.shutting_down():
-            raise ShutdownError("this session is over for us")
+            raise ShutdownError("this session has ended")
 
     def _handshake_timeout_s(self) -> float:
         """Seconds that a server may take to grant a session before the next attempt.

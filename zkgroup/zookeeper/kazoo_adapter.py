@@ -154,7 +154,7 @@ class KazooHandler:
             if wakeups is not None:
                 driver.turn()
             elif driver.shutting_down():
-                raise ShutdownError("this session is over for us")
+                raise ShutdownError("this session has ended")
             ready: list[Any] = [sock] if sock.pending() else []
             if wakeups is not None and wakeups.count:
                 ready.append(wakeups)
@@ -205,7 +205,7 @@ class KazooHandler:
         while (left := end - self.time.now()) > 0:
             self.waker.arm()
             if self._driver.shutting_down():
-                raise ShutdownError("this session is over for us")
+                raise ShutdownError("this session has ended")
             self.time.sleep(left, lambda left_s: _polled(poll, left_s), self.waker.wake)
             self.waker.clear()
 
@@ -216,7 +216,7 @@ class KazooHandler:
     ) -> SharedSocket:
         """A new connection, made by the driver; kazoo's TLS options are not used."""
         if self._driver.shutting_down():
-            raise ShutdownError("this session is over for us")
+            raise ShutdownError("this session has ended")
         self.socket = self._driver.connect(address, hostname, timeout)
         return self.socket
 

@@ -166,7 +166,7 @@ class ClientSettings:
 
     session_timeout_ms: int = _setting(
         6000,
-        "Session timeout asked of ZooKeeper; the granted one counts.",
+        "Requested session timeout of ZooKeeper. The server may grant another, which then applies.",
         kafka="zookeeper.session.timeout.ms",
     )
     connection_timeout_ms: int | None = _setting(

@@ -53,7 +53,7 @@ class Inputs:
         """Raises UsageError for options that are for files only."""
         if self.chroot:
             raise click.UsageError(
-                "--chroot is for --input; of a live ensemble it stands behind the servers of -z"
+                "--chroot is for --input; for a live ensemble it follows the servers in -z"
             )
         if self.ensemble is not None:
             raise click.UsageError("--ensemble is for --input; a live one is that of -z")

@@ -380,7 +380,7 @@ def test_targets_of_a_reset(admin: Admin, cluster: MemoryCluster) -> None:
         assert [change.after for change in result.plan.changes] == [offset]
     with pytest.raises(ConfigError, match="expected earliest"):
         admin.reset_offsets("idle", "yesterday")
-    with pytest.raises(ConfigError, match="known to the records"):
+    with pytest.raises(ConfigError, match="known to the record source"):
         admin.reset_offsets("idle", datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(ConfigError, match="expected a list"):
         admin.delete_offsets("idle", "orders")

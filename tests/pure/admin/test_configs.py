@@ -171,7 +171,7 @@ def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGro
 
     (note,) = plan_config(world.ensemble, ORDERS, wanted).notes
     assert (
-        note == "flush.ms, segment.jitter.ms: brokers of zkgroup, of which one is registered, do not obey it"
+        note == "flush.ms, segment.jitter.ms: brokers of zkgroup, of which one is registered, do not apply it"
     )
     assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
     (note,) = plan_config(world.ensemble, ConfigEntity.broker(3), {"num.io.threads": "8"}).notes

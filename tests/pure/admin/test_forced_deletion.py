@@ -62,8 +62,8 @@ def test_what_remains_is_said_before(world: MemoryGroups, cluster: MemoryCluster
     assert left.startswith("broker 4 is not waited for: its replicas of orders stay on its disk")
     (runs,) = [note for note in plan.notes if "process" in note]
     assert runs.startswith("be sure that the process of broker 4 has ended")
-    (foreign,) = [note for note in plan.notes if "a controller of Kafka would not" in note]
-    assert "remove its folders of orders before" in foreign
+    (foreign,) = [note for note in plan.notes if "a Kafka controller does not" in note]
+    assert "remove its folders of orders first" in foreign
     assert not [note for note in _plan(world).notes if "not waited for" in note]
 
 

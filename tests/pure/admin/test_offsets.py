@@ -381,9 +381,9 @@ def test_a_shift_below_0_is_noted(idle: MemoryGroups) -> None:
     plan = plan_reset(snapshot, Shift(-15), [_tp(0), _tp(1)])
 
     assert [change.after for change in plan.changes] == [0, 5]
-    assert plan.notes == ("orders-0: -5 is below 0, 0 taken",)
+    assert plan.notes == ("orders-0: -5 is below 0: 0 is used",)
     assert plan_reset(snapshot, Shift(-15), [_tp(0)], Log()).notes == (
-        "orders-0: -5 is outside the log, 5 taken",
+        "orders-0: -5 is outside the log: 5 is used",
     )
 
 
@@ -455,7 +455,7 @@ def test_a_group_that_does_not_exist_yet_can_be_seeded(idle: MemoryGroups) -> No
     snapshot = snapshot_to_change(idle.ensemble, "new", ["orders"])
 
     for plan in (plan_values(snapshot, {_tp(0): 7}), plan_reset(snapshot, Absolute(7), [_tp(0)])):
-        assert plan.notes == ("there is no group 'new' yet: this makes it",)
+        assert plan.notes == ("there is no group 'new' yet: this creates it",)
     apply_plan(idle.ensemble, plan_values(snapshot, {_tp(0): 7}), ACT)
 
     assert idle.offset("new", "orders", 0) == "7"

@@ -75,4 +75,4 @@ def test_what_a_real_controller_waits_for_follows_from_the_znodes(
     assert gone.detail == "waits for broker 4 to be back"
     assert free.detail is None
     assert moved.detail == "waits for the reassignment of its partitions"
-    assert _told(world).detail == "waits for a controller: none lives"
+    assert _told(world).detail == "waits for an active controller"

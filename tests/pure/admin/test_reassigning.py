@@ -129,7 +129,7 @@ def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: Memor
     notes = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)]).notes
 
     assert [note.split(":")[0] for note in notes] == [
-        "no controller lives",
+        "there is no active controller",
         "topic orders is being deleted",
         "orders-0",
     ]
@@ -313,7 +313,7 @@ def test_only_a_zkgroup_controller_is_asked_to_cancel(world: MemoryGroups, clust
     with pytest.raises(RefusedError, match="is a Kafka controller"):
         plan_cancel(world.ensemble)
     cluster.no_controller()
-    with pytest.raises(RefusedError, match="no controller lives"):
+    with pytest.raises(RefusedError, match="there is no active controller"):
         plan_cancel(world.ensemble)
 
     assert cluster.requested() == {ORDERS_0: (3, 1)}

@@ -127,7 +127,7 @@ def test_a_phase_that_did_not_come_to_its_end_stops_the_plan(
     resumed = begin(world.ensemble, failed)
     ended = run_plan(_finishing(world, cluster), "p", 60, QUIET)
 
-    assert (failed.stored.state, "is not where it shall be" in failed.stored.reason) == ("failed", True)
+    assert (failed.stored.state, "is not on its target replicas" in failed.stored.reason) == ("failed", True)
     assert asked is not None
     assert str(next(iter(asked))) in failed.stored.reason
     assert (resumed.stored.state, resumed.stored.next_phase, resumed.stored.reason) == ("running", 0, "")

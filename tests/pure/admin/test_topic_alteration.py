@@ -131,7 +131,7 @@ def test_a_topic_made_without_brokers_grows_without_brokers(world: MemoryGroups)
     plan = plan_alteration(world.ensemble, "orders", AddedPartitions(partitions=4))
 
     assert plan.added == {2: (0,), 3: (0,)}
-    assert "no controller lives" in plan.notes[0]
+    assert "there is no active controller" in plan.notes[0]
     with pytest.raises(ConfigError, match="can only grow"):
         plan_alteration(world.ensemble, "orders", AddedPartitions(partitions=2))
     with pytest.raises(NotFoundError, match="zkgroup topic list"):

@@ -96,8 +96,8 @@ def test_the_reason_for_a_missing_leader_is_reported(world: MemoryGroups, cluste
         "the controller has not elected a leader yet",
     ]
     assert list(unruled.leaderless.values()) == [
-        "no controller lives; brokers 8, 9 are not registered, or hosting nothing",
-        "no controller lives",
+        "there is no active controller; brokers 8, 9 are not registered, or hosting nothing",
+        "there is no active controller",
     ]
 
 
@@ -148,7 +148,7 @@ def test_waiting_ends_once_nothing_is_left(
 def test_a_wait_that_ends_before_the_controller_reports_says_so(
     world: MemoryGroups, cluster: MemoryCluster, asked: TopicDeletionPlan
 ) -> None:
-    """Past bug: "nothing is known to be in its way" beside a lost broker. It is no progress to report."""
+    """Past bug: "nothing is known to block it" beside a lost broker. It is no progress to report."""
     cluster.ours()
     reported: list[str] = []
 

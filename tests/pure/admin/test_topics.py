@@ -63,7 +63,7 @@ def test_replicas_are_spread_over_the_live_brokers(world: MemoryGroups) -> None:
     new = creation.plan_topic(world.ensemble, "orders", partitions=6, replication_factor=2)
 
     assert list(new.assignment.values()) == [(3, 1), (1, 2), (2, 3), (3, 2), (1, 3), (2, 1)]
-    assert new.notes == ("no controller lives: the topic has no leaders until there is one",)
+    assert new.notes == ("there is no active controller: the topic has no leaders until there is one",)
     firsts = {
         creation.plan_topic(world.ensemble, name, partitions=1).assignment[0] for name in ("a", "b", "c", "d")
     }
@@ -119,10 +119,12 @@ def test_an_explicit_assignment_is_taken_as_it_is(world: MemoryGroups) -> None:
     with_brokers = creation.plan_topic(world.ensemble, "orders", partitions=None, replica_assignment=lists)
 
     assert new.assignment == {0: (0, 1), 1: (1, 2)}
-    assert new.notes == ("brokers 0, 1, 2 are not registered now: replicas there come when they start",)
+    assert new.notes == (
+        "brokers 0, 1, 2 are not registered now: replicas there are created when they start",
+    )
     assert with_brokers.notes[-2:] == (
-        "broker 2 is not registered now: replicas there come when it starts",
-        "broker 1 is registered to host nothing: no replica comes there",
+        "broker 2 is not registered now: replicas there are created when it starts",
+        "broker 1 is registered to host nothing: no replica is created there",
     )
 
 

@@ -232,7 +232,7 @@ def test_a_made_offset_is_not_deleted_below_members(world: MemoryGroups) -> None
     plan = plan_undo(world.ensemble, record)
     apply_plan(world.ensemble, plan, ACT, force=True)
 
-    assert plan.notes == ("g has members, so what was made stays, as -1: orders-0",)
+    assert plan.notes == ("g has members, so the created offsets stay, as -1: orders-0",)
     assert world.offset("g", "orders", 0) == "-1"
 
 

@@ -252,7 +252,7 @@ def test_more_partitions_come_with_the_first_brokers(world: MemoryGroups) -> Non
     named = AddedPartitions(replica_assignment=[[1, 2], [2, 3], [3, 1]])
     plan = plan_alteration(world.ensemble, "work", named)
     assert plan.after.partitions == {0: (1, 2), 1: (2, 3), 2: (3, 1)}
-    assert "begin with nothing" in plan.notes[0]
+    assert "with empty logs" in plan.notes[0]
 
     with pytest.raises(PlacementError, match="partition 1: expected brokers"):
         plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[1]]))
@@ -283,7 +283,7 @@ def test_a_reassignment_of_it_copies_nothing_and_has_no_rollback(world: MemoryGr
     plan = plan_reassignment(world.ensemble, [Move(TP, (1, 2))], throttle=1_000)
     assert (plan.moves, plan.rollback, plan.configs) == (0, {}, ())
     assert [note for note in plan.notes if "work" in note] == [
-        "work was made without brokers: those named host it from now on, and begin with nothing",
+        "work was made without brokers: the named brokers host it from now on, with empty logs",
         "not named, and so waiting for broker 0: work-1",
     ]
 
@@ -297,7 +297,7 @@ def test_no_brokers_are_given_while_a_controller_of_kafka_is_active(world: Memor
     """It moves nothing without a state, and keeps to the lists that it has read."""
     cluster(world, is_zkgroup=False)
 
-    with pytest.raises(RefusedError, match="create it anew with brokers"):
+    with pytest.raises(RefusedError, match="create it again with brokers"):
         plan_reassignment(world.ensemble, [Move(TP, (1, 2))])
-    with pytest.raises(RefusedError, match="create it anew with brokers"):
+    with pytest.raises(RefusedError, match="create it again with brokers"):
         plan_alteration(world.ensemble, "work", AddedPartitions(replica_assignment=[[1], [2]]))

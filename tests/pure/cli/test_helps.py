@@ -85,7 +85,7 @@ def test_short_helps_are_one_line_that_is_not_cut(path: tuple[str, ...], group: 
         assert short
         assert not short.endswith(("...", "…"))
         assert len(line) <= WIDTH
-        assert short == first_sentence(command) or short.startswith("As `zkgroup ")
+        assert short == first_sentence(command) or short.startswith("Same as `zkgroup ")
 
 
 def test_the_old_spelling_of_plan_is_hidden_and_its_help_names_plan() -> None:

@@ -53,4 +53,4 @@ def test_each_election_is_reported_with_the_time_it_took() -> None:
     world.stop_broker(3)
 
     received = [(each["leaders"], each["reason"], each["ms"]) for each in controller.notes("election.done")]
-    assert received[:2] == [(2, "new topic", 0), (2, "brokers came or went", 0)]
+    assert received[:2] == [(2, "new topic", 0), (2, "change of brokers", 0)]

@@ -26,7 +26,7 @@ def test_each_change_of_a_leader_is_reported_with_its_reason() -> None:
     assert changes(controller) == [("t-0", None, 1, 0, "new topic")]
 
     world.stop_broker(1)
-    assert changes(controller) == [("t-0", 1, 2, 1, "brokers came or went")]
+    assert changes(controller) == [("t-0", 1, 2, 1, "change of brokers")]
 
     world.start_broker(1)
     world.set_state(tp(0), isr=(2, 1))

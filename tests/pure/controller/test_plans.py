@@ -185,7 +185,7 @@ def test_a_plan_whose_phase_was_taken_back_fails_and_can_be_resumed() -> None:
     cluster.run(cluster.replicas.request)
     cluster.change({tp(0): (1,)})
     cluster.run(lambda: plan(cluster).state == "failed")
-    assert plan(cluster).reason == "phase 1: t-0 is not where it shall be"
+    assert plan(cluster).reason == "phase 1: t-0 is not on its target replicas"
     assert settings(cluster) == {}
 
     cluster.replicas.holds_back.clear()

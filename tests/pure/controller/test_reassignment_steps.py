@@ -330,7 +330,7 @@ def test_an_election_in_the_middle_with_a_held_target_plans_again() -> None:
     ("target", "replicas", "going", "reason"),
     [
         ((), OLD, False, "the replica list is empty"),
-        ((4, 5, 4), OLD, False, "a broker stands twice in 4, 5, 4"),
+        ((4, 5, 4), OLD, False, "a broker is listed twice in 4, 5, 4"),
         ((4, -1), OLD, False, "-1 is no broker"),
         (NEW, None, False, "there is no such partition"),
         (NEW, OLD, True, "the topic is being deleted"),

@@ -168,7 +168,8 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witn
 
     reason = (
         f"t-0, which this broker led: {brokers.folder(1)}/t-0/00000000000000000000.log: "
-        "File too large; it stops, so that others can lead: make room or mend the disk, then start it again"
+        "File too large; it stops, so that others can lead: free space or repair the disk, "
+        "then start it again"
     )
     assert code == 1
     assert brokers.processes[1].errors.splitlines()[-1] == f"error: {reason}"

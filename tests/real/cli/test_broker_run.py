@@ -221,7 +221,7 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
         "isr          orders-3 is 4,1",
         "controller   epoch 7, 1 partition loaded in 12 ms",
         "resigned     an operator asked for it",
-        "disconnected ZooKeeper is away; serving on without metadata",
+        "disconnected no connection to ZooKeeper; serving continues without metadata",
         "failed       no space",
     ]
 

@@ -313,9 +313,11 @@ def test_the_undo_command_leaves_out_what_no_command_can_set(shell: Shell, clust
     alone = shell.run(*words, "--delete-config", "retention.msec", "--execute")
 
     assert (refused.code, "did you mean 'retention.ms'?" in refused.err) == (2, True)
-    assert "note: retention.msec=1 is nothing that a broker can use, and stays away in an undo" in both.err
+    assert (
+        "note: retention.msec=1 is no value that a broker accepts: an undo does not set it again" in both.err
+    )
     assert "to go back: " in both.err
-    assert "this cannot be undone: retention.msec=1 is nothing that a broker can use" in alone.err
+    assert "this cannot be undone: retention.msec=1 is no value that a broker accepts" in alone.err
     assert "to go back: " not in alone.err
 
 

@@ -61,7 +61,7 @@ def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: S
 
     assert ran.code == 3
     assert ran.out == "asked controller 1, epoch 7 to resign; it has not yet\n"
-    assert "stays until the controller obeys it" in ran.err
+    assert "stays until a controller carries it out" in ran.err
     assert (second.code, "asked already" in second.err) == (6, True)
 
 
@@ -198,7 +198,7 @@ def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: Serv
     assert [row["what"] for row in found["waiting"]][1:] == ["move of orders-1", "move of orders-2"]
     assert table.lines[-5:] == [
         "unreadable  /odd: expected an object",
-        "broker 3    may fetch orders-1 again from the start: mend their states",
+        "broker 3    may fetch orders-1 again from the start: repair their states",
         "waits       leader of orders-0: nobody",
         "waits       move of 2 partitions of orders (1-2): a",
         "and         2 more",
@@ -228,4 +228,4 @@ def test_an_unreadable_state_is_named_under_any_controller(shell: Shell, groups:
     (topic,) = described.document["topics"]
     assert (topic["configs"], [row["leader"] for row in topic["partitions"]]) == (None, [1, None])
     assert f"error    {path}: expected a partition state" in doctor.out
-    assert "no controller can go by it" in doctor.out
+    assert "no controller can use it" in doctor.out

@@ -267,7 +267,7 @@ def test_what_is_missing_can_be_allowed(shell: Shell, idle: ServerGroups) -> Non
     allowed = shell.run("offsets", "reset", "billing", "--to", "6", "--execute", "--allow-missing")
 
     assert (refused.code, allowed.code) == (5, 0)
-    assert "note: there is no topic later: the offsets are written for when there is" in allowed.err
+    assert "note: there is no topic later: the offsets are written in advance" in allowed.err
     assert [idle.offset_of("billing", topic, 0) for topic in ("later", "orders")] == [6, 6]
 
 
@@ -279,7 +279,7 @@ def test_a_new_group_can_be_given_offsets(shell: Shell, idle: ServerGroups, word
     shown = shell.run("offsets", *words)
     done = shell.run("offsets", *words, "--execute")
 
-    assert "note: there is no group 'new' yet: this makes it" in shown.err
+    assert "note: there is no group 'new' yet: this creates it" in shown.err
     assert (shown.code, done.code, idle.offset_of("new", "orders", 2)) == (0, 0, 5)
 
 

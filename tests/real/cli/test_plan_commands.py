@@ -75,9 +75,9 @@ def test_the_command_for_a_written_plan_carries_it_out(shell: Shell, cluster: Se
     many = shell.run(*words, "--max-moves", "1")
 
     message = "zkgroup reassign execute --reassignment-json-file"
-    assert one.err == f"carry it out: {message} {file} --wait --execute\n"
-    assert slow.err == f"carry it out: {message} {file} --throttle 1000000B --wait --execute\n"
-    assert many.err == f"carry out one after the other: {message} FILE --wait --execute\n"
+    assert one.err == f"execute it: {message} {file} --wait --execute\n"
+    assert slow.err == f"execute it: {message} {file} --throttle 1000000B --wait --execute\n"
+    assert many.err == f"execute one after the other: {message} FILE --wait --execute\n"
 
 
 def test_a_plan_that_is_only_saved_cannot_be_waited_for(shell: Shell, cluster: ServerCluster) -> None:

@@ -213,7 +213,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
     assert "to go back" not in ran.err
     undone = shell.run("undo", "--execute")
     assert undone.code == 2
-    assert "topic create orders --replica-assignment 0` makes it anew, empty" in undone.err
+    assert "topic create orders --replica-assignment 0` creates it again, empty" in undone.err
     (file,) = [file for file in shell.undo_files if "topic delete orders --execute" in file.read_text()]
     assert ran.err.endswith(f"the znodes as they were are in {file}\n")
     assert groups.zk.read("/admin/delete_topics/orders").data == b""

@@ -37,7 +37,10 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
     assert "work" not in doctor.out
     assert [row["outcome"] for row in elected["partitions"]] == ["unhosted", "unhosted"]
     assert (grown["executed"], grown["converged"]) == (True, None)
-    assert "note: this cannot be undone: next to brokers no topic is made without them\n" in ran.err
+    assert (
+        "note: this cannot be undone: where brokers are registered, no topic is created without them\n"
+        in ran.err
+    )
     assert gone["converged"] is True
     assert (lost["undoable"], "topic create shards --partitions 2`" in lost["detail"]) == (False, True)
     assert (named.code, named.lines[0]) == (0, "topic work has its first brokers")

@@ -79,7 +79,7 @@ def test_a_broker_whose_disk_fails_under_a_partition_that_it_leads_leaves(
     told = world.running.told[1]
     assert str(caught.value) == (
         f"t-0, which this broker led: {tmp_path}/one/t-0/00000000000000000000.log: "
-        "No space left on device; it stops, so that others can lead: make room or mend the disk, "
+        "No space left on device; it stops, so that others can lead: free space or repair the disk, "
         "then start it again"
     )
     assert told.of("failed") == [("failed", caught.value)]

@@ -138,7 +138,7 @@ def test_changes_of_the_cluster_have_a_log_of_their_own(
         ("INFO", "leader.changed partition=t-0 leader=2 was=1 reason=reassignment"),
         ("WARNING", "election.unclean partition=t-0 leader=2"),
         ("WARNING", "election.failed partitions=1 detail=t-1: no replica of 3 is live"),
-        ("INFO", "broker 7 is no controller any more, epoch 3: stopped"),
+        ("INFO", "broker 7 is no longer the controller, epoch 3: stopped"),
     ]
 
 

@@ -66,7 +66,7 @@ def elect_unclean_change(
         plan=plan,
         notes=plan.notes,
         is_effective=bool(plan.wanted),
-        no_undo="replicas that come later cut off what the new leader does not have" if plan.wanted else None,
+        no_undo="other replicas truncate what the new leader does not have" if plan.wanted else None,
         write=lambda by: elect_unclean(ensemble, plan, by.user),
         wait=lambda czxid, longest_s: wait_for_verdicts(ensemble, czxid, longest_s)[1],
     )
@@ -80,7 +80,7 @@ def forget_broker_change(ensemble: Ensemble, broker: int) -> AdminChange[Forgett
         subject=f"broker forget {broker}",
         question=f"Forget what broker {broker} may still have?",
         plan=plan,
-        notes=tuple(f"{path} cannot be read; it goes as it is" for path in plan.unreadable),
+        notes=tuple(f"{path} cannot be read; it is removed as it is" for path in plan.unreadable),
         no_undo="if the broker returns, no controller deletes its leftover replicas",
         write=lambda by: forget(ensemble, plan),
     )

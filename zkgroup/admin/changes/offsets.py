@@ -78,7 +78,11 @@ def offset_change(
     removes = any(change.removes for change in changes)
     if plan.members and (removes or not force):
         error = living_group_error(plan.group, plan.members)
-        raise error if removes else type(error)(f"{error}, or --force: their owners then obey")
+        raise (
+            error
+            if removes
+            else type(error)(f"{error}, or --force: their owners then continue from the new offsets")
+        )
     parents = missing_parents(ensemble, plan)
 
     def write(by: ChangeRecord) -> Applied:

@@ -315,7 +315,7 @@ def resume_plan_change(
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan resume {plan_id}",
-        question=f"Go on with plan {plan_id}?",
+        question=f"Resume plan {plan_id}?",
         plan=one,
         notes=(note,) if note else (),
         is_effective=is_effective,
@@ -343,9 +343,9 @@ def pause_plan_change(
 def cancel_plan_change(
     ensemble: Ensemble, plan_id: str
 ) -> AdminChange[PlanDescription, PlanDescription, None]:
-    """Ends a plan for good; moves that are under way go on. Raises NotFoundError."""
+    """Ends a plan for good; moves that are under way continue. Raises NotFoundError."""
     one = find_plan(ensemble, plan_id)
-    why = "a cancelled plan does not go on; make a new one"
+    why = "a cancelled plan cannot be resumed; make a new one"
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan cancel {plan_id}",

@@ -40,7 +40,7 @@ from zkgroup.znodes.notifications import NotifyFormat
 
 NO_FEWER_PARTITIONS = "partitions cannot be taken away"
 NO_RECORDS = "brokers drop the records"
-NO_UNHOSTED = "next to brokers no topic is made without them"
+NO_UNHOSTED = "where brokers are registered, no topic is created without them"
 NO_LEAVING_BROKERS = "a topic that brokers host does not become one without brokers again"
 
 
@@ -126,7 +126,7 @@ def delete_topic_change(
     command_text: Callable[[Sequence[str]], str] = zkgroup_text,
     progress: Callable[[str], object] = nothing,
 ) -> AdminChange[TopicDeletionPlan, None, DeletionSeen]:
-    """Deletes a topic, through the controller where one lives.
+    """Deletes a topic, through the active controller where there is one.
 
     Raises RefusedError where a group has members on it, and what `plan_topic_deletion` raises.
     """
@@ -206,7 +206,7 @@ def _config_undo(plan: ConfigPlan) -> tuple[UndoRecord, tuple[str, ...]]:
             words += ["--set", f"{setting}={before}"]
         else:
             lost.append(f"{setting}={before}")
-    why = f"{', '.join(lost)} is nothing that a broker can use"
+    why = f"{', '.join(lost)} is no value that a broker accepts"
     if len(words) == bare:
         return undo_record(no_undo=why if lost else "nothing was set"), ()
     if plan.znode is None:
@@ -215,7 +215,7 @@ def _config_undo(plan: ConfigPlan) -> tuple[UndoRecord, tuple[str, ...]]:
         words += ["--allow-unknown"]
     left = ((plan.entity.config_path, plan.after.encode()),)
     record = undo_record(undo_command=tuple(words), left=left)
-    return record, ((f"{why}, and stays away in an undo",) if lost else ())
+    return record, ((f"{why}: an undo does not set it again",) if lost else ())
 
 
 def _with_znodes(record: UndoRecord, znodes: tuple[tuple[str, bytes | None], ...]) -> UndoRecord:
@@ -241,9 +241,9 @@ def _made_anew(plan: TopicDeletionPlan, command_text: Callable[[Sequence[str]], 
         return NO_RECORDS
     if plan.unhosted:
         words = command_text(["topic", "create", plan.topic, "--partitions", str(len(lists.split(",")))])
-        return f"{NO_UNHOSTED}; `{words}` makes it anew, on brokers"
+        return f"{NO_UNHOSTED}; `{words}` creates it again, on brokers"
     words = command_text(["topic", "create", plan.topic, "--replica-assignment", lists])
-    return f"{NO_RECORDS}; `{words}` makes it anew, empty"
+    return f"{NO_RECORDS}; `{words}` creates it again, empty"
 
 
 def entity_named(

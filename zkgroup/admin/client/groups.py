@@ -129,7 +129,7 @@ class GroupMethods(AdminBase):
             group: the group.
             offsets: the next offset to read, by partition.
             allow_missing: also for partitions that do not exist.
-            force: also where the group has members: their owners then obey.
+            force: also where the group has members: their owners then continue from the new offsets.
             dry_run: only plan.
 
         Raises:
@@ -160,7 +160,7 @@ class GroupMethods(AdminBase):
             partitions: topics and partitions; by default all that the group has offsets of.
             log: where records are, for `earliest`, `latest` and times; keeps other targets within the log.
             allow_missing: also for partitions that do not exist.
-            force: also where the group has members: their owners then obey.
+            force: also where the group has members: their owners then continue from the new offsets.
             dry_run: only plan.
         """
         change = offset_changes.reset_offsets_change(
@@ -228,7 +228,7 @@ class GroupMethods(AdminBase):
             text: the exported offsets.
             group: only the offsets of this group; by default those of all groups in the text.
             allow_missing: also for partitions that do not exist.
-            force: also where a group has members: their owners then obey.
+            force: also where a group has members: their owners then continue from the new offsets.
             dry_run: only plan.
 
         Raises:

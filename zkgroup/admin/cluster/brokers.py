@@ -490,6 +490,7 @@ def _is_gone(ensemble: Ensemble, plan: ForgettingPlan) -> bool:
 
 def _registered(broker: int) -> RefusedError:
     return RefusedError(
-        f"{BrokerRegistration.path(broker)}: broker {broker} is registered: what is recorded of it goes"
-        " when it has deleted it; `zkgroup controller describe` shows what a zkgroup controller waits for"
+        f"{BrokerRegistration.path(broker)}: broker {broker} is registered: its records are removed when "
+        "it has deleted its stray replicas; `zkgroup controller describe` shows what a zkgroup controller "
+        "waits for"
     )

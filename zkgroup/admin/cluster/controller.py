@@ -130,16 +130,16 @@ def refuse_kraft(info: ControllerInfo) -> None:
     """Raises RefusedError where a KRaft controller has taken over: it does not read these znodes."""
     if info.controller is not None and info.controller.kraft_epoch is not None:
         raise RefusedError(
-            f"{ControllerRegistration.path()}: expected a controller that obeys ZooKeeper, found a "
-            f"migration to KRaft (epoch {info.controller.kraft_epoch}): ask its brokers instead"
+            f"{ControllerRegistration.path()}: expected a controller that reads requests from ZooKeeper, "
+            f"found a migration to KRaft (epoch {info.controller.kraft_epoch}): ask its brokers instead"
         )
 
 
 def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[str]:
     """What holds for every request that a controller has to carry out; `asked`: whether there is one."""
-    yield from (f"{text}: it is passed over" for text in info.unreadable)
+    yield from (f"{text}: it is ignored" for text in info.unreadable)
     if asked and info.controller_znode is None:
-        yield "no controller lives: the request waits until there is one"
+        yield "there is no active controller: the request waits for one"
 
 
 def check_dead_targets(info: ControllerInfo, dead: Collection[int]) -> None:
@@ -164,7 +164,9 @@ def check_throttle(info: ControllerInfo) -> str | None:
             "--throttle: brokers before Kafka 0.10.1 ignore it, and one is registered; without it the move "
             "takes all the bandwidth there is: move less at a time (`plan --max-moves`)"
         )
-    return "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 obey: their registrations are alike"
+    return (
+        "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 apply it: their registrations are alike"
+    )
 
 
 def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collection[str]) -> Iterator[str]:
@@ -178,7 +180,7 @@ def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collecti
         yield f"{name} is no setting that Kafka's brokers take while they run{more}; only a plug-in reads it"
     ignored = sorted(set(settings) - OBEYED.get(kind, frozenset()) - unknown.keys())
     if ignored and _hosts_topics(info):
-        yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not obey it"
+        yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not apply it"
 
 
 def refuse_compaction(info: ControllerInfo, settings: Mapping[str, str]) -> None:
@@ -222,7 +224,7 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
         last = f"; the last epoch was {epoch.epoch}" if epoch else ""
         raise NotFoundError(
             f"{ControllerRegistration.path()}: there is no controller{last}; "
-            "`zkgroup broker run` starts a candidate"
+            "`zkgroup broker run` starts a broker that can be elected"
         )
     one = ControllerRegistration.decode(znode.path, znode.data)
     status = decode_or_error(status_znode, ControllerStatus.decode).value if status_znode else None

@@ -2,7 +2,7 @@
 
 The corrected formulas are read off the source of each release (controller.md 9): B brokers, T topics, P
 partitions, R of them being reassigned, C change notifications, A requests of tools that wait. They count the
-cluster at rest and nothing else that lives in the ensemble: consumers, tools, other chroots. A measured count
+cluster at rest and nothing else in the ensemble: consumers, tools, other chroots. A measured count
 is never guessed: it is None, with the reason, where no server reports it.
 """
 

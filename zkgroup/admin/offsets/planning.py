@@ -173,14 +173,12 @@ def plan_values(
             )
     if not allow_missing:
         _refuse_missing(snapshot, sorted(values))
-    notes = [] if snapshot.exists else [f"there is no group {snapshot.group!r} yet: this makes it"]
+    notes = [] if snapshot.exists else [f"there is no group {snapshot.group!r} yet: this creates it"]
     for topic in sorted({tp.topic for tp in values}):
         numbers = snapshot.partitions(topic)
         beyond = [tp for tp in sorted(values) if tp.topic == topic and tp.partition not in numbers]
         if beyond:
-            notes.append(
-                f"{_missing_text(snapshot, topic, beyond)}: the offsets are written for when there is"
-            )
+            notes.append(f"{_missing_text(snapshot, topic, beyond)}: the offsets are written in advance")
     changes = tuple(
         _change(snapshot, tp, value, (exactly or {}).get(tp)) for tp, value in sorted(values.items())
     )
@@ -211,7 +209,7 @@ def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition
         )
         raise NotFoundError(
             f"{Topic.path(missing[0].topic)}: {message}; nothing was changed. `zkgroup topic list` shows "
-            "what there is; --allow-missing keeps the offsets for when there is more"
+            "what there is; --allow-missing writes the offsets in advance"
         )
 
 
@@ -248,13 +246,13 @@ def plan_reset(
         notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
     values = _target_values(snapshot, target, partitions, log)
     if log is None:
-        notes += tuple(f"{tp}: {value} is below 0, 0 taken" for tp, value in values.items() if value < 0)
+        notes += tuple(f"{tp}: {value} is below 0: 0 is used" for tp, value in values.items() if value < 0)
         values = {tp: max(0, value) for tp, value in values.items()}
     else:
         first, last = log.earliest(partitions), log.latest(partitions)
         clipped = {tp: min(max(value, first.get(tp, 0)), last.get(tp, value)) for tp, value in values.items()}
         notes += tuple(
-            f"{tp}: {values[tp]} is outside the log, {clipped[tp]} taken"
+            f"{tp}: {values[tp]} is outside the log: {clipped[tp]} is used"
             for tp in values
             if clipped[tp] != values[tp]
         )
@@ -333,7 +331,7 @@ def _target_values(
         return {tp: (offset_of(snapshot, tp) or 0) + target.by for tp in partitions}
     if log is None:
         raise ConfigError(
-            "earliest, latest and times are known to the records only: say where they are with --source"
+            "earliest, latest and times are known to the record source only: name it with --source"
         )
     if isinstance(target, Earliest):
         found = log.earliest(partitions)

@@ -211,13 +211,13 @@ def _meaning(info: ControllerInfo) -> str | None:
         return None
     if info.is_zkgroup:
         return (
-            "a move that the controller had begun by an earlier request stops where it stands: "
-            "`zkgroup reassign verify` with its file shows where that is"
+            "a move that the controller had begun by an earlier request stops where it is: "
+            "`zkgroup reassign verify` with its file shows that"
         )
     active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {active} is a Kafka controller: what it had begun by an earlier request it carries on from "
-        "memory, and the next controller leaves it at old and new replicas together; no cancel"
+        f"broker {active} is a Kafka controller: it continues a move of an earlier request from memory, and "
+        "the next controller leaves that move with old and new replicas together; it cannot be cancelled"
     )
 
 
@@ -300,8 +300,8 @@ def _check_cancellable(info: ControllerInfo) -> None:
         return
     if info.controller_znode is None:
         why = (
-            "no controller lives; the next one may be a Kafka controller, which does not read a changed "
-            "request"
+            "there is no active controller; the next one may be a Kafka controller, which does not read a "
+            "changed request"
         )
     else:
         active = info.controller.broker if info.controller else "?"

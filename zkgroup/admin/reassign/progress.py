@@ -224,7 +224,7 @@ def _why_still(
     if dead := [broker for broker in asked if broker not in seen.info.brokers]:
         reasons.append(f"broker {', '.join(map(str, dead))} is not registered")
     if seen.info.controller_znode is None:
-        reasons.append("no controller lives")
+        reasons.append("there is no active controller")
     if now is None:
         reasons.append(f"{Topic.path(tp.topic)}: there is no such partition")
     return "; ".join(reasons) or None

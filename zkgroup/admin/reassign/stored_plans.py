@@ -273,10 +273,10 @@ def who_goes_on(info: ControllerInfo) -> str | None:
     if info.is_zkgroup:
         return None
     if info.controller_znode is None:
-        return "no controller lives: the plan waits until there is one"
+        return "there is no active controller: the plan waits for one"
     active = info.controller.broker if info.controller else "?"
     return (
-        f"broker {active} is a Kafka controller, which reads no plan: each next phase is asked for by "
+        f"broker {active} is a Kafka controller, which reads no plan: each next phase is submitted by "
         "`zkgroup plan resume ID --execute --wait`, as long as that runs"
     )
 
@@ -335,7 +335,7 @@ def next_step(stored: StoredPlan, rows: Sequence[ReassignmentStatus], *, is_free
     if missed:
         named = ", ".join(str(row.topic_partition) for row in missed[:NAMED])
         more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-        return PlanStep("fail", f"phase {stored.next_phase}: {named}{more} is not where it shall be")
+        return PlanStep("fail", f"phase {stored.next_phase}: {named}{more} is not on its target replicas")
     return PlanStep("finish" if stored.next_phase == len(stored.phases) else "submit")
 
 

@@ -289,9 +289,9 @@ def _notes_on_unhosted(
         if info.kind == "kafka":
             raise RefusedError(
                 f"{Topic.path(name)}: no broker hosts {name}, and a controller of Kafka moves nothing that "
-                "has no state; delete it and create it anew with brokers"
+                "has no state; delete it and create it again with brokers"
             )
-        yield f"{name} was made without brokers: those named host it from now on, and begin with nothing"
+        yield f"{name} was made without brokers: the named brokers host it from now on, with empty logs"
         every = [TopicPartition(name, number) for number in topics[name].numbers]
         if left := [tp for tp in every if tp not in named]:
             yield f"not named, and so waiting for broker {PLACEHOLDER[0]}: {list_of(left)}"

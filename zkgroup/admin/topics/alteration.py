@@ -227,8 +227,8 @@ def _first_brokers(
     assert growth.replica_assignment is not None
     if info.kind == "kafka":
         raise RefusedError(
-            f"{Topic.path(topic)}: no broker hosts {topic}, and a controller of Kafka sees no other lists of "
-            "partitions that it knows; delete it and create it anew with brokers"
+            f"{Topic.path(topic)}: no broker hosts {topic}, and a Kafka controller does not read new "
+            "replica lists of partitions that it knows; delete it and create it again with brokers"
         )
     lists = given_lists(growth.replica_assignment, growth.partitions)
     if missing := sorted(set(before.partitions) - set(lists)):
@@ -236,7 +236,7 @@ def _first_brokers(
     known = {broker.id for broker in placeable(info.brokers)}
     if unknown := sorted({broker for replicas in lists.values() for broker in replicas} - known):
         raise PlacementError(f"{brokers_named(unknown, 'is', 'are')} not registered, or hosting nothing")
-    notes.append(f"{topic} was made without brokers: those named host it from now on, and begin with nothing")
+    notes.append(f"{topic} was made without brokers: the named brokers host it from now on, with empty logs")
     return lists
 
 

@@ -99,7 +99,7 @@ def plan_topic(
     notes: list[str] = []
     unhosted = False
     if brokers.data and info.controller_znode is None:
-        notes.append("no controller lives: the topic has no leaders until there is one")
+        notes.append("there is no active controller: the topic has no leaders until there is one")
     if replica_assignment is not None:
         assignment = given_lists(replica_assignment, partitions)
         notes += _notes_on_unregistered(assignment, brokers)
@@ -179,7 +179,7 @@ def check_new(ensemble: Ensemble, topic: str) -> None:
     if topic in (listed[delete_topics_path()] or ()):
         raise ConflictError(
             f"{TopicDeletion.path(topic)}: topic {topic!r} is being deleted; wait until it is gone, or, "
-            f"where no controller lives, run `zkgroup topic delete {topic} --execute`"
+            f"without an active controller, run `zkgroup topic delete {topic} --execute`"
         )
     if topic in (listed[topics_path()] or ()):
         raise ConflictError(
@@ -217,9 +217,11 @@ def _notes_on_unregistered(assignment: Mapping[int, Sequence[int]], brokers: Bro
     idle = asked & set(brokers.controllers_only)
     if absent := sorted(asked - idle):
         then = "it starts" if len(absent) == 1 else "they start"
-        yield f"{brokers_named(absent, 'is', 'are')} not registered now: replicas there come when {then}"
+        named = brokers_named(absent, "is", "are")
+        yield f"{named} not registered now: replicas there are created when {then}"
     if idle:
-        yield f"{brokers_named(sorted(idle), 'is', 'are')} registered to host nothing: no replica comes there"
+        named = brokers_named(sorted(idle), "is", "are")
+        yield f"{named} registered to host nothing: no replica is created there"
 
 
 def starting_point(topic: str, brokers: int) -> Start:
@@ -315,7 +317,7 @@ def _why_unled(
         yield str(entry.error)
         return
     if info.kind is None:
-        yield "no controller lives"
+        yield "there is no active controller"
     state = entry.value if entry else None
     candidates = state.isr if state and state.isr else replicas
     if set(candidates).isdisjoint(able):

@@ -1,4 +1,4 @@
-"""Deletes a topic, through the controller where one lives, else by its znodes; and waits until it is gone."""
+"""Deletes a topic: through the active controller or, without one, by its znodes; waits until it is gone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TopicDeletionPlan:
     as_of: AsOf
     """When the topic was read."""
     controller: int | None
-    """Broker that would be asked; None: no controller lives, the znodes are removed here."""
+    """Broker that would be asked; None: there is no active controller, and the znodes are removed here."""
     users: tuple[tuple[str, str], ...]
     """(group, member) for every member that subscribes to the topic: with any, it is refused."""
     idle_groups: tuple[str, ...]
@@ -201,12 +201,12 @@ def _notes(
     ensemble: Ensemble, znode: Znode, info: ControllerInfo, without: Collection[int], *, unhosted: bool
 ) -> Iterator[str]:
     """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
-    yield from (f"{text}: it is passed over" for text in info.unreadable)
+    yield from (f"{text}: it is ignored" for text in info.unreadable)
     if note := note_on_deletion(info):
         yield note
     topic = decode_or_error(znode, Topic.decode).value
     if topic is None:
-        yield f"{znode.path} cannot be read: the controller passes it over, and the deletion waits"
+        yield f"{znode.path} cannot be read: the controller ignores it, and the deletion waits"
         return
     name = znode.path.rpartition("/")[2]
     request = ensemble.zk.find(Reassignment.path())
@@ -218,7 +218,7 @@ def _notes(
         named = ", ".join(map(str, dead))
         lost = "; if it is lost, name it: --without-broker" if info.is_zkgroup else ""
         yield (
-            f"broker {named} is not registered and has replicas of {name}: clients see the topic no more, "
+            f"broker {named} is not registered and has replicas of {name}: clients no longer see the topic, "
             f"but the deletion ends only when it, or an empty broker with its id, is there{lost}"
         )
     if without:
@@ -233,9 +233,8 @@ def _notes(
             f"{name}"
         )
         yield (
-            f"a controller of Kafka would not see to that: where one may be active when broker {named} "
-            f"is back, remove its folders of {name} before, or a new topic of that name may take old "
-            "records from them"
+            f"a Kafka controller does not delete them: if one may be active when broker {named} returns, "
+            f"remove its folders of {name} first, or a new topic of that name may take old records from them"
         )
 
 
@@ -313,7 +312,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
     for batch in [*batches, last]:
         if not plan.leftover and ensemble.zk.exists(ControllerRegistration.path()) is not None:
             error: Exception = ConflictError(
-                f"{ControllerRegistration.path()}: a controller has come up; run the command again"
+                f"{ControllerRegistration.path()}: a controller is active now; run the command again"
             )
             raise _partly(plan, done, error) if done else error
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
@@ -402,7 +401,7 @@ class DeletionSeen:
     gone: bool
     """Whether the topic and the request to delete it are both gone."""
     detail: str | None
-    """What it waits for, or why it will not end; None where nothing is known to be in its way."""
+    """What it waits for, or why it will not end; None where nothing is known to block it."""
 
 
 def wait_until_gone(

@@ -225,7 +225,7 @@ class PendingDeletion:
     """Epoch milliseconds of the request, by the servers' clock."""
     detail: str | None
     """What it waits for, as a controller of zkgroup says (`NOT_REPORTED` before it does), else as far as the
-    znodes show; None where nothing is known to be in its way."""
+    znodes show; None where nothing is known to block it."""
     without_brokers: tuple[int, ...] = ()
     """Brokers that an operator has said not to wait for (K20)."""
 
@@ -248,7 +248,7 @@ def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> d
         if detail is None and (info.last_processed_zxid or 0) < marker.stat.mzxid:
             detail = NOT_REPORTED
         if info.kind is None:
-            detail = "waits for a controller: none lives"
+            detail = "waits for an active controller"
         elif info.kind == "kafka":
             detail = "; ".join(_in_the_way(topics[name], live, is_asked=name in moving)) or None
         deletion = decode_or_error(marker, TopicDeletion.decode).value

@@ -132,7 +132,7 @@ class Replica:
         kept = self._log.kept_high_watermark
         if kept is None:
             return (
-                "it may lack records: it was created in a later leader epoch, and was never level with a "
+                "it may lack records: it was created in a later leader epoch, and never caught up with a "
                 "leader"
             )
         if kept > self.end_offset:

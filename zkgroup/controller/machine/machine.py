@@ -190,9 +190,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             return "prepare", self._prepared
         if waiting is not None and not (waiting.is_out or waiting.is_blocked or election.is_out):
             if not election.is_active and not waiting.is_shown:
-                return "show that it waits", waiting.show
+                return "register as standby", waiting.show
             if election.is_active and waiting.is_shown and (work := election.next()) is None:
-                return "show that it waits no more", waiting.hide
+                return "deregister as standby", waiting.hide
         election.may_be_elected = waiting is None or waiting.is_shown
         work = election.next()
         if work is not None or not election.is_active:

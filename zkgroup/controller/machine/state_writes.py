@@ -46,7 +46,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 ATTEMPTS_MAX: Final = 20
 """So many times others may write a znode before this controller; then it gives up for now."""
 
-BUSY: Final = "others change it again and again"
+BUSY: Final = "other writers keep changing it"
 
 _STATE: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)/partitions/([0-9]+)/state")
 _TOPIC: Final = re.compile(re.escape(topics_path()) + r"/([^/]+)")

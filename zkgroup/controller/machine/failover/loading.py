@@ -184,7 +184,7 @@ class Loading(Feature):
         path = BrokerRegistration.path(former.broker)
         found = yield from self._reader.read_many([path])
         if path in found and found[path].stat.ephemeral_owner == former.session:
-            why = "was the controller, and may not have noticed that it is no more: restart it"
+            why = "was the controller, and may still act as the controller: restart it"
             self._events.set_blocked(f"broker {former.broker}", why)
 
     def _load_again(self) -> Procedure[None]:

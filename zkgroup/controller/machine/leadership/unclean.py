@@ -114,7 +114,9 @@ class UncleanElections(Feature):
             if self._context.is_unhosted(topic_partition):
                 return "no broker hosts its topic"
             path = PartitionState.path(topic_partition)
-            return self._context.unreadable.get(path, "it has no state yet: it begins when a replica lives")
+            return self._context.unreadable.get(
+                path, "it has no state yet: it gets one when a replica is live"
+            )
         return None
 
     def _has_leader(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:

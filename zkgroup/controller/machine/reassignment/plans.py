@@ -61,7 +61,7 @@ class _Plan(NamedTuple):
         return frozenset(move.topic_partition for phase in self.stored.phases for move in phase)
 
 
-_AS_IT_IS: Final = "it is so already"
+_AS_IT_IS: Final = "it has these settings already"
 
 
 class EntityConfigWrite(NamedTuple):
@@ -118,7 +118,7 @@ class ReassignmentPlans(Feature):
             return None
         named = ", ".join(missed[:NAMED])
         more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-        return f"phase {stored.next_phase}: {named}{more} is not where it shall be"
+        return f"phase {stored.next_phase}: {named}{more} is not on its target replicas"
 
     def _read(self) -> Procedure[list[_Plan]]:
         """Plans that run or are paused, or have throttles to be taken off: oldest first, each with a
@@ -255,7 +255,7 @@ class ReassignmentPlans(Feature):
 
 def _submittable(stored: StoredPlan) -> str | None:
     if stored.state in ENDED:
-        return "waits for its throttles to be taken off"
+        return "waits for its throttles to be removed"
     phases = f"{stored.next_phase} of {len(stored.phases)} phases are submitted"
     return f"{phases}; it is paused" if stored.state == "paused" else phases
 

@@ -179,7 +179,7 @@ def malformed(target: Brokers) -> str | None:
     if not target:
         return "the replica list is empty"
     if len(set(target)) < len(target):
-        return f"a broker stands twice in {_list(target)}"
+        return f"a broker is listed twice in {_list(target)}"
     if min(target) < 0:
         return f"{min(target)} is no broker"
     return None
