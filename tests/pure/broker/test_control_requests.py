@@ -177,7 +177,9 @@ def test_an_empty_list_is_answered() -> None:
 
 
 def test_what_the_host_cannot_do_is_in_the_response() -> None:
-    """Error 56: the broker does not lead, and only a new leader epoch is tried.
+    """Error 56: the broker does not lead, and a leader is tried in a new leader epoch only.
+
+    A follower is tried again: it continues in the same leader epoch when its files can be opened.
 
     Past bug: a controller that took over got error 13, and did not learn that the partition had no leader.
     """
@@ -192,8 +194,12 @@ def test_what_the_host_cannot_do_is_in_the_response() -> None:
         ONE: False,
         TWO: True,
     }
-    _, response = handled(one.leader_and_isr(request))
+    actions, response = handled(one.leader_and_isr(request), {ONE: 56})
+    assert actions == [BecomeFollower(state(ONE, leader=2), broker(2))]
     assert [entry.error for entry in response.partitions] == [56, 56, 13]
+    _, response = handled(one.leader_and_isr(request))
+    assert [entry.error for entry in response.partitions] == [56, 0, 13]
+    assert [entry.error for entry in handled(one.leader_and_isr(request))[1].partitions] == [56, 13, 13]
     _, response = handled(one.leader_and_isr(leader_and_isr(state(epoch=2))))
     assert (response.partitions[0].error, one.replicas[ORDERS].leads) == (0, True)
 

@@ -50,6 +50,54 @@ def test_a_failure_has_the_time_of_its_beginning(world: World) -> None:
     assert world.host.failures() == {TP: ReplicaFailure("orders-0: Input/output error", 1_000)}
 
 
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_follower_without_files_gets_them_when_they_can_be_made(world: World, epoch: int) -> None:
+    """It follows in the same leader epoch. Past bug: `reopen` did not try replicas that were never open."""
+    world.storage.broken.add(str(TP))
+    assert world.host.become_follower(TP, epoch) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not world.host.reopen(TP)
+    world.storage.broken.clear()
+
+    assert world.host.reopen(TP)
+    assert world.host.failures() == {}
+    request = world.host.next_fetch(TP, 1_000)
+    assert request is not None
+    assert (request.offset, request.current_leader_epoch) == (0, epoch)
+    assert not world.host.reopen(TP)
+    error = world.host.become_leader(TP, epoch + 1, (1, 2), (1, 2))
+    assert error is ErrorCode.KAFKA_STORAGE_ERROR, "it may have had records, and has not caught up"
+
+
+def test_a_follower_whose_files_cannot_be_opened_is_opened_later(world: World) -> None:
+    """Its files are those of an earlier process. Past bug: `reopen` did not try it."""
+    world.host.become_follower(TP, 0)
+    world.host.close()
+    world.host = world.open()
+    world.storage.broken.add(str(TP))
+    assert world.host.become_follower(TP, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    world.storage.broken.clear()
+
+    assert world.host.reopen(TP)
+    request = world.host.next_fetch(TP, 1_000)
+    assert request is not None
+    assert request.current_leader_epoch == 1
+
+
+def test_a_replica_that_lost_its_role_is_not_opened_again(world: World) -> None:
+    """It was stopped, or became the leader: a failed leader may have lost records."""
+    world.storage.broken.add(str(TP))
+    world.host.become_follower(TP, 0)
+    world.host.stop(TP)
+    world.storage.broken.clear()
+    assert not world.host.reopen(TP)
+
+    world.storage.broken.add(str(OTHER))
+    world.host.become_follower(OTHER, 0)
+    assert world.host.become_leader(OTHER, 1, (1, 2), (1, 2)) is ErrorCode.KAFKA_STORAGE_ERROR
+    world.storage.broken.clear()
+    assert not world.host.reopen(OTHER)
+
+
 def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
     """Neither has a stopped or deleted one; a later failure is a new one."""
     world.storage.broken.add(str(TP))

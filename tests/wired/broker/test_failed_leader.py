@@ -1,4 +1,4 @@
-"""A broker whose disk fails under a partition that it leads."""
+"""A broker whose disk fails under a partition that it leads, or follows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.control import (
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    PartitionStateInfo,
+)
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerRegistration
 
@@ -150,3 +157,28 @@ def test_a_follower_whose_disk_is_full_does_not_end_its_broker(world: MemoryBrok
     assert "No space left on device" in (world.running.view(1, T0).failure or "")
     assert world.running.append(1, T1, b"more").error == 0
     assert world.running.told[1].of("failed") == []
+
+
+def test_a_follower_whose_files_cannot_be_opened_at_first_follows_later(
+    world: MemoryBrokers, tmp_path: Path
+) -> None:
+    """Error 56; when its directory can be made, it follows in the same leader epoch without a request.
+
+    Past bug: the fetcher did not know it, and only a new leader epoch or a restart gave it a role.
+    """
+    world.add(2)
+    world.add(1, data=tmp_path / "one")
+    in_the_way = tmp_path / "one" / "t-0"
+    in_the_way.write_text("no directory")
+    world.running.lead(world.zk, T0, 2, (1, 2), told=(2,))
+    info = PartitionStateInfo("t", 0, 1, 2, 0, (1, 2), 0, (1, 2))
+    request = LeaderAndIsrRequest(9, world.running.controller_epoch, (info,), (world.running.address(2),))
+    response = world.running.ask(1, request, LeaderAndIsrResponse)
+    assert response.partitions == (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),)
+    in_the_way.unlink()
+
+    world.eventually(lambda: T0 in world.running.brokers[1].replicas())
+    assert world.running.append(2, T0, b"one").error == 0
+    world.becomes(lambda: world.running.view(1, T0).log_end_offset, 1)
+    response = world.running.ask(1, request, LeaderAndIsrResponse)
+    assert [one.error for one in response.partitions] == [ErrorCode.NONE]

@@ -63,7 +63,8 @@ class RoleChange:
     event: BecameLeader | StoppedLeading
     """The event for the machine."""
     leader: BrokerEndPoint | None
-    """The leader to fetch from; None: the replica does not fetch."""
+    """The leader to fetch from; None: the replica does not fetch. A follower whose files cannot be used has
+    one: the fetcher opens the files again (`ReplicaManager.reopen`)."""
 
     def apply_to(self, min_insync: MinInsync) -> None:
         """Sets the ISR of a leader that begins a leader epoch; removes it for any other role."""
@@ -75,13 +76,15 @@ class RoleChange:
 
 
 def role_change(action: RoleAction, error: int) -> RoleChange:
-    """The role after an action with this error code; after an error the replica has no role."""
+    """The change of the role by an action with this error code; after an error the replica has no role."""
     tp, done = action.topic_partition, error == ErrorCode.NONE
     match action:
         case BecomeLeader(state) if done:
             return RoleChange(tp, Role.LEADER, state.leader_epoch, BecameLeader(state), None)
         case BecomeFollower(state, leader) if done:
             return RoleChange(tp, Role.FOLLOWER, state.leader_epoch, StoppedLeading(tp), leader)
+        case BecomeFollower(_, leader) if error == ErrorCode.KAFKA_STORAGE_ERROR:
+            return RoleChange(tp, Role.NONE, None, StoppedLeading(tp), leader)
         case _:
             return RoleChange(tp, Role.NONE, None, StoppedLeading(tp), None)
 

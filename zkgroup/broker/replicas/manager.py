@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
@@ -37,7 +37,7 @@ from zkgroup.broker.replica_view import (
     ReplicaView,
     Role,
 )
-from zkgroup.broker.replicas.replica import FollowerState, Replica, no_fetch
+from zkgroup.broker.replicas.replica import Replica, no_fetch
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
@@ -59,6 +59,15 @@ REASON_MAX: Final = 1_000
 """Longest reason of a failure in an answer, in characters."""
 
 
+class _StrandedFollower(NamedTuple):
+    """A follower whose files have failed; the first two fields are those of `FollowerState`."""
+
+    leader_epoch: int
+    level_at: int | None
+    was_open: bool
+    """Whether its files were open in this process before. If not, it may never have had any."""
+
+
 class ReplicaManager:
     """The replicas of one broker. The module docstring applies to all methods."""
 
@@ -77,7 +86,7 @@ class ReplicaManager:
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
         """The replicas that are not open, with the reason why they have no role."""
-        self._stranded: dict[TopicPartition, FollowerState] = {}
+        self._stranded: dict[TopicPartition, _StrandedFollower] = {}
         """Those of them that are followers whose files failed: `reopen` may open them again."""
         self._broker_epochs: dict[int, int] = {}
         """The latest incarnation of each follower that has fetched."""
@@ -111,7 +120,7 @@ class ReplicaManager:
         with self._changing(topic_partition, is_answered=True):
             replica = self._known(topic_partition)
             if replica is None and leader_epoch == 0:
-                replica = self._made(topic_partition, leader_epoch)
+                replica = self._made(topic_partition, 0)  # it lacks no records
             if replica is not None:
                 return replica.lead(leader_epoch, replicas, isr)
             self._note_failure(
@@ -123,12 +132,17 @@ class ReplicaManager:
         """Becomes follower in a leader epoch. It truncates nothing; the next fetches find diverging records.
 
         The caller then fetches: it sends each `next_fetch` to the leader and passes the response to `take`.
-        Returns NONE, or KAFKA_STORAGE_ERROR if the files cannot be used.
+        Returns NONE, or KAFKA_STORAGE_ERROR if the files cannot be used; `reopen` may open them later.
         """
-        self._stranded.pop(topic_partition, None)
+        was = self._stranded.pop(topic_partition, None)
+        level_at = None if was is None or was.leader_epoch != leader_epoch else was.level_at
+        was_open = (was is not None and was.was_open) or topic_partition in self._replicas
         with self._changing(topic_partition):
-            replica = self._known(topic_partition) or self._made(topic_partition, leader_epoch)
-            return replica.follow(leader_epoch)
+            replica = self._known(topic_partition)
+            if replica is None:
+                replica = self._made(topic_partition, 0 if leader_epoch == 0 else None)
+            return replica.follow(leader_epoch, level_at)
+        self._stranded[topic_partition] = _StrandedFollower(leader_epoch, level_at, was_open)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, topic_partition: TopicPartition) -> None:
@@ -343,6 +357,9 @@ class ReplicaManager:
     def reopen(self, topic_partition: TopicPartition) -> bool:
         """Opens the failed files of a follower again, and makes it follow in the same leader epoch.
 
+        A follower whose files were never open in this process gets new ones if there are none; it may lead
+        once it has caught up.
+
         A failed leader is not opened again: its files may have lost records that a follower has, and other
         records would get their offsets in the same leader epoch. Each call reads the files from end to end,
         so the caller waits between two calls. Returns whether the replica follows again; False also for a
@@ -350,9 +367,13 @@ class ReplicaManager:
         """
         if (stranded := self._stranded.get(topic_partition)) is None:
             return False
+        leader_epoch, level_at, was_open = stranded
         with self._changing(topic_partition):
-            if (replica := self._known(topic_partition)) is not None:
-                return replica.follow(*stranded) is ErrorCode.NONE
+            replica = self._known(topic_partition)
+            if replica is None and not was_open:
+                replica = self._made(topic_partition, None)  # records may have been lost
+            if replica is not None:
+                return replica.follow(leader_epoch, level_at) is ErrorCode.NONE
             self._note_failure(topic_partition, "its files are gone")
             del self._stranded[topic_partition]
         return False
@@ -472,9 +493,12 @@ class ReplicaManager:
             return None
         return self._enter(topic_partition, Replica(self.broker, topic_partition, found))
 
-    def _made(self, topic_partition: TopicPartition, leader_epoch: int) -> Replica:
-        """Makes a replica with an empty log. In leader epoch 0 it lacks none: its high watermark is 0."""
-        high_watermark = 0 if leader_epoch == 0 else None
+    def _made(self, topic_partition: TopicPartition, high_watermark: int | None) -> Replica:
+        """Makes a replica with an empty log.
+
+        In leader epoch 0 no records can be missing, and its high watermark is 0. Otherwise it has none, and
+        cannot lead, until it has caught up.
+        """
         made = self._data_dir.create(_named(topic_partition), high_watermark)
         return self._enter(topic_partition, Replica(self.broker, topic_partition, made))
 
@@ -512,7 +536,7 @@ class ReplicaManager:
         led = False
         if (replica := self._replicas.pop(topic_partition, None)) is not None:
             if (following := replica.following) is not None:
-                self._stranded[topic_partition] = following
+                self._stranded[topic_partition] = _StrandedFollower(*following, was_open=True)
             led = replica.leads
             replica.stop()
         self._data_dir.release(topic_partition)

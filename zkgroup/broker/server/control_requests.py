@@ -39,9 +39,9 @@ class ControlRequestHandler:
     * A request with a lower controller epoch than an earlier request is refused with error 11, whatever its
       API, and changes nothing.
     * LeaderAndIsr: a partition whose leader epoch is not above the known one gets error 13. If the action of
-      the known leader epoch failed, it gets the error of that action again: the controller that received it
-      may have been replaced. The response omits partitions that this broker does not replicate. Leaders are
-      handled before followers.
+      the known leader epoch failed, a leader gets that error again: the controller that received it
+      may have been replaced. A follower gets the action again: its files may have been opened since. The
+      response omits partitions that this broker does not replicate. Leaders are handled before followers.
     * A leader takes the replica list of a later controller, also in the known leader epoch. The lists differ
       if a reassignment that the former controller was completing has been cancelled. 0.8.2.2 does not take
       it: replicas on the later list alone stay out of the ISR until the leader epoch rises.
@@ -139,7 +139,8 @@ class ControlRequestHandler:
         if known is None:
             return False
         if state.leader_epoch == known.state.leader_epoch:
-            return not known.awaits_leader
+            is_failed_follower = known.error != ErrorCode.NONE and state.leader != self._broker
+            return not (known.awaits_leader or is_failed_follower)
         return state.leader_epoch < known.state.leader_epoch
 
     def _known(self, state: PartitionStateInfo, controller_epoch: int) -> Generator[Action, int, int]:

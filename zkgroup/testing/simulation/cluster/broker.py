@@ -210,7 +210,7 @@ class SimulatedBroker:
                 fetcher.drop(tp)
         change.apply_to(self.min_insync)
         self.shell.enqueue(change.event)
-        if change.leader is not None:
+        if change.leader is not None and change.role is Role.FOLLOWER:  # nothing opens failed files again
             self.follows[tp] = change.leader.broker
         if change.role is Role.LEADER:
             self.unfit.discard(tp)
