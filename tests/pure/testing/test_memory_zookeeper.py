@@ -27,6 +27,7 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Request,
     SessionEvent,
+    SetData,
     Suspended,
     Sync,
     SyncDone,
@@ -109,6 +110,23 @@ def test_a_refused_multi_changes_nothing_and_is_logged(server: MemoryZooKeeper, 
     entry = server.log[-1]
     assert (entry.client, entry.refused, entry.changes) == ("a", refused, ())
     assert entry.zxid == server.log[-2].zxid + 1
+
+
+def test_a_bounded_log_has_the_last_transactions() -> None:
+    """Clients and watches do not depend on it."""
+    server = MemoryZooKeeper(FakeClock(), log_limit=3)
+    caller = Caller(server.client("a"))
+    server.put("/a", b"")
+    for number in range(20):
+        server.put("/a", str(number).encode())
+        assert len(server.log) <= 6
+        kept = [entry.operations for entry in server.log[-3:]][-min(3, number + 1) :]
+        values = [str(each).encode() for each in range(max(0, number - 2), number + 1)]
+        assert kept == [(SetData("/a", value, -1),) for value in values]
+    found = caller.ask(Read("/a"))
+    assert isinstance(found, ReadDone)
+    assert found.znode is not None
+    assert (found.znode.data, found.znode.stat.version) == (b"19", 20)
 
 
 def test_the_end_of_a_session_is_logged_as_deletions(server: MemoryZooKeeper, caller: Caller) -> None:

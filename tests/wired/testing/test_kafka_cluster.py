@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S, eventually
 from zkgroup.errors import ConfigError, ConflictError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.testing import KafkaCluster
-from zkgroup.testing.kafka_cluster.cluster import FAST
+from zkgroup.testing.kafka_cluster.cluster import FAST, LOG_LIMIT
 from zkgroup.wire.messages import encode_request
 from zkgroup.wire.metadata import MetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -322,3 +322,12 @@ def test_a_cluster_with_faults_is_closed(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.close()
 
     assert kafka_cluster.running == ()
+
+
+def test_the_log_of_its_zookeeper_is_bounded() -> None:
+    """A cluster can run for days, and writes to ZooKeeper all the time."""
+    zookeeper = KafkaCluster(1).zookeeper
+    for number in range(4 * LOG_LIMIT):
+        zookeeper.put("/a", str(number).encode())
+
+    assert LOG_LIMIT <= len(zookeeper.log) <= 2 * LOG_LIMIT

@@ -35,6 +35,8 @@ WAIT_S: Final = 30.0
 REPLICAS_DEFAULT: Final = 3
 TOLD_MAX: Final = 3
 """Most reasons in the message of a wait that timed out."""
+LOG_LIMIT: Final = 1_000
+"""Transactions of the ZooKeeper in memory that are kept at least; at most twice that."""
 FAST: Final = BrokerSettings(
     session_timeout_ms=2000,
     replica_lag_time_max_ms=2000,
@@ -102,7 +104,7 @@ class KafkaCluster:
         if brokers < 1:
             raise ConfigError(f"a cluster has at least one broker, not {brokers}")
         self.settings = settings
-        self.zookeeper = MemoryZooKeeper(SystemClock())
+        self.zookeeper = MemoryZooKeeper(SystemClock(), log_limit=LOG_LIMIT)
         """The ZooKeeper of the cluster; `zookeeper.client()` is a client for `zkgroup.Admin`."""
         self._own_settings = dict(broker_settings or {})
         self._folder = None if data is None else Path(data)

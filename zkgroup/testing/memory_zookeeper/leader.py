@@ -69,13 +69,21 @@ class ServerSession:
 class QuorumLeader:
     """Orders all writes. Not thread-safe; `MemoryZooKeeper` guards it."""
 
-    def __init__(self, clock: Clock, epoch: int, on_commit: Callable[[Transaction], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        epoch: int,
+        on_commit: Callable[[Transaction], None],
+        log_limit: int | None = None,
+    ) -> None:
+        """`log_limit`: the log has the last transactions, from so many up to twice that; None: all."""
         self.clock = clock
         self.tree = DataTree()
         self.tree.zxid = epoch << 32
         self.log: list[Transaction] = []
         self.sessions: dict[int, ServerSession] = {}
         self._on_commit = on_commit
+        self._log_limit = log_limit
 
     def transact(
         self,
@@ -118,6 +126,8 @@ class QuorumLeader:
             zxid, time_ms, session_id, client, kind, operations, changes, stats, refused, acls
         )
         self.log.append(entry)
+        if self._log_limit is not None and len(self.log) > 2 * self._log_limit:
+            del self.log[: -self._log_limit]
         self._on_commit(entry)
         return stats
 

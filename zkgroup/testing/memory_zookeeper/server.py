@@ -238,12 +238,28 @@ class MemoryZooKeeper(DirectWrites):
     bulk_paths: int | None = None
     """Number of paths of a bulk read that are read at once, in stepped mode; all of them when None."""
 
-    def __init__(self, clock: Clock | None = None, *, stepped: bool = False, epoch: int = 0) -> None:
-        """`epoch`: the upper half of the zxids, as after the election of a leader."""
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        stepped: bool = False,
+        epoch: int = 0,
+        log_limit: int | None = None,
+    ) -> None:
+        """
+        Args:
+            clock: a new `FakeClock` by default.
+            stepped: each request, reply and watch event is a step that the test delivers.
+            epoch: the upper half of the zxids, as after the election of a leader.
+            log_limit: `log` has the last transactions, from so many up to twice that, for a process that
+                runs long. None keeps all: the history of the server can be checked. In stepped mode None
+                alone is allowed, because clients read the log at their own pace.
+        """
+        assert not (stepped and log_limit is not None), "stepped clients read the whole log"
         self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
         """The clock in the arguments, or a new `FakeClock`: pass it to members too."""
         self.stepped = stepped
-        self.leader = QuorumLeader(self.clock, epoch, self._committed)
+        self.leader = QuorumLeader(self.clock, epoch, self._committed, log_limit)
         self.clients: dict[str, MemoryClient] = {}
         self._steps: dict[str, dict[StepKind, ServerStep]] = {}  # a cache
         self._lock = threading.RLock()
@@ -255,7 +271,10 @@ class MemoryZooKeeper(DirectWrites):
 
     @property
     def log(self) -> list[Transaction]:
-        """Every write, accepted or refused, and every beginning and end of a session, by zxid."""
+        """Every write, accepted or refused, and every beginning and end of a session, by zxid.
+
+        With `log_limit` the last ones only.
+        """
         return self.leader.log
 
     # --- clients ----------------------------------------------------------------------------------
