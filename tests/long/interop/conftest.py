@@ -37,10 +37,10 @@ def jars() -> Path:
     return folder
 
 
-def fetched(release: str) -> None:
+def fetched(release: str, fetch: Callable[[str], Path] = kafka_jars) -> None:
     """Fetches what the cache lacks; skips or fails as `jars` does."""
     try:
-        kafka_jars(release)
+        fetch(release)
     except MissingToolError as missing:
         if os.environ.get("ZKGROUP_TEST_INTEROP") == "required":
             raise

@@ -39,6 +39,15 @@ TOOLS = """\
 """
 """In 3.x more and more command-line tools have an artifact of their own."""
 
+TOOLS_ALONE = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>real-kafka-tools</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
+<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>
+</dependencies></project>
+"""
+"""The artifact without what it depends on: the jars of the release have that."""
+
 
 class MissingToolError(Exception):
     """Kafka's releases are not available here; the message names the missing tool or has Maven's output."""
@@ -58,17 +67,29 @@ def require(*tools: str) -> None:
 
 def kafka_jars(version: str) -> Path:
     """The folder with the jars of a release (0.8.2.2, 0.9.0.1, ...), which is complete or does not exist."""
-    folder = cache() / version
+    return _fetched(f"Kafka {version}", cache() / version, _pom(version))
+
+
+def tools_jars(version: str) -> Path:
+    """The folder with the jar of the verifiable producer; in 3.x that of the release has it."""
+    if version.startswith("3."):
+        return kafka_jars(version)
+    return _fetched(
+        f"the tools of Kafka {version}", cache() / f"{version}-tools", TOOLS_ALONE.format(version=version)
+    )
+
+
+def _fetched(what: str, folder: Path, pom: str) -> Path:
     if folder.is_dir():
         return folder
     require("mvn", "java")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder.parent) as scratch:
-        Path(scratch, "pom.xml").write_text(_pom(version), encoding="utf-8")
+        Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
-            raise MissingToolError(f"Maven cannot fetch Kafka {version}: {done.stdout.strip()[-600:]}")
+            raise MissingToolError(f"Maven cannot fetch {what}: {done.stdout.strip()[-600:]}")
         jars = Path(scratch, "jars")
         Path(jars, "log4j.properties").write_text(LOG4J, encoding="utf-8")
         if not folder.exists():  # another process may have been faster

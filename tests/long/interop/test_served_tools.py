@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.long.interop.conftest import fetched
-from tests.long.interop.jars import java, kafka_jars
+from tests.long.interop.jars import java, kafka_jars, tools_jars
 from tests.long.interop.releases import NEWEST, rows_of
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Printed, Toolbox
 from tests.long.interop.tooled import BROKERS, OurBrokers, Row
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.kafka_clients import CLIENTS
+from zkgroup.model import TopicPartition
 
 RELEASES = ("2.8.2", NEWEST)
 MAINS = {
@@ -32,6 +34,10 @@ MAINS = {
     "producer": ("kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
     "consumer": ("kafka.tools.ConsoleConsumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
     "dump": ("kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments"),
+    "verifiable producer": (
+        "org.apache.kafka.tools.VerifiableProducer",
+        "org.apache.kafka.tools.VerifiableProducer",
+    ),
 }
 """The class of each tool in 2.8.2 and in 3.9.1."""
 
@@ -85,7 +91,8 @@ class ServedTools:
         """The output of a tool in a JVM of its own, which reads its standard input."""
         folder = kafka_jars(self.release)
         main = MAINS[tool][RELEASES.index(self.release)]
-        command = java(f"{folder}/*", main, heap_mb=128, log=folder / "log4j.properties")
+        more = tools_jars(self.release) if tool == "verifiable producer" else folder
+        command = java(f"{folder}/*:{more}/*", main, heap_mb=128, log=folder / "log4j.properties")
         done = subprocess.run(
             [*command, "--bootstrap-server", self.bootstrap, *words],
             input=stdin,
@@ -198,6 +205,29 @@ def test_records_of_the_console_producer_reach_the_console_consumer(tools: Serve
     dumped = tools.run("dump", "--files", str(log)).text
     assert {one.lower() for one in re.findall(r"compresscodec: (\w+)", dumped)} == {"zstd"}
     assert sum(int(one) for one in re.findall(r"count: (\d+)", dumped)) == 500
+
+
+def test_every_record_of_the_verifiable_producer_is_at_its_offset(tools: ServedTools) -> None:
+    """kafka-verifiable-producer: each acknowledgement that it prints, and each record once, in order."""
+    fetched(tools.release, tools_jars)
+    topic = tools.name("verified")
+    tools.create(topic, (1, 2, 3))
+    words = ("--topic", topic, "--max-messages", "2000", "--acks", "-1", "--value-prefix", "7")
+    printed = tools.piped("verifiable producer", *words, stdin=b"").decode()
+    events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    acknowledged = {one["offset"]: one["value"] for one in events if one["name"] == "producer_send_success"}
+    read = CLIENTS["confluent-kafka"].read(tools.bootstrap, TopicPartition(topic, 0), 0, 2000)
+
+    assert [one["name"] for one in events if not one["name"].startswith("producer_send")] == [
+        "startup_complete",
+        "shutdown_complete",
+        "tool_data",
+    ]
+    assert (events[-1]["sent"], events[-1]["acked"]) == (2000, 2000)
+    assert acknowledged == {number: f"7.{number}" for number in range(2000)}
+    assert {offset: one.value for offset, one in read.items()} == {
+        number: b"7.%d" % number for number in range(2000)
+    }
 
 
 def test_partitions_are_reassigned_with_a_throttle_and_back(tools: ServedTools) -> None:
