@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zkgroup.demo.audit import AuditDemoReport, Planted
+from zkgroup.demo.brokers.client_checks import ClientRun, LeftOut, SegmentDump
 from zkgroup.demo.brokers.scenario import BrokersDemoReport
 from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group.scenario import GroupDemoReport
@@ -35,6 +36,9 @@ CLUSTER_FIGURES = Shape(
     *("transactions", "elections", "governed_writes", "isr_writes", "refused_writes", "leader_changes"),
     *("moves_begun", "moves_ended"),
 )
+CLIENT_RUN = Shape(ClientRun, "client", "version", "produced", "read=records_read")
+LEFT_OUT = Shape(LeftOut)
+SEGMENT_DUMP = Shape(SegmentDump, "file", "batches")
 BROKERS_DEMO = Document(
     "demo_brokers",
     Shape(
@@ -42,6 +46,8 @@ BROKERS_DEMO = Document(
         *("zookeeper", "kept=folder", "passed", "checks", "history=outcome.figures"),
         *("outcome.acknowledged", "may_be_repeated=outcome.repeated", "outcome.consumed"),
         *("controller_epochs=outcome.epochs", "replicas_moved=moved", "failovers_s", "took_s"),
+        *("clients=outcome.clients.runs", "clients_left_out=outcome.clients.left_out"),
+        "segment=outcome.clients.dump",
     ),
 )
 PLANTED = Shape(Planted, "findings", "partition", "owner", "session", "zxid", "before", "after")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from zkgroup.demo.audit import AuditDemoReport, Planted
+    from zkgroup.demo.brokers.client_checks import ClientEvidence, ClientRun
     from zkgroup.demo.brokers.scenario import BrokersDemoReport
     from zkgroup.demo.flight_data import AirportDelay
     from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
@@ -50,7 +51,8 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     \b
     group    Three members share partitions; one is killed, another joins; nothing is lost. [default]
     brokers  Four brokers host records that two consumers read; the controller is killed, another broker,
-             and the controller in the middle of a move; one broker is emptied; nothing is lost.
+             and the controller in the middle of a move; one broker is emptied; nothing is lost. Then the
+             clients of Kafka that are installed produce and read, and with Maven Kafka's own tools.
     audit    The group demo, with two offsets written by a client that is not a member. The files of the
              stopped server show which offsets, when and by which session, and a report is written.
 
@@ -184,6 +186,12 @@ _CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
     TableColumn("", lambda one: one.statement),
     TableColumn("evidence", lambda one: one.evidence, shorten="end", least=20),
 ]
+_CLIENT_COLUMNS: list[TableColumn[ClientRun]] = [
+    TableColumn("client", lambda one: one.client),
+    TableColumn("version", lambda one: one.version),
+    TableColumn("produced", lambda one: f"{one.produced:,}", right=True),
+    TableColumn("read", lambda one: f"{one.records_read:,}", right=True),
+]
 _PLANTED_COLUMNS: list[TableColumn[Planted]] = [
     TableColumn("partition", lambda one: one.partition, right=True),
     TableColumn("owner", lambda one: one.owner),
@@ -248,6 +256,25 @@ def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
         f"{figures.leader_changes:,} changes of leader, {figures.isr_writes:,} of ISRs, "
         f"{counted(figures.moves_ended, 'move')}, {counted(figures.refused_writes, 'refused write')}."
     )
+    _print_clients(out, outcome.clients)
+
+
+def _print_clients(out: Output, clients: ClientEvidence) -> None:
+    """Kafka's clients that took part, those that did not, and a batch of each in the dumped segment."""
+    out.line()
+    out.line(out.paint("Kafka's own clients, all in one partition", "bold"))
+    out.table(_CLIENT_COLUMNS, clients.runs)
+    for one in clients.left_out:
+        out.line(f"left out: {one.client} ({one.reason})")
+    if clients.dump is None:
+        return
+    shown = clients.dump.first_batches
+    out.line()
+    out.line(out.paint(f"{clients.dump.file}, by Kafka's DumpLogSegments", "bold"))
+    for line in shown:
+        out.line(line)
+    if more := len(clients.dump.batches) - len(shown):
+        out.line(f"and {more} more")
 
 
 def _echo_left_of_brokers(report: BrokersDemoReport) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
 from zkgroup.demo.brokers import scenario
+from zkgroup.demo.brokers.client_checks import ClientEvidence, ClientRecord, ClientRun, LeftOut, SegmentDump
 from zkgroup.demo.brokers.scenario import BrokersDemoReport, ScenarioOutcome
 from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
@@ -17,6 +18,19 @@ from zkgroup.history import ClusterFigures
 
 RIGHT = CheckResult("nothing is stuck", True, "all led")
 WRONG = CheckResult("one controller an epoch", False, "epoch 2: brokers 3 and 4")
+RECORD = ClientRecord(b"k", b"v")
+BATCHES = tuple(
+    f"baseOffset: {n} lastOffset: {n} count: 1 producerId: {n % 2} magic: 2 isvalid: true" for n in range(3)
+)
+CLIENTS = ClientEvidence(
+    runs=[
+        ClientRun(
+            "kafka-python", "3.0.12", [RECORD] * 1000, list(range(1000)), dict.fromkeys(range(1000), RECORD)
+        )
+    ],
+    left_out=[LeftOut("aiokafka", "not installed: pip install aiokafka")],
+    dump=SegmentDump("broker 1's clients-0/0.log", ("Starting offset: 0", *BATCHES)),
+)
 
 
 @pytest.fixture
@@ -29,7 +43,7 @@ def report(*checks: CheckResult, folder: Path | None = None) -> BrokersDemoRepor
     figures = ClusterFigures(transactions=500, elections=3, moves_begun=48, moves_ended=48)
     return BrokersDemoReport(
         checks=checks,
-        outcome=ScenarioOutcome(checks, figures, 20_000, 7, 20_008, 3, 12),
+        outcome=ScenarioOutcome(checks, CLIENTS, figures, 20_000, 7, 20_008, 3, 12),
         took_s=55.5,
         failovers_s=(4.25, 4.5),
         moved=48,
@@ -53,6 +67,9 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert "  1.5 s  a broker starts" in ran.err
     assert "yes     nothing is stuck  all led" in ran.out
     assert "20,008 in the logs, all consumed: the producer is idempotent" in ran.out
+    assert "kafka-python  3.0.12      1,000  1,000" in ran.out
+    assert "left out: aiokafka (not installed: pip install aiokafka)" in ran.out
+    assert f"by Kafka's DumpLogSegments\n{BATCHES[0]}\n{BATCHES[1]}\nand 1 more\n" in ran.out
     assert "kept" not in ran.err
     assert [one.keep for one in options] == [False]
 
@@ -83,3 +100,10 @@ def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     }
     assert document["failovers_ms"] == [4250, 4500]
     assert document["history"]["moves_ended"] == 48
+    assert document["clients"] == [
+        {"client": "kafka-python", "version": "3.0.12", "produced": 1000, "read": 1000}
+    ]
+    assert document["clients_left_out"] == [
+        {"client": "aiokafka", "reason": "not installed: pip install aiokafka"}
+    ]
+    assert document["segment"] == {"file": "broker 1's clients-0/0.log", "batches": [*BATCHES]}

@@ -23,7 +23,7 @@ from zkgroup.demo.progress import DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
-from zkgroup.wire.record_batch import all_records
+from zkgroup.wire.record_batch import Record, all_records
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -131,8 +131,12 @@ def high_watermark(folder: Path, partition: int) -> int:
 
 def values_of(folder: Path, partition: int) -> tuple[bytes, ...]:
     """The value of every record of a replica, from a stopped broker's files; none where it has no files."""
-    batches = stored_records(DiskStorage(folder), TopicPartition(TOPIC, partition))
-    return tuple(record.value or b"" for record in all_records(batches))
+    return tuple(record.value or b"" for record in records_in(folder, TopicPartition(TOPIC, partition)))
+
+
+def records_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
+    """Every record of a replica, from a stopped broker's files; none where it has no files."""
+    return tuple(all_records(stored_records(DiskStorage(folder), tp)))
 
 
 TURN_S = 0.05
@@ -236,7 +240,7 @@ class BrokersDemoOptions:
     lines_per_s: int = 450
     """Speed of the producer, until the last reassignment is done."""
     session_timeout_ms: int = 4_000
-    timeout_s: float = 180.0
+    timeout_s: float = 300.0
     """Longest time for the whole run, far beyond what it needs."""
 
 

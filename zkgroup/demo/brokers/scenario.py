@@ -32,6 +32,8 @@ from zkgroup.demo.brokers.checks import (
     records_of,
     summarise,
 )
+from zkgroup.demo.brokers.client_checks import ClientEvidence, check_clients
+from zkgroup.demo.brokers.clients_step import ClientsStep
 from zkgroup.demo.brokers.demo_cluster import (
     BROKERS,
     GROUP,
@@ -42,6 +44,7 @@ from zkgroup.demo.brokers.demo_cluster import (
     DemoCluster,
     Producer,
 )
+from zkgroup.demo.brokers.kafka_tools import KafkaTools
 from zkgroup.demo.brokers.view import ClusterView
 from zkgroup.demo.flight_data import TOPIC, bundled_lines, decode_line, reduce
 from zkgroup.demo.group import checks as consumers
@@ -105,7 +108,10 @@ def run(options: BrokersDemoOptions, screen: Screen[ClusterView]) -> BrokersDemo
         folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
         if not options.keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        tools = KafkaTools(folder)
+        stack.callback(tools.close)
         scenario = BrokersScenario(
+            tools=tools,
             options=options,
             screen=screen,
             folder=folder,
@@ -129,6 +135,7 @@ def run(options: BrokersDemoOptions, screen: Screen[ClusterView]) -> BrokersDemo
 class BrokersScenario(DemoCluster):
     """The steps of the scenario."""
 
+    tools: KafkaTools
     failovers_s: list[float] = field(default_factory=list)
     moved: int = 0
 
@@ -140,9 +147,11 @@ class BrokersScenario(DemoCluster):
         self._kill_another()
         interrupted, first = self._move(source=REPLICATION, target=SPARE)
         second = self._decommission(LEAVER)
+        clients = ClientsStep(self, self.tools)
+        clients.run()
         quiet_from_ms = self.ensemble.clock.wall_ms()
         problems = self._drain()
-        facts = ScenarioFacts(interrupted, (*first, *second), quiet_from_ms, LEAVER, problems)
+        facts = ScenarioFacts(interrupted, (*first, *second), quiet_from_ms, LEAVER, problems, clients)
         outcome = verify(self, facts, logs)
         return BrokersDemoReport(
             checks=outcome.checks,
@@ -342,6 +351,7 @@ class ScenarioFacts:
     leaver: int
     """The broker that was decommissioned."""
     group_problems: Sequence[str]
+    clients: ClientsStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +359,7 @@ class ScenarioOutcome:
     """The checks and the figures of the report."""
 
     checks: tuple[CheckResult, ...]
+    clients: ClientEvidence
     figures: ClusterFigures
     acknowledged: int
     repeated: int
@@ -395,8 +406,10 @@ def verify(stage: DemoCluster, facts: ScenarioFacts, logs: Sequence[Path]) -> Sc
         stuck=stuck,
     )
     consumed, checks = _consumers(stage, facts, kept)
+    clients = facts.clients.evidence()
     return ScenarioOutcome(
-        checks=(*check_brokers(evidence), *checks),
+        checks=(*check_brokers(evidence), *check_clients(clients), *checks),
+        clients=clients,
         figures=verdict.figures,
         acknowledged=len(stage.acknowledged),
         repeated=sum(one.may_be_repeated for one in stage.acknowledged),

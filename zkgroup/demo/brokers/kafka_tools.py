@@ -1,0 +1,191 @@
+"""Kafka's own tools in the demo, where Maven and Java are there: console clients and the dump tool.
+
+Maven fetches the jars of one release once, into a cache of this user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from zkgroup.demo.brokers.client_checks import ClientRecord, LeftOut, SegmentDump
+from zkgroup.demo.brokers.kafka_clients import CALL_S
+from zkgroup.errors import SourceError
+
+RELEASE = "2.8.2"
+CONSOLE = "Java console clients"
+FETCH_S = 300.0
+KILL_WAIT_S = 5.0
+POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{RELEASE}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.30</version></dependency>
+</dependencies></project>
+"""
+SMALL_JVM = ("-Xmx128m", "-Xss256k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def cached_jars() -> Path:
+    """The folder of the jars; it is complete or does not exist."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "zkgroup" / f"kafka-{RELEASE}"
+
+
+class KafkaTools:
+    """The jars, which Maven fetches in a thread meanwhile, and processes that run a class of them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Starts the thread, if there is something to fetch. `folder` is for temporary files."""
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._closed = False
+        self.jars = cached_jars()
+        self.reason = ""
+        """Why the tools do not take part; empty while they are fetched, and where they are there."""
+        self._thread = threading.Thread(target=self._fetch, name="demo-maven", daemon=True)
+        missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+        if self.jars.is_dir():
+            missing = [name for name in missing if name == "java"]
+        if missing:
+            self.reason = f"no {' and no '.join(missing)} on the PATH"
+        elif not self.jars.is_dir():
+            self._thread.start()
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether Maven still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The tools, where they do not take part."""
+        return [LeftOut(f"{CONSOLE} and DumpLogSegments", self.reason)] if self.reason else []
+
+    def give_up(self) -> None:
+        """Stops Maven."""
+        self.reason = "Maven has not fetched Kafka's jars in time"
+        self._kill()
+
+    def run(self, main: str, *arguments: str, source: Path | None = None) -> str:
+        """Runs a class; returns its output. Raises SourceError with the end of what it wrote on stderr."""
+        java = ["java", *SMALL_JVM, "-cp", f"{self.jars}/*", main, *arguments]
+        code, out, err = self._run(java, CALL_S, source)
+        if code:
+            raise SourceError(f"{main} ended with {code}: {_last_line(err or out)}")
+        return out
+
+    def close(self) -> None:
+        """Kills what still runs."""
+        self._closed = True
+        self._kill()
+        if self._thread.ident is not None:
+            self._thread.join(KILL_WAIT_S)
+
+    def _fetch(self) -> None:
+        try:
+            self.jars.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".fetch.", dir=self.jars.parent) as scratch:
+                pom = Path(scratch, "pom.xml")
+                pom.write_text(POM, encoding="utf-8")
+                words = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+                code, out, err = self._run([*words, "-DoutputDirectory=jars"], FETCH_S, None)
+                if code:
+                    self.reason = self.reason or f"Maven cannot fetch its jars: {_last_line(out or err)}"
+                elif not self.jars.exists():  # another process may have been faster
+                    Path(scratch, "jars").rename(self.jars)
+        except (OSError, SourceError) as error:
+            self.reason = self.reason or f"its jars cannot be fetched: {error}"
+
+    def _run(self, command: Sequence[str], timeout_s: float, source: Path | None) -> tuple[int, str, str]:
+        """Exit code, output and errors of a command, which ends with this process."""
+        words = [sys.executable, "-m", "zkgroup.demo.tethered", str(source or os.devnull), *command]
+        with tempfile.TemporaryFile(dir=self._folder) as out, tempfile.TemporaryFile(dir=self._folder) as err:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # Ctrl-C is for the demo, which ends its processes itself
+            )
+            self._processes.append(process)
+            if self._closed:
+                _end(process)
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                _end(process)
+                process.wait(KILL_WAIT_S)
+                raise SourceError(f"{command[0]} has not ended in {timeout_s:g} s") from None
+            finally:
+                _end(process)
+            return code, _text(out), _text(err)
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Closes its standard input, on which it kills its command and ends."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _last_line(text: str) -> str:
+    """The last line with something in it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "nothing was printed"
+
+
+class ConsoleTools:
+    """Kafka's console producer and consumer, with gzip."""
+
+    name = CONSOLE
+    version = RELEASE
+
+    def __init__(self, tools: KafkaTools, folder: Path) -> None:
+        self._tools = tools
+        self._folder = folder
+
+    def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
+        """See KafkaClient; the console producer prints no offsets."""
+        source = self._folder / "console-producer.txt"
+        source.write_bytes(b"".join(b"%b\t%b\n" % (one.key, one.value) for one in records))
+        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
+        words += ["--request-required-acks", "all", "--producer-property", "enable.idempotence=true"]
+        words += ["--compression-codec", "gzip"]
+        self._tools.run("kafka.tools.ConsoleProducer", *words, source=source)
+
+    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
+        """See KafkaClient."""
+        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "0"]
+        words += ["--max-messages", str(count), "--timeout-ms", str(int(CALL_S * 500))]
+        words += ["--property", "print.key=true", "--property", "print.offset=true"]
+        found: dict[int, ClientRecord] = {}
+        for line in self._tools.run("kafka.tools.ConsoleConsumer", *words).splitlines():
+            offset, _, rest = line.removeprefix("Offset:").partition("\t")
+            key, _, value = rest.partition("\t")
+            found[int(offset)] = ClientRecord(key.encode(), value.encode())
+        return found
+
+
+def dump(tools: KafkaTools, name: str, segment: Path) -> SegmentDump:
+    """A segment as DumpLogSegments prints it. Raises SourceError."""
+    words = ["--deep-iteration", "--print-data-log", "--files", str(segment)]
+    lines = tools.run("kafka.tools.DumpLogSegments", *words).splitlines()
+    return SegmentDump(name, tuple(lines))
