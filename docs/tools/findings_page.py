@@ -22,7 +22,7 @@ def page() -> str:
         "What `zkgroup audit findings` searches for, in the order of its output.",
         "The severity is the worst one of a finding; its section says when it is lower.",
         "A bound is set by `--bound NAME.BOUND=NUMBER`; those that end in `_ms` are in milliseconds.",
-        "Findings that need only a snapshot are also found in an export and in a living ensemble.",
+        "Findings that need only a snapshot are also found in an export and in a live ensemble.",
     ]
     rows = [
         (f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule), rule.question)

@@ -56,7 +56,7 @@ def walk(
     found.read(("/",))
     if "/" in found.unreadable:
         raise AccessDeniedError(
-            "/: expected the right to read the tree, found an ACL that gives it to others"
+            "/: expected the right to read the tree, found an ACL that does not allow this user"
         )
     zk.sync("/")
     before = zk.last_zxid

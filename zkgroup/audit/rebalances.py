@@ -64,7 +64,7 @@ class PartitionChange(NamedTuple):
     """The thread that owned it before the rebalance."""
     after: str | None
     down_ms: int | None
-    """How long nobody owned it, since its last owner; None where nobody does at the end, or nobody did."""
+    """How long no member owned it, since its last owner; None where nobody does at the end, or nobody did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ class Folders:
         """Of a tree that is not exact it is told which snapshots could not be used, and why."""
         seen = _seen(past)
         if not seen.is_exact:
-            self._details |= {f"passed over: {why}": None for why in past.account.skipped}
+            self._details |= {f"not used: {why}": None for why in past.account.skipped}
         return seen
 
     def _note(self, seen: SeenTree) -> None:

@@ -127,7 +127,7 @@ def write_export(
     Raises RefusedError where the file is there already, ConfigError where it cannot be written.
     """
     if path.exists() and not overwrite:
-        raise RefusedError(f"{path}: there is such a file already; name another one, or say --overwrite")
+        raise RefusedError(f"{path}: there is such a file already; name another one, or give --overwrite")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     except OSError as error:

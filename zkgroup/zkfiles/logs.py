@@ -176,6 +176,6 @@ def _damages(damages: list[Damage]) -> Iterator[str]:
 
 def _end(end: LogEnd | None, records: int) -> Iterator[str]:
     if end is not None and end.is_torn:
-        yield f"the last write is not whole, from byte {end.offset}: it goes on, or was cut off"
+        yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
     elif end is not None and not records:
         yield "no record"

@@ -1,4 +1,4 @@
-"""An owner znode that somebody else deleted while its session lived.
+"""An owner znode that another session deleted before the owner's session ended.
 
 The end of the owner's own session is none, and neither is a release, whichever of its members did it.
 """
@@ -48,7 +48,7 @@ class _Fold:
 RULE = Rule(
     name=NAME,
     severity="error",
-    question="Did somebody delete a claim that was not theirs?",
+    question="Did a session delete a claim of another session?",
     needs=("log",),
     act=(
         "The owner may go on without knowing, beside the next one: look for double_ownership and"

@@ -85,7 +85,7 @@ RULE = Rule(
     severity="error",
     question="Did every election raise the controller epoch by exactly one?",
     needs=("log",),
-    act="A step of more than one, or back: somebody wrote the epoch by hand, or the tree was restored from a"
+    act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
     " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
     " all know the present epoch. A warning: whoever held `/controller` was no controller, or died at once.",
     keying=CONTROLLER,

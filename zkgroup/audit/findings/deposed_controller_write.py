@@ -1,4 +1,4 @@
-"""What only the controller may write, written by somebody else, or by a controller of an older epoch.
+"""Writes that only the controller may make, by another session, or by a controller of an older epoch.
 
 Decisions are: making a state, changing its leader or leader epoch, changing the replica list of a
 partition, taking off a request below `/admin` or an entry of it, and the epoch. They are the business of the
@@ -130,7 +130,7 @@ class _Fold:
         ruler = life_at(self._facts.controllers, event.zxid)
         if ruler is None:
             began = self._facts.controllers and self._facts.controllers[0].from_zxid <= event.zxid
-            return "nobody held /controller" if began or self._facts.is_whole else None
+            return "there was no /controller" if began or self._facts.is_whole else None
         return None if ruler.session == event.session else f"{controller_name(ruler)} held /controller"
 
     def _epoch_in_force(self, zxid: int) -> int | None:
@@ -142,7 +142,7 @@ class _Fold:
         return epoch_at(self._facts, zxid)
 
     def _is_brokers(self, session: int) -> bool:
-        """Session 0 is nobody's: that of registrations which somebody left there for good."""
+        """Session 0 has no client: it is that of registrations that are persistent znodes."""
         lives = [*self._facts.controllers, *(life for each in self._facts.brokers.values() for life in each)]
         return session != 0 and any(life.session == session for life in lives)
 
@@ -173,10 +173,10 @@ RULE = Rule(
     question="Which states, replica lists, requests and epochs were written by a session that was not the"
     " controller's, or in an older controller epoch?",
     needs=("log",),
-    act="A controller of Kafka 0.8.2.2 that is replaced without being told goes on ruling: restart the broker"
-    " named, then let the present controller elect again what it wrote. Controllers of zkgroup cannot do"
-    " this: each of their writes checks `/controller` and the epoch. A warning: a request was taken off by"
-    " hand, which no controller hears of before the next election.",
+    act="A controller of Kafka 0.8.2.2 that does not learn of its successor continues to write: restart"
+    " the broker named, then let the present controller elect again what it wrote. Controllers of zkgroup"
+    " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
+    " removed by hand, which no controller hears of before the next election.",
     keying=BY_DECISION,
     fold=_Fold,
 )

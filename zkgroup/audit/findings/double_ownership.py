@@ -1,6 +1,6 @@
-"""Two that act on one partition: the old owner, put out, still commits after the new one has claimed.
+"""Two owners of one partition: the former owner still commits after the new one has claimed.
 
-Put out is who lost the claim to a deletion by somebody else or to an expiry. It is known again by its
+The former owner lost its claim to a deletion by another session or to an expiry. It is identified by its
 session, or by its member id in the next session. One row for each pair of owners, from the claim to the
 last such commit.
 """
@@ -105,7 +105,7 @@ class _Fold:
             self._names = {}
             for life in self._facts.members.get(self._group, ()):
                 name = member_of(life)
-                # Of members that share a client nobody can tell which one wrote.
+                # Of members that share a client the files do not tell which one wrote.
                 is_shared = self._names.get(life.session, name) != name
                 self._names[life.session] = session_text(life.session) if is_shared else name
         return self._names.get(session, session_text(session))

@@ -1,4 +1,4 @@
-"""Members that fail to create owner znodes again and again, because somebody else has them."""
+"""Members that fail to create owner znodes again and again, because other owners have them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ RULE = Rule(
     question="Which members kept running into owner znodes of others?",
     needs=("log",),
     act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
-    " a foreign owner that does not let go, or members that do not agree about the assignment.",
+    " an owner of another group that stays, or members that do not agree about the assignment.",
     keying=BY_SESSION,
     fold=_Fold,
     bounds={"per_minute": 10},

@@ -48,7 +48,7 @@ RULE = Rule(
     severity="error",
     question="Which partitions had brokers in their ISR that their replica list does not name?",
     needs=("snapshot",),
-    act="A warning came with a reassignment and goes with it. An error stays: a replica that nobody counts"
+    act="A warning came with a reassignment and ends with it. An error stays: a replica in no replica list"
     " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
     " to the replicas that it shall have.",
     keying=BY_TOPIC,

@@ -1,4 +1,4 @@
-"""A partition that members want and nobody owns, at the end of the history.
+"""A partition that members subscribe to and no member owns, at the end of the history.
 
 Wildcards are expanded as members do it. An error once it has stood so for `grace_ms`, info before: the
 group may be in the middle of a rebalance.
@@ -71,14 +71,14 @@ class _Fold:
             None,
             since_ms,
             None,
-            f"nobody has owned it for {duration_text(ms)} at the end, though members want it{meant}",
+            f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it{meant}",
         )
 
 
 RULE = Rule(
     name=NAME,
     severity="error",
-    question="Is there a partition that members want and nobody owns?",
+    question="Is there a partition that members subscribe to and no member owns?",
     needs=("snapshot",),
     act=(
         "`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"

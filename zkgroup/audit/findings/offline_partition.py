@@ -1,4 +1,4 @@
-"""A partition that nobody led: its state names no leader, or one that was not registered.
+"""A partition without a leader: its state names none, or one that was not registered.
 
 A leader whose registration ended counts from that end on, and not at all where another is elected, or it is
 back, before `election_ms`. An error where it lasts to the end of the history, or lasted longer than

@@ -64,7 +64,7 @@ class _Fold:
         )
 
     def _why_missing(self) -> str | None:
-        """None where the partition exists, or nobody can tell."""
+        """None where the partition exists, or that is not known."""
         if not self._changes:
             return "no such topic" if self._is_whole else None
         data = self._changes[-1].data

@@ -52,7 +52,7 @@ class _Fold:
         if write.event.zxid in self._facts.operator_acts.get(self._group, ()):
             return "info", "; an operator's reset, by its marker"
         if write.holder is None and not is_member(self._facts, self._group, write.event.session):
-            return "warning", "; nobody owned it, and the writer is no member: a tool, it seems"
+            return "warning", "; no member owned it, and the writer is no member: probably a tool"
         return "error", ""
 
     def _before(self, event: Event) -> str:

@@ -74,7 +74,7 @@ class _Fold:
             severity,
             from_zxid=self._first.zxid,
             from_ms=self._first.time_ms,
-            detail=f"anybody may change {opened} of {len(self._rights)} znodes below"
+            detail=f"any client may change {opened} of {len(self._rights)} znodes below"
             f" {' and '.join(_SUBTREES)}{self._example(_Rights.OPEN) if closed else ''};{lacking}"
             f" {count_text(self._changes, 'change')} of ACLs by {count_text(len(self._changers), 'session')}",
         )
@@ -94,7 +94,7 @@ def _rights(acl: Acl | None) -> _Rights:
 RULE = Rule(
     name="open_acl",
     severity="warning",
-    question="May anybody change znodes below /brokers and /consumers, and who changed ACLs?",
+    question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
     needs=("snapshot",),
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
     " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",

@@ -75,7 +75,7 @@ RULE = Rule(
     needs=("snapshot",),
     act=(
         "Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
-        " (`audit sessions`) and end that process; the znode goes with its session."
+        " (`audit sessions`) and end that process; the znode is deleted with its session."
     ),
     keying=BY_OWNED_PARTITION,
     fold=_Fold,

@@ -1,7 +1,7 @@
 """Brokers whose partitions are led by others: load that is not where the replica lists put it.
 
 At the end of the history, of each broker's partitions (those whose replica list begins with it): told where
-more than `share` of them are led by another, or by nobody.
+more than `share` of them are led by another broker, or by none.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Fold:
 RULE = Rule(
     name="preferred_leader_imbalance",
     severity="warning",
-    question="Which brokers lead fewer partitions than the replica lists mean them to, at the end?",
+    question="Which brokers lead fewer partitions than they are the first replica of, at the end?",
     needs=("snapshot",),
     act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
     " that is not registered has to be started first, or its partitions reassigned.",

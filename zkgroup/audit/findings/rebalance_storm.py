@@ -71,8 +71,8 @@ RULE = Rule(
     question="Did a group rebalance again and again?",
     needs=("log",),
     act=(
-        "Each one stops a JVM group for seconds. See by the causes who comes and goes (member_flapping), and"
-        " whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
+        "Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
+        " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
     ),
     keying=BY_MEMBERSHIP,
     fold=_Fold,

@@ -1,4 +1,4 @@
-"""A reassignment that stands for long, that nobody will ever finish, or that was given up without a word.
+"""A reassignment that stays open for long, that no controller finishes, or that was dropped without a record.
 
 Standing: longer than `standing_ms`. Never finished: a request without an entry, or one that cannot be read,
 after `endless_ms`. Given up: an entry that went while the replica list was another than it asked for,

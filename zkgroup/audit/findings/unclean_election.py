@@ -44,9 +44,9 @@ RULE = Rule(
     severity="error",
     question="Which leaders were elected although they were not in sync?",
     needs=("log",),
-    act="Lines that only the in-sync replicas had are lost, and offsets may mean other lines than before:"
+    act="Records that only the in-sync replicas had are lost, and offsets may mean other records than before:"
     " check the consumers of the topic. Set `unclean.leader.election.enable=false` for topics that must not"
-    " lose lines (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
+    " lose records (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
     keying=BY_TOPIC,
     fold=_Fold,
 )

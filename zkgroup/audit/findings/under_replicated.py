@@ -144,7 +144,7 @@ RULE = Rule(
     needs=("log",),
     act="Look at the brokers named: were they down, or too slow to follow? The row of a broker adds up its"
     " time over partitions, so that the one to begin with is the largest. A partition that stays so after a"
-    " reassignment waits for a replica that nobody makes; reassign it again.",
+    " reassignment waits for a replica that no broker creates; reassign it again.",
     keying=REPLICATION,
     fold=_Fold,
     bounds={"least_ms": 10_000},

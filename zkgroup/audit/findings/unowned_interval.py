@@ -1,4 +1,4 @@
-"""A partition that nobody owned for long, while a member wanted it.
+"""A partition without an owner for long, while a member subscribed to it.
 
 From the end of one owner to the claim of the next, or to the end of the history; only the time counts in
 which a member that can be read wanted the topic and the partition existed, and only what is longer than
@@ -56,9 +56,9 @@ class _Fold:
         for piece in overlaps([gap], self._demand):
             ms = piece.ms(self._facts)
             if ms > self._longest_ms:
-                after = "nobody until the end" if piece.to_zxid is None else f"then {thread!r}"
+                after = "no owner until the end" if piece.to_zxid is None else f"then {thread!r}"
                 if piece.to_zxid is not None and piece.to_zxid != to_zxid:
-                    after = "until nobody wanted it any more"
+                    after = "until no member subscribed to it any more"
                 yield Finding(
                     NAME,
                     "warning",
@@ -70,14 +70,14 @@ class _Fold:
                     piece.to_zxid,
                     piece.from_ms,
                     piece.to_ms,
-                    f"nobody owned it for {duration_text(ms)}: {last.thread!r} before, {after}",
+                    f"no member owned it for {duration_text(ms)}: {last.thread!r} before, {after}",
                 )
 
 
 RULE = Rule(
     name=NAME,
     severity="warning",
-    question="For how long did nobody own a partition, while a member wanted it?",
+    question="For how long had a partition no owner, while a member subscribed to it?",
     needs=("log",),
     act=(
         "Records waited that long. After an expiry the session timeout comes on top, before the rebalance."

@@ -46,7 +46,7 @@ class _Fold:
     def _judge(self, write: OffsetWrite) -> tuple[Severity, str]:
         holder = write.holder
         owned = (
-            "nobody owned it"
+            "no member owned it"
             if holder is None
             else f"{holder.thread!r} of {who(self._facts, holder.session, self._group)} owned it"
         )
@@ -66,9 +66,9 @@ RULE = Rule(
     severity="error",
     question="Which commits came from a session that did not own the partition at that moment?",
     needs=("log",),
-    act="An error: somebody else owned it, or the offset fell. Find the process behind the session and stop"
-    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: nobody owned it,"
-    " as when a JVM member commits just after its own release.",
+    act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
+    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
+    " it, as when a JVM member commits just after its own release.",
     keying=BY_GROUP_PARTITION,
     fold=_Fold,
 )

@@ -31,7 +31,7 @@ def require_free(output: Path, *, overwrite: bool) -> None:
     for path in _paths(output):
         if path.exists() and not overwrite:
             raise RefusedError(
-                f"{path}: there is such a file already; name another folder, or say --overwrite"
+                f"{path}: there is such a file already; name another folder, or give --overwrite"
             )
 
 
@@ -91,14 +91,14 @@ def report_of(
 
     Args:
         found: of the same source and stretch, so that what its files lack is known by now.
-        inputs: what the source was opened with; none for a living ensemble.
+        inputs: what the source was opened with; none for a live ensemble.
         rows: takes what is shown as rows of `tables.TABLES`.
     """
     stretch = source.rows(start, end)
     events = stretch.events() if group is None else of_group(stretch.events(), group)
     seen = stretch.seen
     about = About(
-        inputs=[str(path) for path in inputs] or ["the living ensemble"],
+        inputs=[str(path) for path in inputs] or ["the live ensemble"],
         files=list(health_of(inputs)),
         group=group,
         seen_zxid=seen.zxid,

@@ -1,4 +1,4 @@
-"""`zookeeper-tree`: the tree of a living ensemble, or one that `audit export` wrote, as a table of znodes."""
+"""`zookeeper-tree`: the tree of a live ensemble, or one that `audit export` wrote, as a table of znodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _VALUES: Final[Mapping[str, Callable[[_Tree, StoredZnode], object]]] = {
 
 
 class TreeRowsReader(DataSourceReader):
-    """Reads one tree in one partition; a walk asks a living ensemble from the worker that reads it."""
+    """Reads one tree in one partition; a walk asks a live ensemble from the worker that reads it."""
 
     def __init__(self, given: Mapping[str, str], columns: tuple[Column, ...]) -> None:
         self._zookeeper = given.get("zookeeper")
@@ -111,5 +111,5 @@ def _options(given: Mapping[str, str]) -> Options:
     if "zookeeper" not in given:
         return Options.of(given, NAME)
     if "path" in given:
-        raise ConfigError(f"{NAME}: path and zookeeper exclude each other: an export or a living ensemble")
+        raise ConfigError(f"{NAME}: path and zookeeper exclude each other: an export or a live ensemble")
     return Options.of({**given, "path": "/"}, NAME)

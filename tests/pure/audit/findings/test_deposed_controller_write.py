@@ -214,7 +214,7 @@ def test_a_write_without_an_active_controller_is_by_a_deposed_one() -> None:
 
     (found,) = log.find(RULE)
 
-    assert (found.from_zxid, found.detail.rpartition(", ")[2]) == (zxid, "while nobody held /controller")
+    assert (found.from_zxid, found.detail.rpartition(", ")[2]) == (zxid, "while there was no /controller")
 
 
 def test_without_the_beginning_the_active_controller_is_unknown() -> None:

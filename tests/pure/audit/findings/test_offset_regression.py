@@ -112,7 +112,7 @@ def test_a_marker_in_the_next_transaction_is_none() -> None:
 
 
 def test_a_tool_on_an_idle_group_is_warned_of() -> None:
-    """No member ever, and nobody owned it: Kafka's ImportZkOffsets leaves no marker."""
+    """No member ever, and no member owned it: Kafka's ImportZkOffsets leaves no marker."""
     log = owned_at(50)
     log.close(A)
     by_tool = log.commit("g", T0, 10, TOOL)

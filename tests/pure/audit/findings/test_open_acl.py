@@ -35,7 +35,7 @@ def test_a_tree_that_is_open_everywhere_is_one_row() -> None:
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("info", 1, None)
     assert found.detail == (
-        "anybody may change 3 of 3 znodes below /brokers and /consumers; 0 changes of ACLs by 0 sessions"
+        "any client may change 3 of 3 znodes below /brokers and /consumers; 0 changes of ACLs by 0 sessions"
     )
 
 
@@ -50,7 +50,8 @@ def test_a_tree_that_is_half_closed_is_warned_of() -> None:
 
     assert found.severity == "warning"
     assert (
-        "anybody may change 1 of 3 znodes below /brokers and /consumers, such as /consumers;" in found.detail
+        "any client may change 1 of 3 znodes below /brokers and /consumers, such as /consumers;"
+        in found.detail
     )
 
 
@@ -69,7 +70,7 @@ def test_a_closed_tree_is_not() -> None:
     assert closed.find(RULE) == []
     (found,) = later.find(RULE)
     assert found.severity == "info"
-    assert found.detail.startswith("anybody may change 0 of 1")
+    assert found.detail.startswith("any client may change 0 of 1")
     assert found.detail.endswith("2 changes of ACLs by 2 sessions")
 
 

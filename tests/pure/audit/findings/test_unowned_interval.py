@@ -93,9 +93,9 @@ def test_what_it_says() -> None:
     log.passes(3_000)
 
     assert [found.detail for found in log.find(RULE)] == [
-        "nobody owned it for 2.0 s: 'g_a-0' before, then 'g_a-0'",
-        "nobody owned it for 2.0 s: 'g_a-0' before, until nobody wanted it any more",
-        "nobody owned it for 3.0 s: 'g_a-0' before, nobody until the end",
+        "no member owned it for 2.0 s: 'g_a-0' before, then 'g_a-0'",
+        "no member owned it for 2.0 s: 'g_a-0' before, until no member subscribed to it any more",
+        "no member owned it for 3.0 s: 'g_a-0' before, no owner until the end",
     ]
 
 

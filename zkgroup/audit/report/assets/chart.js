@@ -76,7 +76,7 @@ function shortNumber(value) {
 const MARKS = {
   rewind: { text: "rewind", tone: "error", path: "M0,5 L-6,-5 L6,-5 Z" },
   foreign: { text: "foreign commit", tone: "error", path: "M-5,-5 L5,5 M5,-5 L-5,5", line: true },
-  unowned: { text: "commit while nobody owned it", tone: "warning", path: "M-5,0 H5 M0,-5 V5", line: true },
+  unowned: { text: "commit without an owner", tone: "warning", path: "M-5,0 H5 M0,-5 V5", line: true },
   reset: { text: "reset by an operator", tone: "info", path: "M0,-6 L6,0 L0,6 L-6,0 Z" },
   deletion: { text: "deletion", tone: "soft", path: "M-5,-4 H5 V4 H-5 Z" },
 };
@@ -131,7 +131,7 @@ function tellMark(mark) {
   return [
     el("b", {}, MARKS[mark[3]].text), ` at ${moment(mark[4])}, zxid ${mark[5]}`, el("br"),
     `${mark[6] === null ? "nothing" : mark[6]} → ${mark[7] === null ? "nothing" : mark[7]}`, el("br"),
-    `by ${who}${mark[8] >= 0 ? ` (session ${nameOf(mark[8])})` : ""}; owner: ${nameOf(mark[10]) || "nobody"}`,
+    `by ${who}${mark[8] >= 0 ? ` (session ${nameOf(mark[8])})` : ""}; owner: ${nameOf(mark[10]) || "none"}`,
   ];
 }
 

@@ -15,7 +15,7 @@ function ownersSection() {
       key("released by its own session", bar()),
       key("ended with its session", bar(), svg("rect", { x: 20, y: 0, width: 2.5, height: 16, fill: "var(--ink)" })),
       key("deleted by another session", bar(), svg("path", { d: "M15,4 l7,8 m0,-8 l-7,8", stroke: "var(--error)", "stroke-width": 2 })),
-      key("nobody", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
+      key("no owner", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
       el("li", {}, "each member has a colour; the words say the same"),
     ],
   });
@@ -59,7 +59,7 @@ function causeOf(row) {
 function explained(row) {
   const told = row.triggers.map(([cause, what, zxid, ms]) => el("li", {}, el("b", {}, cause), ` ${nameOf(what)} at ${moment(ms)}, zxid `, el("span", { class: "mono" }, zxid)));
   if (row.more_triggers) told.push(el("li", {}, `and ${row.more_triggers} more`));
-  const flows = row.flows.map(([before, after, count]) => el("li", {}, `${counted(count, "partition")}: ${nameOf(before) || "nobody"} → ${nameOf(after) || "nobody"}`));
+  const flows = row.flows.map(([before, after, count]) => el("li", {}, `${counted(count, "partition")}: ${nameOf(before) || "no owner"} → ${nameOf(after) || "no owner"}`));
   const extra = row.least !== null && row.moved > row.least ? ` ${counted(row.moved - row.least, "move")} more than needed.` : "";
   return [
     el("p", {}, `zxid ${row.zxids[0]} – ${row.zxids[1]}. ${counted(row.touched, "partition")} touched, ${row.moved} moved${row.least === null ? "" : `, ${row.least} at the least`}.${row.down_median === null ? "" : ` Half of those that had an owner before stood without one for ${durationOf(row.down_median)} or less.`}${extra}`),
@@ -67,7 +67,7 @@ function explained(row) {
     told.length ? [el("h3", {}, "What set it off"), el("ul", {}, told)] : null,
     flows.length ? [el("h3", {}, "Who moved what"), el("ul", {}, flows)] : null,
     row.changes.length ? table("Partitions touched", [{ title: "Partition", name: true }, { title: "Before", name: true }, { title: "After", name: true }, { title: "Without owner", num: true }], row.changes, ([topic, partition, before, after, down]) => [
-      partitionOf(topic, partition), nameOf(before) || "nobody", nameOf(after) || "nobody", down === null ? "–" : durationOf(down),
+      partitionOf(topic, partition), nameOf(before) || "no owner", nameOf(after) || "no owner", down === null ? "–" : durationOf(down),
     ], { page: 10 }) : null,
   ].flat();
 }
@@ -145,6 +145,6 @@ function markTable(marks, choose) {
     el("button", { class: "link", type: "button", title: "Show its curve", onclick: () => choose(mark) }, moment(mark[4])),
     MARKS[mark[3]].tone === "error" ? el("span", { class: "bad" }, MARKS[mark[3]].text) : MARKS[mark[3]].text,
     `${nameOf(mark[0])} ${partitionOf(mark[1], mark[2])}`, mark[6] === null ? "–" : String(mark[6]), mark[7] === null ? "–" : String(mark[7]),
-    nameOf(mark[9]) || nameOf(mark[8]), nameOf(mark[10]) || "nobody", mark[5],
+    nameOf(mark[9]) || nameOf(mark[8]), nameOf(mark[10]) || "no owner", mark[5],
   ], { page: 12 });
 }

@@ -214,7 +214,7 @@ class Timeline {
     pen.restore();
   }
 
-  /* A cross where somebody else ended it, a bar where its session did. */
+  /* A cross where another session ended it, a bar where its session did. */
   ending(x, y, isForeign) {
     const { pen, inks } = this;
     pen.strokeStyle = isForeign ? inks.error : inks.ink;
