@@ -2,6 +2,9 @@
 
 `asyncio.start_server` passes a client on some turns of the loop after it was accepted. A client between the
 two when the server closes is never closed (python/cpython#109564).
+
+* `Acceptor` passes each client on as a socket
+* `over_streams` serves a client through asyncio's streams
 """
 
 from __future__ import annotations
@@ -19,20 +22,33 @@ _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 _PAUSE_S = 1.0
 """Seconds before the next accept after the system had no resources for one; asyncio waits as long."""
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[socket.socket], Awaitable[None]]
+ServeStreams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def over_streams(serve: ServeStreams, piece_bytes: int = 1 << 16) -> Serve:
+    """Serves a client through streams; `piece_bytes` is asyncio's limit of a reader."""
+
+    async def serve_socket(client: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=client, limit=piece_bytes)
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    return serve_socket
 
 
 class Acceptor:
     """A listening server that runs `serve` for each client in a task, and then closes the client.
 
-    Made and used on one event loop. Beyond `clients_max` clients, new ones are closed at once. `piece_bytes`
-    is asyncio's limit of a reader.
+    Made and used on one event loop. Beyond `clients_max` clients, new ones are closed at once.
     """
 
-    def __init__(self, serve: Serve, *, clients_max: int | None = None, piece_bytes: int = 1 << 16) -> None:
+    def __init__(self, serve: Serve, *, clients_max: int | None = None) -> None:
+        """`serve` gets a socket that does not block. It aborts the transport that it makes of it."""
         self._serve = serve
         self._clients_max = clients_max
-        self._piece_bytes = piece_bytes
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,11 +135,7 @@ class Acceptor:
     async def _run(self, client: socket.socket) -> None:
         # As asyncio does for its own sockets; else a second response waits until the first is acknowledged.
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reader, writer = await asyncio.open_connection(sock=client, limit=self._piece_bytes)
-        try:
-            await self._serve(reader, writer)
-        finally:
-            writer.transport.abort()
+        await self._serve(client)
 
     def _over(self, task: asyncio.Task[None], client: socket.socket) -> None:
         self._tasks.discard(task)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Self, TypeVar
 
-from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.runtime.acceptor import Acceptor, over_streams
 from zkgroup.zookeeper.embedded.server import HOST, PeerPorts
 
 CALL_S = 60.0
@@ -94,7 +94,7 @@ class Proxy(Generic[C]):
         self.refusing = False
         self.connections: set[C] = set()
         self._accepted: set[asyncio.StreamWriter] = set()
-        self._acceptor = Acceptor(self._accept, piece_bytes=LARGEST_PIECE)
+        self._acceptor = Acceptor(over_streams(self._accept, LARGEST_PIECE))
 
     async def start(self) -> int:
         """The port that clients use."""

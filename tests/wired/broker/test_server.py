@@ -222,6 +222,36 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
 
 
 @on_a_loop
+async def test_a_request_takes_two_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reads it, the next one answers it; nothing is set up for a request and taken down again."""
+    turns: list[int] = []
+    turn = asyncio.base_events.BaseEventLoop._run_once  # type: ignore[attr-defined]
+
+    def counted(loop: asyncio.AbstractEventLoop) -> None:
+        turns.append(1)
+        turn(loop)
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        return MetadataResponse((), ())
+
+    def ask(address: tuple[str, int], count: int) -> None:
+        with socket.create_connection(address, PATIENCE_S) as client:
+            for _ in range(count):
+                client.sendall(frame)
+                assert client.recv(4096)
+
+    frame, count = encode_request(ALL, 1, "test"), 50
+    server = BrokerServer(respond, READABLE)
+    address = await server.start("127.0.0.1")
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "_run_once", counted)
+
+    await asyncio.to_thread(ask, address, count)
+
+    assert len(turns) <= 2 * count + 20  # some to connect
+    await server.close()
+
+
+@on_a_loop
 async def test_who_sends_nothing_for_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """Also a client that has never sent a byte. There is no warning, because an idle connection is normal."""
     caplog.set_level("DEBUG", "zkgroup.broker")
@@ -375,6 +405,55 @@ async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() 
 async def _all(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
+
+
+@on_a_loop
+async def test_not_more_is_read_ahead_with_each_answer() -> None:
+    """Past bug: each request could have as much behind it as the first one, beside what was there before."""
+    open_once = asyncio.Semaphore(0)
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        await open_once.acquire()
+        return MetadataResponse((), ())
+
+    server = BrokerServer(respond, READABLE)
+    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    client = Client(reader, writer)
+    frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
+    sending = asyncio.create_task(_all(writer, frame * 100))
+    for _ in range(5):
+        await until(lambda: server.held >= AHEAD_BYTES_MAX)
+        await asyncio.wait([sending], timeout=0.05)  # time to read more, for who would
+        assert server.held <= len(frame) + AHEAD_BYTES_MAX + 2 * CHUNK_BYTES
+        open_once.release()
+        await client.receive(MetadataResponse, 1)
+    await server.close()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await client.close()
+
+
+@on_a_loop
+async def test_an_answer_that_is_being_sent_is_sent_to_its_end() -> None:
+    """Also if the client sends nothing more; then the connection is closed."""
+    records = bytes(range(256)) * 100_000  # more than the system takes
+    fetched = FetchResponse((FetchedTopic("t", (FetchedPartition(0, 0, 7, records),)),))
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        return fetched
+
+    server = BrokerServer(respond, READABLE)
+    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
+    client = Client(reader, writer)
+    client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None))
+    await until(lambda: server.held > len(records))
+
+    client.writer.write_eof()
+
+    assert await client.receive(FetchResponse, 1) == fetched
+    assert await client.is_closed()
+    await server.close()
+    await client.close()
 
 
 @on_a_loop

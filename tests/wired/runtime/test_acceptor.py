@@ -11,7 +11,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from zkgroup.runtime import acceptor
-from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.runtime.acceptor import Acceptor, over_streams
 
 
 async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,7 +25,7 @@ def test_a_connection_that_is_being_accepted_is_closed(turns: int) -> None:
     """At each turn of the loop from the system's accept on."""
 
     async def scenario() -> None:
-        accepting = Acceptor(greet)
+        accepting = Acceptor(over_streams(greet))
         client = socket.create_connection(await accepting.start("127.0.0.1"), timeout=PATIENCE_S)
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -49,7 +49,7 @@ def test_what_is_written_goes_at_once() -> None:
         await greet(reader, writer)
 
     async def scenario() -> None:
-        accepting = Acceptor(look)
+        accepting = Acceptor(over_streams(look))
         reader, writer = await asyncio.open_connection(*await accepting.start("127.0.0.1"))
         assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
         await accepting.close()
@@ -76,7 +76,7 @@ def test_files_that_have_run_out_are_waited_for(
     monkeypatch.setattr(socket.socket, "accept", scarce)
 
     async def scenario() -> None:
-        accepting = Acceptor(greet)
+        accepting = Acceptor(over_streams(greet))
         reader, writer = await asyncio.open_connection(*await accepting.start("127.0.0.1"))
         assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
         await accepting.close()
@@ -112,7 +112,7 @@ def test_a_kind_of_address_that_the_machine_lacks_is_passed_over(
     monkeypatch.setattr(acceptor, "_listening", lacking)
 
     async def scenario() -> None:
-        accepting = Acceptor(greet)
+        accepting = Acceptor(over_streams(greet))
         if socket.AF_INET not in families:
             with pytest.raises(OSError, match="not supported"):
                 await accepting.start("both")

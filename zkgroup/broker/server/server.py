@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, PeerAddress, RequestContext, Respond
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
-from zkgroup.errors import ConfigError, ConflictError, UnencodableError, UnsupportedRequestError, WireError
+from zkgroup.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptFrameError,
+    UnencodableError,
+    UnsupportedRequestError,
+    WireError,
+)
 from zkgroup.runtime.acceptor import Acceptor
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
@@ -48,10 +54,10 @@ class BrokerServer:
         self._respond = respond
         self._served = served
         self._limits = limits or ConnectionLimits()
-        self._acceptor = Acceptor(
-            self._serve, clients_max=self._limits.connections_max, piece_bytes=CHUNK_BYTES
-        )
-        self._connections: dict[Connection, asyncio.Task[None] | None] = {}
+        self._acceptor = Acceptor(self._serve, clients_max=self._limits.connections_max)
+        self._connections: dict[Connection, None] = {}
+        self._chunk = memoryview(bytearray(CHUNK_BYTES))
+        """What a read of any connection fills."""
         self.held = 0
         """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
 
@@ -77,11 +83,11 @@ class BrokerServer:
 
     # --- connections ----------------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client: socket.socket = writer.get_extra_info("socket")
+    async def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(reader, writer, self._limits, self._respond, self._served, self._on_held)
-        self._connections[connection] = asyncio.current_task()
+        connection = Connection(self._chunk, self._limits, self._respond, self._served, self._on_held)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
+        self._connections[connection] = None
         try:
             await connection.serve()
         finally:
@@ -91,10 +97,8 @@ class BrokerServer:
         """Closes the connections with the most buffered bytes until the total is within the limit."""
         self.held += more
         while self.held > self._limits.buffered_bytes_max:
-            most, task = max(self._connections.items(), key=lambda item: item[0].held)
+            most = max(self._connections, key=lambda connection: connection.held)
             most.cut_off(f"it holds {most.held} of {self.held} bytes")
-            if task is not None:
-                task.cancel()
 
 
 _log = logging.getLogger("zkgroup.broker")
@@ -129,63 +133,101 @@ class ConnectionLimits:
     """Longest time for a client to receive an answer."""
 
 
-class Connection:
-    """One client's connection: reads requests and sends answers until the connection ends."""
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection: reads requests and sends answers until the connection ends.
+
+    The task that calls `serve` handles one request after the other. What the system has read is passed on by
+    the loop: a request costs two turns of it, and more only where its handler waits.
+    """
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        chunk: memoryview,
         limits: ConnectionLimits,
         respond: Respond,
         served: Mapping[int, range],
         on_held: Callable[[int], None],
     ) -> None:
-        """`on_held` is called with each change of `held` in bytes, positive or negative."""
-        self._reader = reader
-        self._writer = writer
+        """
+        Args:
+            chunk: filled by each read; connections share it, because what was read is copied at once.
+            on_held: called with each change of `held` in bytes, positive or negative.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._chunk = chunk
         self._limits = limits
         self._respond = respond
         self._served = served
         self._on_held = on_held
         self._splitter = FrameSplitter(limits.request_bytes_max)
-        self._ahead: asyncio.Task[bytes] | None = None
-        self._begun_at: float | None = None
-        self.peer = _peer(writer)
+        self._transport: asyncio.Transport
+        self._task: asyncio.Task[None] | None = None
+        self._frame: asyncio.Future[bytes] | None = None
+        """What waits for the next request; None while one is answered."""
+        self._answered_bytes = 0
+        """Bytes of the request that is answered now."""
+        self._writable: asyncio.Future[None] | None = None
+        """What waits until the client has received the last bytes; None without such bytes."""
+        self._is_reading = True
+        self._is_sending = False
+        self._is_at_end = False
+        """Whether the client sends nothing more."""
+        self._end: Exception | None = None
+        """Why the connection ends, once something other than its task has ended it."""
+        self._lost = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        """When the connection times out; None without a limit, while a request is handled."""
+        self._overdue = ""
+        """What has not happened by then."""
+        self.peer = PeerAddress("unknown", 0)
         self.held = 0
-        """Buffered bytes: requests without an answer, and an answer not yet received."""
-        writer.transport.set_write_buffer_limits(high=0)
+        """Buffered bytes: requests without an answer, and an answer not yet received.
+
+        A small answer that the system has taken at once is not counted."""
 
     async def serve(self) -> None:
         """Serves the client until the connection ends, then closes it; also if it is cancelled."""
+        self._task = asyncio.current_task()
         try:
             await self._serve()
-        except WireError as error:
-            _log.warning("connection of %s closed: %s", self.peer, error)
-        except TimeoutError as error:
-            # An idle connection that times out is normal and logs no warning.
-            level = logging.WARNING if self.held else logging.DEBUG
-            _log.log(level, "connection of %s closed: %s", self.peer, error)
-        except OSError as error:
-            _log.debug("connection of %s lost: %s", self.peer, error)
-        except UnencodableError as error:
-            _log.error("connection of %s closed, the answer cannot be encoded: %s", self.peer, error)
-        except Exception:  # noqa: BLE001
-            _log.exception("connection of %s closed by a bug", self.peer)
+        except asyncio.CancelledError:
+            if self._end is None:
+                raise
+            self._report(self._end)
+        except Exception as error:  # noqa: BLE001  # reported; other connections are served
+            self._report(error)
         finally:
-            if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
-                self._ahead.exception()  # retrieved, otherwise asyncio would log it
+            self._end = self._end or EOFError("the connection was closed")
+            if self._timer is not None:
+                self._timer.cancel()
             self.let_go()
             # Not `close`: that would wait until the client has received the rest of an answer.
-            self._writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await self._writer.wait_closed()
+            self._transport.abort()
+            await self._lost
+
+    def _report(self, error: Exception) -> None:
+        """Logs why the connection is closed."""
+        match error:
+            case WireError():
+                _log.warning("connection of %s closed: %s", self.peer, error)
+            case TimeoutError():
+                # An idle connection that times out is normal and logs no warning.
+                level = logging.WARNING if self.held else logging.DEBUG
+                _log.log(level, "connection of %s closed: %s", self.peer, error)
+            case OSError() | EOFError():
+                _log.debug("connection of %s lost: %s", self.peer, error)
+            case UnencodableError():
+                _log.error("connection of %s closed, the answer cannot be encoded: %s", self.peer, error)
+            case _:
+                _log.error("connection of %s closed by a bug", self.peer, exc_info=error)
 
     def cut_off(self, why: str) -> None:
         """Closes the connection at once because of its buffered bytes; its answers are dropped."""
         _log.warning("connection of %s cut off: %s", self.peer, why)
-        self._writer.transport.abort()
+        self._transport.abort()
         self.let_go()
+        self._end_by(EOFError(why))
 
     def let_go(self) -> None:
         """Sets the buffered bytes to 0."""
@@ -195,56 +237,131 @@ class Connection:
         self.held += more
         self._on_held(more)
 
+    def _end_by(self, error: Exception) -> None:
+        """Ends the task. A request that was read before reaches its handler first."""
+        if self._end is None:
+            self._end = error
+            if self._task is not None:
+                self._loop.call_soon(self._task.cancel)
+
     async def _serve(self) -> None:
-        while (frame := await self._next_frame()) is not None:
-            if (answer := await self._while_there(self._answer(frame))) is None:
+        self._limit_idle()
+        while self._end is None and not self._is_at_end:
+            frame = await self._next_frame()
+            if (answer := await self._answer(frame)) is None:
                 return
             if answer is not NO_ANSWER:
                 await self._send(answer)
+            self._limit_idle()
             self._hold(-SIZE.size - len(frame))
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _limit_idle(self) -> None:
+        self._limit(self._limits.idle_ms, "no request came")
+
+    def _limit(self, ms: int, overdue: str) -> None:
+        """Closes the connection unless another limit is set, or none, within this time."""
+        self._deadline, self._overdue = self._loop.time() + ms / 1000, overdue
+        if self._timer is not None:
+            if self._timer.when() <= self._deadline:
+                return  # it is set again when it fires: most requests set no timer
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._check_time)
+
+    def _check_time(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._deadline <= self._loop.time():
+            self._end_by(TimeoutError(f"{self._overdue} in time"))
+        else:
+            self._timer = self._loop.call_at(self._deadline, self._check_time)
 
     # --- in -------------------------------------------------------------------------------------
 
-    async def _next_frame(self) -> bytes | None:
-        """Reads the next frame; None at the end. Raises CorruptFrameError, TimeoutError, OSError."""
-        while (frame := self._splitter.next_frame()) is None:
-            chunk = await self._read()
-            if not chunk:
-                self._splitter.finish()
-                return None
-            self._take(chunk)
-        self._begun_at = None
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.peer = PeerAddress(name[0], name[1])
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._chunk
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._end is not None:
+            return
+        self._splitter.feed(bytes(self._chunk[:nbytes]))
+        is_begun = self.held > 0
+        self._hold(nbytes)
+        if self._frame is None:
+            self._pause_if_far_ahead()
+        elif not self._take_frame(self._frame) and not is_begun:
+            self._limit(self._limits.request_ms, "a request did not end")
+
+    def _take_frame(self, waiting: asyncio.Future[bytes]) -> bool:
+        """Passes the next frame on; returns whether there was one, or bytes that can be none."""
+        try:
+            frame = self._splitter.next_frame()
+        except CorruptFrameError as error:
+            waiting.set_exception(error)
+        else:
+            if frame is None:
+                return False
+            waiting.set_result(frame)
+            self._answered_bytes = SIZE.size + len(frame)
+        self._frame = None
+        return True
+
+    async def _next_frame(self) -> bytes:
+        """Waits for the next frame. Raises CorruptFrameError."""
+        waiting: asyncio.Future[bytes] = self._loop.create_future()
+        self._frame = waiting
+        if not self._take_frame(waiting):
+            if self.held:
+                self._limit(self._limits.request_ms, "a request did not end")
+            self._go_on_reading()
+        elif not self._is_reading:
+            self._pause_if_far_ahead()
+        frame = await waiting
+        self._deadline = None
         return frame
 
-    def _take(self, chunk: bytes) -> None:
-        self._splitter.feed(chunk)
-        self._hold(len(chunk))
+    def _pause_if_far_ahead(self) -> None:
+        """Reads no more while a request is answered and too many bytes are behind it."""
+        is_far = self.held - self._answered_bytes >= AHEAD_BYTES_MAX
+        if is_far and self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+        elif not is_far:
+            self._go_on_reading()
 
-    async def _read(self) -> bytes:
-        """Reads some bytes within the idle or request timeout."""
-        loop = asyncio.get_running_loop()
-        if self.held == 0:
-            self._begun_at = None
-            until, what = loop.time() + self._limits.idle_ms / 1000, "no request came"
-        else:
-            self._begun_at = self._begun_at or loop.time()
-            until, what = self._begun_at + self._limits.request_ms / 1000, "a request did not end"
-        try:
-            async with asyncio.timeout_at(until):
-                return await self._reading()
-        except TimeoutError as error:
-            raise TimeoutError(f"{what} in time") from error
+    def _go_on_reading(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
 
-    async def _reading(self) -> bytes:
-        """Returns the bytes that were read ahead, else the next bytes of the stream."""
-        if self._ahead is None:
-            return await self._reader.read(CHUNK_BYTES)
-        ahead, self._ahead = self._ahead, None
-        try:
-            return await ahead
-        except asyncio.CancelledError:
-            ahead.cancel()
-            raise
+    def eof_received(self) -> bool:
+        """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
+        being sent."""
+        self._is_at_end = True
+        if self._frame is not None:
+            try:
+                self._splitter.finish()
+            except CorruptFrameError as error:
+                self._end_by(error)
+        if not self._is_sending:
+            self._end_by(EOFError("the client has left"))
+        return True  # the task closes the transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._end_by(exc or EOFError("the connection was lost"))
+        self.resume_writing()
 
     # --- out ------------------------------------------------------------------------------------
 
@@ -265,47 +382,38 @@ class Connection:
         head = ResponseHeader(header.correlation_id)
         parts = [encode(head, response.header_version(header.version))]
         for part in body_in_pieces(response, header.version):
+            if len(parts) > 1:
+                await asyncio.sleep(0)
             parts.append(part)
-            await asyncio.sleep(0)
         return [framed(*parts)]
 
-    async def _while_there(self, answering: Awaitable[Sending]) -> Sending:
-        """Waits for the answer; None if the client disconnects before."""
-        answer = asyncio.ensure_future(answering)
-        most = self.held + AHEAD_BYTES_MAX
-        try:
-            while not answer.done() and self.held < most:
-                if self._ahead is None:
-                    self._ahead = asyncio.create_task(self._reader.read(CHUNK_BYTES))
-                await asyncio.wait([answer, self._ahead], return_when=asyncio.FIRST_COMPLETED)
-                if self._ahead.done():
-                    ahead, self._ahead = self._ahead, None
-                    chunk = ahead.result()
-                    if not chunk:
-                        return answer.result() if answer.done() else None
-                    self._take(chunk)
-            return await answer
-        finally:
-            if not answer.done():
-                answer.cancel()
-                await asyncio.wait([answer])
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
 
     async def _send(self, answer: list[Buffer]) -> None:
         """Sends the buffers of an answer, each in parts that the client has received before the next one."""
-        size = sum(map(len, answer))
-        self._hold(size)
-        try:
-            async with asyncio.timeout(self._limits.answer_ms / 1000):
-                for buffer in answer:
-                    view = memoryview(buffer)
-                    for at in range(0, len(view), SEND_BYTES):
-                        self._writer.write(view[at : at + SEND_BYTES])
-                        await self._writer.drain()
-        except TimeoutError as error:
-            raise TimeoutError("an answer was not taken in time") from error
-        self._hold(-size)
-
-
-def _peer(writer: asyncio.StreamWriter) -> PeerAddress:
-    name = writer.get_extra_info("peername")
-    return PeerAddress(name[0], name[1]) if isinstance(name, tuple) else PeerAddress("unknown", 0)
+        size, held = sum(map(len, answer)), 0
+        self._is_sending = True
+        if size > SEND_BYTES:
+            self._hold(held := size)
+        for buffer in answer:
+            view = memoryview(buffer)
+            for at in range(0, len(view), SEND_BYTES):
+                if self._end is not None:
+                    return
+                self._transport.write(view[at : at + SEND_BYTES])
+                if self._writable is None:
+                    continue
+                if not held:
+                    self._hold(held := size)
+                if self._deadline is None:
+                    self._limit(self._limits.answer_ms, "an answer was not taken")
+                await self._writable
+        self._is_sending = False
+        if held:
+            self._hold(-held)
