@@ -15,9 +15,12 @@ from docs.tools.statements import ITEMS, RECIPES
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _NUMBERS = r"\d+(?:\s*(?:[-–,]|and|to)\s*\d+)*"
-ITEM = re.compile(rf"(?<!controller\s)\bitems?\s+({_NUMBERS})", re.IGNORECASE)
+ITEM = re.compile(rf"(?<!controller\s)(?<!coordinator\s)\bitems?\s+({_NUMBERS})", re.IGNORECASE)
 CONTROLLER_ITEM = re.compile(rf"\bcontroller\s+items?\s+({_NUMBERS})", re.IGNORECASE)
 """Names a statement about brokers and controller, which `docs.tools.controller_statements` lists."""
+
+COORDINATOR_ITEM = re.compile(rf"\bcoordinator\s+items?\s+({_NUMBERS})", re.IGNORECASE)
+"""Names a statement about the group coordinator, which `docs.tools.coordinator_statements` lists."""
 
 _RECIPE = re.compile(r"\brecipes\s+(\d+)\s*\[([TM])\]", re.IGNORECASE)
 

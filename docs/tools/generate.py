@@ -13,6 +13,7 @@ from docs.tools import (
     checklist_page,
     cli_page,
     controller_checklist_page,
+    coordinator_checklist_page,
     errors_page,
     file_columns_page,
     findings_page,
@@ -38,6 +39,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/wire.md": wire_page.page,
     "reference/checklist.md": checklist_page.page,
     "reference/controller-checklist.md": controller_checklist_page.page,
+    "reference/coordinator-checklist.md": coordinator_checklist_page.page,
     **pictures.FILES,
     "reference/known-defects.md": known_defects_page.page,
 }

@@ -1,0 +1,351 @@
+"""The group coordinator of a broker: the slots that it leads, their groups, and which check comes first.
+
+    validity of the group id -> the coordinator serves -> its slot is loading -> its slot is another's
+    -> the checks of the request (`join_group`, `sync_group`, `membership`, `offsets`)
+
+Source: kafka/coordinator/group/GroupCoordinator.scala@2.8.2 (validateGroupStatus, handle*, onGroupLoaded,
+onGroupUnloaded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, assert_never
+
+from zkgroup.coordinator import join_group, membership, offsets, sync_group
+from zkgroup.coordinator.context import CoordinatorContext
+from zkgroup.coordinator.descriptions import describe
+from zkgroup.coordinator.effects import (
+    DescribedGroupResult,
+    Effect,
+    GroupOverview,
+    HeartbeatResult,
+    JoinGroupResult,
+    LeaveGroupResult,
+    ListGroupsResult,
+    RemoveGroupResult,
+    SyncGroupResult,
+)
+from zkgroup.coordinator.events import (
+    CommitOffsets,
+    CoordinatorEvent,
+    DescribeGroup,
+    FetchOffsets,
+    GroupRequest,
+    GroupWritten,
+    Heartbeat,
+    JoinGroup,
+    LeaseExtended,
+    LeaveGroup,
+    ListGroups,
+    OffsetsWritten,
+    RemoveGroup,
+    SlotEvent,
+    SlotKept,
+    SlotLoaded,
+    SlotLoading,
+    SlotUnloaded,
+    Started,
+    Stopped,
+    SyncGroup,
+    WriteOutcome,
+)
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
+from zkgroup.coordinator.outcomes import DELETE_ERRORS
+from zkgroup.coordinator.rebalance import (
+    answer_join,
+    answer_sync,
+    arm_timers,
+    prepare_rebalance,
+    restart_session,
+)
+from zkgroup.coordinator.records import GroupRecord, group_record, loaded_group
+from zkgroup.coordinator.settings import CoordinatorSettings
+from zkgroup.coordinator.slots import SlotState, SlotTable
+from zkgroup.model.error_codes import ErrorCode
+
+_MAY_HAVE_NO_NAME: Final = (CommitOffsets, FetchOffsets, DescribeGroup, RemoveGroup)
+"""Requests that accept the empty group id."""
+
+
+def is_valid_group_id(group_id: str) -> bool:
+    """Whether ZooKeeper can have a znode of this name, and no other group could have the same."""
+    return group_id not in (".", "..") and not any(
+        each in "/%" or _is_refused_in_paths(ord(each)) for each in group_id
+    )
+
+
+def _is_refused_in_paths(code: int) -> bool:
+    """Characters that ZooKeeper refuses (PathUtils.validatePath); Java has two surrogates above U+FFFF."""
+    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
+
+
+class GroupCoordinator:
+    """Takes events and gives effects, in order; it has no clock, no connection and no thread.
+
+    Requests that have arrived are to be handled before `advance`: a coordinator that was paused then takes
+    the heartbeats that waited before it expires their members.
+    """
+
+    def __init__(self, settings: CoordinatorSettings, slot_count: int, unique_id: Callable[[], str]) -> None:
+        self._context = CoordinatorContext(settings, unique_id)
+        self._slots = SlotTable(slot_count)
+        self._is_active = False
+        self._lease_until_ms: int | None = None
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def groups(self) -> Iterator[GroupMetadata]:
+        """The groups of the loaded slots."""
+        return self._slots.groups()
+
+    def group(self, group_id: str) -> GroupMetadata | None:
+        """A loaded group."""
+        return self._slots.group(group_id)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """`advance` has nothing to do before it; None without timers."""
+        return self._context.timers.next_deadline_ms()
+
+    @property
+    def writes_in_flight(self) -> int:
+        """Writes without an outcome."""
+        return self._context.writes_in_flight
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """Fires the timers that are due. Outside the lease none fires: nobody could have sent a heartbeat."""
+        self._context.now_ms = now_ms
+        if self._has_lease():
+            for timer in self._context.timers.due(now_ms):
+                timer.on_expiry()
+        return self._context.take_effects()
+
+    def handle(self, event: CoordinatorEvent, now_ms: int) -> list[Effect]:
+        """Takes one event."""
+        self._context.now_ms = now_ms
+        match event:
+            case ListGroups():
+                self._list(event)
+            case GroupWritten(write_id, outcome):
+                self._context.written(write_id, outcome)
+            case OffsetsWritten(write_id, outcomes):
+                self._context.offsets_written(write_id, outcomes)
+            case SlotLoading() | SlotLoaded() | SlotKept() | SlotUnloaded():
+                self._slot_event(event)
+            case LeaseExtended(until_ms):
+                self._extend_lease(until_ms)
+            case Started():
+                self._is_active = True
+            case Stopped():
+                self._is_active = False
+                self._slots.unload_all(self._unload_group)
+            case _:
+                self._request(event)
+        return self._context.take_effects()
+
+    def _has_lease(self) -> bool:
+        return self._lease_until_ms is None or self._context.now_ms < self._lease_until_ms
+
+    def _extend_lease(self, until_ms: int) -> None:
+        """After a time without a lease all sessions start anew: members could not send heartbeats."""
+        had_lease = self._has_lease()
+        self._lease_until_ms = until_ms
+        if not had_lease:
+            for group in self._slots.groups():
+                for member in group.members.values():
+                    if member.session_timer.deadline_ms is not None and not member.is_new:
+                        restart_session(self._context, member)
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _error_of(self, request: GroupRequest) -> ErrorCode:
+        """The checks that all requests have in common, in Kafka's order."""
+        group_id = request.group_id
+        may_be_empty = isinstance(request, _MAY_HAVE_NO_NAME)
+        if not is_valid_group_id(group_id) or not (group_id or may_be_empty):
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        state = self._slots.state(self._slots.of(group_id))
+        if state is SlotState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if state is SlotState.NOT_OWNED or not self._has_lease():
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    def _request(self, request: GroupRequest) -> None:
+        context, error = self._context, self._error_of(request)
+        is_refused = error is not ErrorCode.NONE
+        group = None if is_refused else self._slots.group(request.group_id)
+        match request:
+            case JoinGroup():
+                self._join(request, group, error)
+            case SyncGroup():
+                self._sync(request, group, error)
+            case Heartbeat():
+                self._heartbeat(request, group, error)
+            case LeaveGroup():
+                if is_refused:
+                    context.reply(request.request_id, LeaveGroupResult(error))
+                else:
+                    membership.leave_group(context, group, request)
+            case CommitOffsets():
+                self._commit(request, group, error)
+            case FetchOffsets():
+                if is_refused:
+                    offsets.refuse_fetch(context, request, error)
+                else:
+                    offsets.fetch_offsets(context, group, request)
+            case DescribeGroup():
+                context.reply(request.request_id, self._described(request.group_id, group, error))
+            case RemoveGroup():
+                self._remove(request, group, error)
+            case _:
+                assert_never(request)
+
+    def _join(self, join: JoinGroup, group: GroupMetadata | None, error: ErrorCode) -> None:
+        context, settings = self._context, self._context.settings
+        shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        if error is ErrorCode.NONE and not shortest <= join.session_timeout_ms <= longest:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and group is None and join.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            join_group.refuse(context, join, error)
+            return
+        join_group.join_group(context, group or self._add_group(join.group_id), join)
+
+    def _sync(self, sync: SyncGroup, group: GroupMetadata | None, error: ErrorCode) -> None:
+        if sync.requires_protocol and None in (sync.protocol_type, sync.protocol):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.REBALANCE_IN_PROGRESS  # clients do not know 14 here; they join again
+        elif error is ErrorCode.NONE and group is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is ErrorCode.NONE and group is not None:
+            sync_group.sync_group(self._context, group, sync)
+        else:
+            sync_group.refuse(self._context, sync, error)
+
+    def _heartbeat(self, beat: Heartbeat, group: GroupMetadata | None, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE and group is not None:
+            membership.heartbeat(self._context, group, beat)
+            return
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.NONE  # no session runs while the groups are loaded
+        elif error is ErrorCode.NONE:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        self._context.reply(beat.request_id, HeartbeatResult(error))
+
+    def _commit(self, commit: CommitOffsets, group: GroupMetadata | None, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE and group is None:
+            if commit.generation >= 0:
+                error = ErrorCode.ILLEGAL_GENERATION
+            else:
+                group = self._add_group(commit.group_id)
+        if error is ErrorCode.NONE and group is not None:
+            offsets.commit_offsets(self._context, group, commit)
+        else:
+            offsets.refuse_commit(self._context, commit, error)
+
+    def _add_group(self, group_id: str) -> GroupMetadata:
+        group = GroupMetadata(group_id)
+        group.state_timestamp_ms = self._context.now_ms
+        arm_timers(self._context, group)
+        self._slots.add(group)
+        return group
+
+    # --- administration ---------------------------------------------------------------------------
+
+    def _described(
+        self, group_id: str, group: GroupMetadata | None, error: ErrorCode
+    ) -> DescribedGroupResult:
+        if error is not ErrorCode.NONE:
+            return DescribedGroupResult(error=error, group_id=group_id, state="")
+        if group is None:
+            return DescribedGroupResult(group_id=group_id, state=ConsumerGroupState.DEAD.value)
+        return describe(group)
+
+    def _list(self, request: ListGroups) -> None:
+        if not self._is_active:
+            self._context.reply(request.request_id, ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._slots.is_any_loading else ErrorCode.NONE
+        found = tuple(
+            GroupOverview(group.group_id, group.protocol_type or "", group.state.value)
+            for group in self._slots.groups()
+            if not request.states or group.state.value in request.states
+        )
+        self._context.reply(request.request_id, ListGroupsResult(error, found))
+
+    def _remove(self, request: RemoveGroup, group: GroupMetadata | None, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            if group is None or group.state is ConsumerGroupState.DEAD:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif group.state is not ConsumerGroupState.EMPTY:
+                error = ErrorCode.NON_EMPTY_GROUP
+        if error is not ErrorCode.NONE or group is None:
+            self._context.reply(request.request_id, RemoveGroupResult(error))
+            return
+        record = group_record(group, {}, group.state_timestamp_ms)
+        self._end_group(group, "deleted")
+
+        def written(outcome: WriteOutcome) -> None:
+            if self._slots.group(request.group_id) is group:
+                self._slots.remove(group)
+                if outcome is not WriteOutcome.STORED:
+                    self._install(record)
+            self._context.reply(request.request_id, RemoveGroupResult(DELETE_ERRORS[outcome]))
+
+        self._context.delete_group(request.group_id, written)
+
+    # --- slots ------------------------------------------------------------------------------------
+
+    def _slot_event(self, event: SlotEvent) -> None:
+        match event:
+            case SlotLoading(slot, epoch):
+                self._slots.loading(slot, epoch, self._unload_group)
+            case SlotLoaded(slot, epoch, groups):
+                if self._slots.loaded(slot, epoch):
+                    for record in groups:
+                        self._install(record)
+            case SlotKept(slot, epoch):
+                self._slots.kept(slot, epoch)
+            case SlotUnloaded(slot, epoch):
+                self._slots.unloaded(slot, epoch, self._unload_group)
+            case _:
+                assert_never(event)
+
+    def _install(self, record: GroupRecord) -> None:
+        """Adds a stored group: every session starts in full; a group that is too large rebalances."""
+        context, group = self._context, loaded_group(record)
+        arm_timers(context, group)
+        self._slots.add(group)
+        for member in group.members.values():
+            restart_session(context, member)
+        context.log("group_loaded", group, state=group.state.value, generation=group.generation)
+        if len(group.members) > context.settings.group_max_size:
+            prepare_rebalance(context, group, "more members than group.max.size")
+
+    def _unload_group(self, group: GroupMetadata) -> None:
+        """Ends a group here: its parked requests are answered, and no timer of it fires."""
+        moved = ErrorCode.NOT_COORDINATOR
+        for member in group.members.values():
+            answer_join(
+                self._context, group, member, JoinGroupResult(error=moved, member_id=member.member_id)
+            )
+            answer_sync(self._context, member, SyncGroupResult(error=moved))
+        self._end_group(group, "unloaded")
+
+    def _end_group(self, group: GroupMetadata, reason: str) -> None:
+        timers = self._context.timers
+        for timer in (group.join_timer, group.sync_timer, *group.pending_members.values()):
+            timers.cancel(timer)
+        for member in group.members.values():
+            timers.cancel(member.session_timer)
+        group.pending_members.clear()
+        group.reservation = group.assignment_write = None
+        self._context.transition(group, ConsumerGroupState.DEAD, reason)

@@ -1,0 +1,98 @@
+"""OffsetCommit and OffsetFetch: who may commit, and which partitions have a commit in flight.
+
+Source: kafka/coordinator/group/GroupCoordinator.scala@2.8.2 (doCommitOffsets, handleFetchOffsets),
+GroupMetadataManager.scala (storeOffsets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkgroup.coordinator.context import CoordinatorContext
+from zkgroup.coordinator.effects import CommitOffsetsResult, FetchOffsetsResult, ReadOffsets
+from zkgroup.coordinator.events import CommitOffsets, FetchOffsets, WriteOutcome
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
+from zkgroup.coordinator.outcomes import COMMIT_ERRORS
+from zkgroup.coordinator.rebalance import restart_session
+from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
+
+
+def refuse_commit(context: CoordinatorContext, commit: CommitOffsets, error: ErrorCode) -> None:
+    """Answers a commit with an error for each partition that the broker knows."""
+    context.reply(
+        commit.request_id,
+        CommitOffsetsResult(
+            {
+                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in commit.unknown_partitions else error
+                for each in commit.offsets
+            }
+        ),
+    )
+
+
+def commit_offsets(context: CoordinatorContext, group: GroupMetadata, commit: CommitOffsets) -> None:
+    """Writes the offsets of a commit that is allowed; partitions with an error of their own are left out."""
+    error = _commit_error(context, group, commit)
+    if error is not ErrorCode.NONE:
+        refuse_commit(context, commit, error)
+        return
+    longest = context.settings.offset_metadata_max_bytes
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for each, offset in commit.offsets.items():
+        if each in commit.unknown_partitions:
+            errors[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif len(offset.metadata) > longest:
+            errors[each] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    offsets = {each: offset for each, offset in commit.offsets.items() if each not in errors}
+    if not offsets:
+        context.reply(commit.request_id, CommitOffsetsResult(errors))
+        return
+    group.pending_commits.update(offsets.keys())
+
+    def written(outcomes: Mapping[TopicPartition, WriteOutcome]) -> None:
+        for each in offsets:
+            group.pending_commits[each] -= 1
+            if not group.pending_commits[each]:
+                del group.pending_commits[each]
+        stored = {each: COMMIT_ERRORS[outcomes[each]] for each in offsets}
+        context.reply(
+            commit.request_id,
+            CommitOffsetsResult({each: errors.get(each) or stored[each] for each in commit.offsets}),
+        )
+
+    context.write_offsets(group.group_id, offsets, written, refuse_zookeeper_members=commit.generation < 0)
+
+
+def _commit_error(context: CoordinatorContext, group: GroupMetadata, commit: CommitOffsets) -> ErrorCode:
+    if group.state is ConsumerGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if commit.generation < 0 and group.state is ConsumerGroupState.EMPTY:
+        return ErrorCode.NONE  # the group only stores offsets here
+    error = group.error_of(commit.member_id, commit.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if commit.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is ConsumerGroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    restart_session(context, group.members[commit.member_id])
+    return ErrorCode.NONE
+
+
+def refuse_fetch(context: CoordinatorContext, fetch: FetchOffsets, error: ErrorCode) -> None:
+    """Answers an OffsetFetch with an error."""
+    context.reply(fetch.request_id, FetchOffsetsResult(error))
+
+
+def fetch_offsets(context: CoordinatorContext, group: GroupMetadata | None, fetch: FetchOffsets) -> None:
+    """Reads offsets, also of a group that is unknown: there may be offsets of ZooKeeper consumers."""
+    pending = group.pending_commits if group is not None and fetch.require_stable else ()
+    context.pass_on(
+        ReadOffsets(
+            request_id=fetch.request_id,
+            group_id=fetch.group_id,
+            partitions=fetch.partitions,
+            unstable=frozenset(pending),
+        )
+    )

@@ -1,0 +1,110 @@
+"""What is stored of a group, as values: a group at rest, a member, an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata, Protocols
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """A member as it is stored. Unlike Kafka's, it has all protocols, so that they survive a failover."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A group as it is stored: Empty, or Stable with the assignments of its generation."""
+
+    group_id: str
+    generation: int
+    reserved_generation: int
+    """Generations up to this one may have been given to members."""
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[MemberRecord, ...]
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state in which a coordinator that loads the group begins."""
+        return ConsumerGroupState.STABLE if self.members else ConsumerGroupState.EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAndMetadata:
+    """A committed offset."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+    """Of a commit with its own retention (OffsetCommit 2 to 4)."""
+
+
+def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms: int) -> GroupRecord:
+    """The group as it is to be stored, with more generations reserved if few are left."""
+    return GroupRecord(
+        group_id=group.group_id,
+        generation=group.generation,
+        reserved_generation=group.generation_to_reserve(),
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader,
+        state_timestamp_ms=now_ms,
+        members=tuple(
+            MemberRecord(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                protocols=member.protocols,
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def loaded_group(record: GroupRecord) -> GroupMetadata:
+    """The group of a record, in the state Empty or Stable; its timers are not set."""
+    group = GroupMetadata(record.group_id)
+    for each in record.members:
+        assert record.protocol_type is not None
+        group.add(
+            MemberMetadata(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                session_timeout_ms=each.session_timeout_ms,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                protocols=each.protocols,
+                assignment=each.assignment,
+            ),
+            record.protocol_type,
+        )
+    group.state = record.state
+    group.state_timestamp_ms = record.state_timestamp_ms
+    group.generation = record.generation
+    group.reserved_generation = group.requested_generation = record.reserved_generation
+    group.skipped_generation = record.reserved_generation
+    group.protocol_type = record.protocol_type
+    group.protocol = record.protocol
+    group.leader = record.leader if record.leader in group.members else next(iter(group.members), None)
+    group.is_marked = bool(record.members)
+    return group

@@ -1,0 +1,56 @@
+"""Which offsets have expired, and which groups are over.
+
+Source: kafka/coordinator/group/GroupMetadata.scala@2.8.2 (removeExpiredOffsets), KIP-211.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
+from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.model import TopicPartition
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def expired_offsets(
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    subscribed_topics: Collection[str] | None,
+    now_ms: int,
+    retention_ms: int,
+) -> frozenset[TopicPartition]:
+    """The partitions whose offsets are to be deleted.
+
+    An empty group keeps its offsets for the retention from the time when it became empty; a group that only
+    stores offsets, from their commits; a group of consumers, from their commits as well, but only those of
+    topics that no member subscribes to. `subscribed_topics` is None where a member's subscription cannot be
+    read: then nothing expires. A commit that is being written keeps its partition.
+    """
+    since_ms: int | None = None
+    spared: Collection[str] = ()
+    if group.protocol_type is not None:
+        if group.state is ConsumerGroupState.EMPTY:
+            since_ms = group.state_timestamp_ms
+        elif group.protocol_type == CONSUMER_PROTOCOL_TYPE and subscribed_topics is not None:
+            spared = subscribed_topics
+        else:
+            return frozenset()
+
+    def is_expired(offset: OffsetAndMetadata) -> bool:
+        if offset.expire_timestamp_ms is not None:
+            return now_ms >= offset.expire_timestamp_ms
+        base_ms = offset.commit_timestamp_ms if since_ms is None else since_ms
+        return now_ms - base_ms >= retention_ms
+
+    return frozenset(
+        each
+        for each, offset in offsets.items()
+        if each.topic not in spared and each not in group.pending_commits and is_expired(offset)
+    )
+
+
+def is_over(group: GroupMetadata, has_offsets: bool) -> bool:
+    """Whether a group is to be deleted: it has no members and no offsets. Pending ids do not keep it."""
+    return group.state is ConsumerGroupState.EMPTY and not has_offsets and not group.pending_commits
