@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import NO_EPOCH, NO_OFFSET, NO_TIME
+from zkgroup.wire.records import NO_EPOCH, NO_OFFSET, NO_TIME, RecordError
 
 FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 """Most bytes of record batches in one answer, whatever the request allows; a larger batch is sent alone.
@@ -87,6 +87,8 @@ class AppendResult(NamedTuple):
     high_watermark: int = NO_OFFSET
     message: str = ""
     """With an error: the reason, a message for people."""
+    record_errors: tuple[RecordError, ...] = ()
+    """The records for which a batch was refused, where it was for single records."""
 
 
 class ReplicaFailure(NamedTuple):

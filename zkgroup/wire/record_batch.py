@@ -38,6 +38,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 GZIP: Final = 1
+ZSTD: Final = 4
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """By their number in the attributes."""
 

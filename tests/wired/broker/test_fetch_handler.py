@@ -21,6 +21,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Api, RequestHeader
+from zkgroup.wire.record_batch import Record, build_batch, check_records
 from zkgroup.wire.records import (
     FetchedPartition,
     FetchPartition,
@@ -33,6 +34,7 @@ from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 
 OTHER = TopicPartition("orders", 1)
 BATCH = records_of([b"x"], timestamp_ms=1)
+ZSTD = build_batch([Record(0, 1, None, b"not unpacked here")], attributes=4)
 LONG_MS = 20_000
 FOLLOWER = 2
 
@@ -108,6 +110,26 @@ async def test_a_consumer_fetches_several_partitions_in_every_version(version: i
         assert (first.high_watermark, first.last_stable_offset, first.aborted_transactions) == (1, 1, ())
         assert first.log_start_offset == (0 if version >= 5 else -1)
         await client.close()
+
+
+@on_a_loop
+@pytest.mark.parametrize("version", [4, 9, 10, 12])
+async def test_a_consumer_before_version_10_gets_no_zstd(version: int) -> None:
+    """The batches before it are sent; from it on the error is 76, which its clients name."""
+    host = leader()
+    for tp in (TP, OTHER):
+        host.append(tp, ZSTD)
+        host.append(tp, BATCH)
+    async with served(host) as one:
+        client = await one.client()
+        response = await client.ask(request((TP, 0), (OTHER, 1)), FetchResponse, version=version)
+        first, second = found(response).values()
+        await client.close()
+
+    batches = {number: len(check_records(one.records or b"")) for number, one in found(response).items()}
+    assert batches == ({0: 1, 1: 0} if version < 10 else {0: 3, 1: 2})
+    assert (first.error, second.error) == (0, 76 if version < 10 else 0)
+    assert second.high_watermark == (-1 if version < 10 else 3)
 
 
 @on_a_loop

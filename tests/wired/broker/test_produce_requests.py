@@ -13,6 +13,7 @@ from tests.pure.broker.log.made_batches import GZIP, batch, headers_of
 from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, fetch, in_memory, pair, replicate
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
+from zkgroup.broker.log.client_batches import RECORD_ERRORS_MAX
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.handlers import NO_ANSWER
@@ -20,6 +21,7 @@ from zkgroup.broker.server.produce_requests import check_records
 from zkgroup.broker.telemetry import bytes_in
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import UpdateMetadataResponse
+from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import encode_request
 from zkgroup.wire.record_batch import Record, build_batch
 from zkgroup.wire.records import (
@@ -285,6 +287,25 @@ async def test_there_are_no_transactions() -> None:
         (result,) = await one.ask(produce(transactional))
         assert result.error == 87
         assert one.host.log_end_offset(TP) == 0
+
+
+@on_a_loop
+@pytest.mark.parametrize("version", [7, 8])
+async def test_each_record_of_a_batch_with_append_time_is_named(version: int) -> None:
+    """Error 32, from version 8 on with the records, as Kafka does; at most so many, whatever is claimed."""
+    records = [Record(0, 1, None, b"a"), Record(1, 1, None, b"b")]
+    claimed = bytearray(build_batch(records, attributes=0x08))
+    claimed[23:27] = (2**31 - 2).to_bytes(4)
+    claimed[57:61] = (2**31 - 1).to_bytes(4)
+    claimed[17:21] = crc32c(claimed[21:]).to_bytes(4)
+    async with producing(TP, OTHER) as one:
+        request = produce(build_batch(records, attributes=0x08), bytes(claimed))
+        first, second = await one.ask(request, version)
+
+    assert (first.error, second.error, first.offset) == (32, 32, -1)
+    assert [error.index for error in first.record_errors] == ([0, 1] if version >= 8 else [])
+    assert len(second.record_errors) == (RECORD_ERRORS_MAX if version >= 8 else 0)
+    assert all("LogAppendTime" in (error.message or "") for error in first.record_errors)
 
 
 ZSTD = build_batch([Record(0, 1, None, b"a")], attributes=4)

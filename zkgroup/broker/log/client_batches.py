@@ -5,7 +5,7 @@ Sources: kafka/log/Log.scala (`analyzeAndValidateRecords`), kafka/log/LogValidat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.errors import CorruptRecordError
@@ -18,7 +18,11 @@ from zkgroup.wire.record_batch import (
     stamp,
     stamp_append_time,
 )
+from zkgroup.wire.records import RecordError
 from zkgroup.wire.schema import Buffer
+
+RECORD_ERRORS_MAX: Final = 10_000
+"""Most records that a refusal names: a batch may claim to have 2,147,483,647."""
 
 
 class RefusedBatches(NamedTuple):
@@ -26,6 +30,8 @@ class RefusedBatches(NamedTuple):
 
     error: ErrorCode
     reason: str
+    record_errors: tuple[RecordError, ...] = ()
+    """The records for which a batch is refused, where it is refused for single records."""
 
 
 def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | RefusedBatches:
@@ -56,10 +62,19 @@ def _refusal(batch: BatchHeader, config: LogConfig) -> RefusedBatches | None:
             ErrorCode.INVALID_RECORD, "a batch is of a transaction, and there are none here"
         )
     if batch.has_append_time:
-        return RefusedBatches(
-            ErrorCode.INVALID_TIMESTAMP, "a client's batch has timestamps of type LogAppendTime"
-        )
+        return _refused_timestamps(batch)
     return None
+
+
+def _refused_timestamps(batch: BatchHeader) -> RefusedBatches:
+    """Names each record, as Kafka does, which checks the timestamps of all."""
+    reason = "the producer has set the timestamp type LogAppendTime, which is the leader's"
+    named = range(min(batch.record_count, RECORD_ERRORS_MAX))
+    return RefusedBatches(
+        ErrorCode.INVALID_TIMESTAMP,
+        "one or more records are refused for their timestamps",
+        tuple(RecordError(index, reason) for index in named),
+    )
 
 
 def stamped(

@@ -35,6 +35,7 @@ from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import BatchHeader
+from zkgroup.wire.records import RecordError
 from zkgroup.wire.schema import Buffer
 
 
@@ -50,6 +51,8 @@ class Appended(NamedTuple):
     """The timestamp of all records; -1 where they have their own."""
     message: str = ""
     """With an error: what is wrong, for people."""
+    record_errors: tuple[RecordError, ...] = ()
+    """The records for which a batch was refused, where it was for single records."""
 
 
 @dataclass(slots=True)
@@ -171,7 +174,7 @@ class PartitionLog:
         """
         batches = checked_batches(records, self.config)
         if isinstance(batches, RefusedBatches):
-            return Appended(batches.error, message=batches.reason)
+            return Appended(batches.error, message=batches.reason, record_errors=batches.record_errors)
         at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for batch in batches:
             check = self._producers.check(batch)

@@ -219,8 +219,12 @@ class Replica:
             return AppendResult(error, message=f"{self._topic_partition}: not led here in that epoch")
         appended = self._log.append_as_leader(records, self._leader_state.leader_epoch, now_ms)
         if appended.error is not ErrorCode.NONE:
-            start_offset = self._log.start_offset
-            return AppendResult(appended.error, log_start_offset=start_offset, message=appended.message)
+            return AppendResult(
+                appended.error,
+                log_start_offset=self._log.start_offset,
+                message=appended.message,
+                record_errors=appended.record_errors,
+            )
         self._advance(self._leader_state)
         return AppendResult(
             ErrorCode.NONE,

@@ -17,6 +17,7 @@ from zkgroup.broker.server.fetch_requests import (
     partitions_of,
     refused,
     topics_of,
+    without_zstd,
 )
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
 from zkgroup.broker.server.handlers import RequestContext
@@ -95,15 +96,18 @@ class FetchHandler:
         if isinstance(session, ErrorCode):
             return FetchResponse((), error=session)
         if session is None:
-            return await self._without_session(request)
+            return await self._without_session(request, context.version)
         return await self._in_session(request, session)
 
-    async def _without_session(self, request: FetchRequest) -> FetchResponse:
+    async def _without_session(self, request: FetchRequest, version: int) -> FetchResponse:
         wanted = dict(partitions_of(request))
         delayed = DelayedFetch(wanted, request)
         with self._replicas.watch(wanted) as watch:
             await self._complete(delayed, watch, request, list(wanted))
-        results = {tp: self._with_known_error(tp, result) for tp, result in delayed.results.items()}
+        results = {
+            tp: without_zstd(self._with_known_error(tp, result), version)
+            for tp, result in delayed.results.items()
+        }
         return FetchResponse(topics_of(results, request.isolation_level))
 
     def _with_known_error(self, tp: TopicPartition, result: FetchedPartition) -> FetchedPartition:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replica_view import FETCH_BYTES_MAX, FollowerId
@@ -15,6 +16,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.record_batch import HEADER_BYTES, ZSTD, read_header
 from zkgroup.wire.records import (
     NO_EPOCH_END,
     OBSERVER_REPLICA,
@@ -26,7 +28,9 @@ from zkgroup.wire.records import (
     FetchResponse,
 )
 
-FOLLOWER_VERSION = 12
+ZSTD_VERSION: Final = 10
+"""The first version whose clients can read batches with zstd."""
+FOLLOWER_VERSION: Final = 12
 """The first version in which a follower names the epoch of its last record. Without it a diverging log would
 not be noticed."""
 
@@ -53,6 +57,24 @@ def forgotten_by(request: FetchRequest) -> Iterator[TopicPartition]:
 def refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
     """The answer that refuses each partition."""
     return FetchResponse(topics_of({tp: no_fetch(tp.partition, error) for tp, _ in partitions_of(request)}))
+
+
+def without_zstd(result: FetchedPartition, version: int) -> FetchedPartition:
+    """The batches before the first one with zstd, which clients before version 10 cannot read; if that is the
+    first one, error 76. Kafka refuses a whole topic with `compression.type=zstd`, and sends its batches
+    otherwise."""
+    records = result.records
+    if version >= ZSTD_VERSION or not records:
+        return result
+    at = 0
+    while at + HEADER_BYTES <= len(records):
+        header = read_header(records, at)
+        if header.compression == ZSTD:
+            if at == 0:
+                return no_fetch(result.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            return dataclasses.replace(result, records=memoryview(records)[:at])
+        at += max(header.size, HEADER_BYTES)
+    return result
 
 
 def topics_of(

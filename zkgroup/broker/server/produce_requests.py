@@ -21,7 +21,7 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.record_batch import COMPRESSIONS, HEADER_BYTES, MAGIC, MAGIC_AT, read_header
+from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, ZSTD, read_header
 from zkgroup.wire.records import (
     NO_OFFSET,
     ProduceRequest,
@@ -38,7 +38,6 @@ ZSTD_VERSION: Final = 7
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
-_ZSTD: Final = COMPRESSIONS.index("zstd")
 _IN_LOG: Final = (
     ErrorCode.NONE,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -167,7 +166,7 @@ def check_records(records: Buffer | None, version: int) -> AppendResult | None:
     if len(records) < HEADER_BYTES:
         return None
     header = read_header(records)
-    if version < ZSTD_VERSION and header.compression == _ZSTD:
+    if version < ZSTD_VERSION and header.compression == ZSTD:
         message = f"Produce {version} has no zstd, {ZSTD_VERSION} has"
         return AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=message)
     if 0 < header.size < len(records):
@@ -200,5 +199,6 @@ def _partition_result(partition: int, result: AppendResult) -> ProduceResult:
         result.base_offset if is_in_log else NO_OFFSET,
         result.log_append_time,
         result.log_start_offset,
+        result.record_errors,
         error_message=result.message or None,
     )

@@ -84,7 +84,7 @@ class LogModel(RuleBasedStateMachine):
     def append(self, times: list[int], idempotent: bool) -> None:
         base = self.end
         appended = self.log.append_as_leader(self.add(times, idempotent), self.epoch, 0)
-        assert appended == (ErrorCode.NONE, base, self.end, -1, "")
+        assert appended == (ErrorCode.NONE, base, self.end, -1, "", ())
 
     @rule(size=st.integers(1, 6))
     def follow(self, size: int) -> None:
