@@ -167,9 +167,17 @@ class ControllerOnly:
     def _on_session(self, event: SessionEvent) -> None:
         if isinstance(event, Connected):
             self._connected.set()
-            assert self._client is not None
-            read = Read(ClusterId.path())
-            self._client.submit(read, incarnation=event.session.incarnation, on_outcome=self._on_cluster_id)
+            self._read_cluster_id(event.session.incarnation)
+
+    def _read_cluster_id(self, incarnation: int) -> None:
+        """Reads the cluster id, and again when it changes: the first broker of a cluster creates it."""
+        assert self._client is not None
+        self._client.submit(
+            Read(ClusterId.path(), watch=True),
+            incarnation=incarnation,
+            on_outcome=self._on_cluster_id,
+            on_watch=lambda path: self._read_cluster_id(incarnation),
+        )
 
     def _on_cluster_id(self, outcome: Outcome) -> None:
         if self._port is None or not isinstance(outcome, ReadDone) or outcome.znode is None:

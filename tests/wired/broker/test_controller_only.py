@@ -1,0 +1,35 @@
+"""The port of a controller without partitions, on a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+from tests.waiting import eventually
+from tests.worlds.led_brokers import ask
+from zkgroup.broker.controller_only import ControllerOnly
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.testing import MemoryZooKeeper
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+from zkgroup.znodes.cluster import ClusterId
+from zkgroup.zookeeper.clock import SystemClock
+
+
+def test_clients_get_a_cluster_id_that_is_created_later() -> None:
+    """The first broker of a cluster creates it, after a controller has connected; and it may be replaced."""
+    server = MemoryZooKeeper(SystemClock())
+    settings = BrokerSettings(controller_takeover_grace_ms=1)
+    with ControllerOnly(client=server.client(), broker=100, settings=settings) as controller:
+        first = eventually(lambda: _metadata(controller), what="it is active")
+        assert first is not None
+        assert first.cluster_id is None
+        for one in ("LAKGEDWOQC6vMVe8_FqstQ", "Another-QC6vMVe8_FqstQ"):
+            server.put(ClusterId.path(), ClusterId(one).encode())
+            eventually(lambda: _cluster_id(controller), one.__eq__, what="the port has the new cluster id")
+
+
+def _cluster_id(controller: ControllerOnly) -> str | None:
+    answer = _metadata(controller)
+    return answer and answer.cluster_id
+
+
+def _metadata(controller: ControllerOnly) -> MetadataResponse | None:
+    assert controller.serving is not None
+    return ask(controller.serving, MetadataRequest(()), MetadataResponse, 11)
