@@ -17,6 +17,42 @@ from zkgroup.wire.requests import REQUESTS
 from zkgroup.wire.schema import Array, Field, Node, Nullable, StructSchema, schema_of
 from zkgroup.zookeeper.clock import SystemClock
 
+DIFFERENCES = [
+    (
+        "Produce",
+        (
+            "Versions 0 to 2 get error 43, a transactional id 53. An idempotent producer that is not known and does "
+            "not begin with sequence 0 gets 59, and a duplicate older than the last five batches 46 (Kafka: "
+            "accepted, 45)."
+        ),
+    ),
+    (
+        "Fetch",
+        (
+            "Consumers get no session. Before version 10 they get error 76 from the first batch with zstd on; Kafka "
+            "refuses topics with `compression.type=zstd`, and sends such batches of others. Replica id -2 is "
+            "answered by every replica."
+        ),
+    ),
+    (
+        "FindCoordinator",
+        "Error 15 for groups and 35 for transactions, each with a message: there are neither.",
+    ),
+    (
+        "AlterPartitionReassignments",
+        (
+            "A running reassignment gets further partitions and other targets, as in Kafka. Error 60 comes while a "
+            "Kafka controller is active, which reads a request in ZooKeeper once, and for moves that it has begun."
+        ),
+    ),
+    ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` gets error 44."),
+    (
+        "Metadata",
+        "Topics have no ids: zeros in version 10 and later; topics that are asked for by id get error 42.",
+    ),
+]
+"""What clients of Kafka notice, by API."""
+
 
 def page() -> str:
     """`reference/wire.md`."""
@@ -60,6 +96,8 @@ def _served() -> Iterator[list[str]]:
         for key, served in brokers.items()
     ]
     yield markdown.table(["API", "key", "broker", "controller only"], rows)
+    yield ["Where answers differ from those of Kafka 2.8.2:"]
+    yield markdown.table(["API", "answer"], DIFFERENCES)
 
 
 async def _versions_of_broker() -> Mapping[int, range]:

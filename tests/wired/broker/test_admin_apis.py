@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from kafka import KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
 from kafka.errors import (
     InvalidReplicationFactorError,
@@ -73,6 +74,36 @@ def test_a_topic_grows(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     admin.create_partitions({"growing": NewPartitions(4)})
 
     assert all(cluster.leader("growing", number) in (1, 2, 3) for number in range(4))
+
+
+def test_a_running_reassignment_gets_another_target_and_a_further_move(
+    cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    """KIP-455: each ends at its last target, and the broker of the first one is left with nothing."""
+    cluster.create_topic("moved", 3, replication_factor=1)
+    leader = cluster.wait_for_controller()
+    unreachable, other = (broker for broker in cluster.brokers if broker != leader)
+    moved, added = KafkaPartition("moved", leader - 1), KafkaPartition("moved", other - 1)
+    cluster.isolate(unreachable, zookeeper=False)
+    assert admin.alter_partition_reassignments({moved: [unreachable]}) == {moved: None}
+    eventually(
+        lambda: _replicas(cluster)[moved.partition] == (unreachable, leader), what="the first has begun"
+    )
+
+    changed = {moved: [other], added: [leader]}
+    assert admin.alter_partition_reassignments(changed) == {moved: None, added: None}
+    cluster.heal()
+    ended = {moved.partition: (other,), added.partition: (leader,), unreachable - 1: (unreachable,)}
+    eventually(lambda: _replicas(cluster) == ended, what="both have ended")
+
+    assert admin.list_partition_reassignments() == {}
+    assert cluster.wait_for_leader("moved", moved.partition) == other
+
+
+def _replicas(cluster: KafkaCluster) -> Mapping[int, tuple[int, ...]]:
+    znode = cluster.zookeeper.find(Topic.path("moved"))
+    assert znode is not None
+    return Topic.decode(znode.path, znode.data).partitions
 
 
 def test_configs_are_changed_and_described(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:

@@ -83,14 +83,18 @@ def reassign_change(
     *,
     throttle: int | None = None,
     force: bool = False,
+    beside_running: bool = False,
     format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
     progress: Callable[[ReassignmentProgress], object] = nothing,
 ) -> AdminChange[ReassignmentPlan, None, ReassignmentOutcome]:
     """Asks the controller for a reassignment; `throttle` is bytes a second at each broker.
 
-    The wait removes the throttle when the moves have ended. Raises what `plan_reassignment` raises.
+    The wait removes the throttle when the moves have ended. Raises what `plan_reassignment` raises, which
+    also explains `beside_running`.
     """
-    plan = plan_reassignment(ensemble, moves, throttle=throttle, force=force, format=format)
+    plan = plan_reassignment(
+        ensemble, moves, throttle=throttle, force=force, beside_running=beside_running, format=format
+    )
     before = as_they_are(*(config.znode for config in plan.configs))
     undo = undo_record(
         znodes=before,

@@ -1,7 +1,8 @@
 """Reassignments asked of the controller: checked, shown, throttled, submitted.
 
-The request is one znode, `/admin/reassign_partitions`. It is only ever created: later releases do not read
-one that changes (controller.md 4.1). Throttles go with it in one transaction, so a refusal leaves nothing.
+The request is one znode, `/admin/reassign_partitions`. Commands only ever create it: later releases do not
+read one that changes (controller.md 4.1). A broker also adds to one that runs (KIP-455), under a zkgroup
+controller, which reads it. Throttles go with it in one transaction, so a refusal leaves nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import is_controller_only, read_states, unhosted_topics
 from zkgroup.admin.cluster.controller import (
+    ZKGROUP_VERSION,
     ControllerInfo,
     check_dead_targets,
     check_throttle,
@@ -25,9 +27,10 @@ from zkgroup.errors import ConfigError, ConflictError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Operation
+from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path, delete_topics_path
 from zkgroup.znodes.brokers import Topic, broker_ids_path
+from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 from zkgroup.znodes.notifications import NotifyFormat
 from zkgroup.znodes.stray_replicas import PLACEHOLDER
@@ -65,6 +68,15 @@ class ReplicaMove:
         return self.unhosted or self.before != self.after
 
 
+@dataclass(frozen=True, slots=True)
+class RunningRequest:
+    """The request that runs."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+    version: int
+    """Data version; the write is conditional on it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentPlan:
     """What would be asked for. Nothing has been."""
@@ -79,11 +91,18 @@ class ReassignmentPlan:
     """The configurations that set the throttle; empty without a throttle."""
     notes: tuple[str, ...]
     """Warnings for the operator, one sentence each; empty for none."""
+    running: RunningRequest | None = None
+    """The request that the moves are added to; None for one of their own."""
 
     @property
     def effective(self) -> tuple[ReplicaMove, ...]:
-        """The partitions that change."""
-        return tuple(row for row in self.rows if row.changes)
+        """The partitions that change, or that now move to other replicas than these."""
+        running = self.running.targets if self.running else {}
+        return tuple(
+            row
+            for row in self.rows
+            if running.get(row.topic_partition, row.before) != row.after or row.unhosted
+        )
 
     @property
     def moves(self) -> int:
@@ -93,7 +112,9 @@ class ReassignmentPlan:
     @property
     def request(self) -> Reassignment:
         """What the controller is given."""
-        return Reassignment(tuple(Move(row.topic_partition, row.after) for row in self.effective))
+        targets = dict(self.running.targets) if self.running else {}
+        targets |= {row.topic_partition: row.after for row in self.effective}
+        return Reassignment(tuple(Move(tp, after) for tp, after in targets.items()))
 
     @property
     def rollback(self) -> Mapping[TopicPartition, tuple[int, ...]]:
@@ -107,6 +128,7 @@ def plan_reassignment(
     *,
     throttle: int | None = None,
     force: bool = False,
+    beside_running: bool = False,
     format: NotifyFormat | None = None,  # noqa: A002 - the word of the command line
 ) -> ReassignmentPlan:
     """Checks a reassignment against the cluster.
@@ -115,9 +137,11 @@ def plan_reassignment(
         moves: as `files.parse_reassignment` gives them: each partition and broker once.
         throttle: bytes a second for each broker, or None for no limit.
         force: also to brokers that are not registered now; the controller waits for them.
+        beside_running: add the moves to a request that runs, in place of its moves of the same partitions.
 
     Raises:
-        ConflictError: one runs already; the message names what is running.
+        ConflictError: one runs already; the message names what is running. With `beside_running`: it cannot
+            be read, or no zkgroup controller is active.
         NotFoundError: a topic or partition that does not exist.
         ConfigError: brokers that are not registered, or that host nothing; more than one request holds.
         RefusedError: what the versions here would ignore or drop; a migrated cluster; topics that no broker
@@ -126,11 +150,14 @@ def plan_reassignment(
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    refuse_second(ensemble)
+    running = _running(ensemble) if beside_running and info.is_zkgroup else None
+    if running is None:
+        refuse_second(ensemble)
     names = sorted({move.topic_partition.topic for move in moves})
     topics = topics_named(ensemble, names)
     _check_partitions(moves, topics)
-    _refuse_moving(moves, topics)
+    asked = running.targets if running else {}
+    _refuse_moving([move for move in moves if move.topic_partition not in asked], topics)
     notes = [*notes_on_requests(info), *_check_targets(moves, info, force=force)]
     marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
     notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
@@ -157,6 +184,7 @@ def plan_reassignment(
         throttle=throttle,
         configs=configs,
         notes=tuple(dict.fromkeys(notes)),
+        running=running,
     )
     _check_size(plan)
     return plan
@@ -165,19 +193,36 @@ def plan_reassignment(
 def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operation] = ()) -> None:
     """Creates the request, with the throttles and what belongs `beside` it, in one transaction.
 
-    Raises ConflictError where another one has come up, or a configuration has changed, since the plan.
+    A plan beside a request that runs changes that one, while a zkgroup controller is active.
+
+    Raises ConflictError where another one has come up, or a configuration or the request that runs has
+    changed, since the plan.
     """
     prepare(ensemble, plan.configs)
+    data, path = plan.request.encode(), Reassignment.path()
+    operations: list[Operation] = [one for config in plan.configs for one in operations_of(config)]
+    operations += beside
+    if plan.running is not None:
+        operations += [
+            Check(ControllerRegistration.path(), ZKGROUP_VERSION),
+            SetData(path, data, plan.running.version),
+        ]
+        return write(ensemble, operations, path, data)
     ensemble.zk.create_missing(admin_path())
     refuse_second(ensemble)
-    data = plan.request.encode()
-    operations: list[Operation] = [one for config in plan.configs for one in operations_of(config)]
-    operations += [*beside, Create(Reassignment.path(), data)]
+    operations.append(Create(path, data))
     try:
-        write(ensemble, operations, Reassignment.path(), data)
+        return write(ensemble, operations, path, data)
     except ConflictError:
         refuse_second(ensemble)
         raise
+
+
+def _running(ensemble: Ensemble) -> RunningRequest | None:
+    """The request that runs; None where there is none, or it cannot be read."""
+    znode = ensemble.zk.find(Reassignment.path())
+    request = decode_or_error(znode, Reassignment.decode).value if znode else None
+    return RunningRequest(request.targets, znode.stat.version) if znode and request else None
 
 
 def refuse_second(ensemble: Ensemble) -> None:

@@ -1,7 +1,10 @@
 """ElectLeaders and the reassignments of KIP-455, as requests to the controller in ZooKeeper; blocking.
 
-A request for reassignments in ZooKeeper is one at a time (`/admin/reassign_partitions`): while one runs,
-others get error 60. Sources: KIP-183, KIP-455, KIP-460, kafka/controller/KafkaController.scala@2.8.2
+A request for reassignments in ZooKeeper is one at a time (`/admin/reassign_partitions`): while one runs, it
+gets further moves and other targets. Error 60 comes only where that cannot be: a Kafka controller is active,
+which reads a request once; or its partitions move without one.
+
+Sources: KIP-183, KIP-455, KIP-460, kafka/controller/KafkaController.scala@2.8.2
 (`electLeaders`, `alterPartitionReassignments`).
 """
 
@@ -27,6 +30,9 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 
 PREFERRED: Final = 0
 """Election type: the first replica of each partition; 1 is an unclean election."""
+
+TRIES: Final = 10
+"""Most attempts to add to a request that changes at the same time."""
 
 Results = dict[TopicPartition, Failure | None]
 """Partition to why nothing was done; None where it was."""
@@ -186,9 +192,15 @@ def _begin(ensemble: Ensemble, targets: Mapping[TopicPartition, Sequence[int]], 
         refused_as(ErrorCode.REASSIGNMENT_IN_PROGRESS, ConflictError),
         refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
     ):
-        change = reassign_change(ensemble, moves)
-        if change.is_effective:
-            change.write(by)
+        for tries_left in reversed(range(TRIES)):
+            change = reassign_change(ensemble, moves, beside_running=True)
+            try:
+                if change.is_effective:
+                    change.write(by)
+                break
+            except ConflictError:  # as when the controller ends a move meanwhile
+                if not tries_left:
+                    raise
     return dict.fromkeys(targets)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.pure.broker.admin.conftest import BY
 from tests.worlds.memory_cluster import MemoryCluster
+from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.broker.admin.partitions import (
     PREFERRED,
     Results,
@@ -15,10 +16,11 @@ from zkgroup.broker.admin.partitions import (
 )
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Delete
+from zkgroup.model.requests import Delete, Multi
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.znodes.admin_requests import PreferredElection
+from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import ControllerRegistration
 
 UNCLEAN = 1
 
@@ -109,14 +111,54 @@ def test_a_reassignment_is_one_request_to_the_controller(cluster: MemoryCluster)
     assert cluster.requested() == {_tp(0): (3, 1)}
 
 
-def test_a_second_reassignment_waits_for_the_first(cluster: MemoryCluster) -> None:
-    """60: ZooKeeper has one request for reassignments."""
-    alter_reassignments(cluster.world.ensemble, {_tp(0): (3, 1)}, BY)
+def test_a_reassignment_is_added_to_the_one_that_runs(cluster: MemoryCluster) -> None:
+    """ZooKeeper has one request for reassignments; a partition that moves gets the other target (KIP-455)."""
+    ensemble = cluster.world.ensemble
+    alter_reassignments(ensemble, {_tp(0): (3, 1)}, BY)
+    union = Topic({0: (3, 1, 2), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (2,)})
+    cluster.world.server.put(Topic.path("orders"), union.encode())
 
-    found = alter_reassignments(cluster.world.ensemble, {_tp(1): (3, 1)}, BY)
+    assert _codes(alter_reassignments(ensemble, {_tp(1): (3, 1)}, BY)) == {"orders-1": None}
+    assert cluster.requested() == {_tp(0): (3, 1), _tp(1): (3, 1)}
+    found = alter_reassignments(ensemble, {_tp(0): (3, 1, 2), _tp(1): None}, BY)
+    assert _codes(found) == {"orders-0": None, "orders-1": None}
+    assert cluster.requested() == {_tp(0): (3, 1, 2), _tp(1): (2, 1)}
 
-    assert _codes(found) == {"orders-1": ErrorCode.REASSIGNMENT_IN_PROGRESS}
+
+def test_an_added_reassignment_is_merged_again_when_another_one_ends(cluster: MemoryCluster) -> None:
+    """The controller ends moves at any moment: what it has taken out does not come back."""
+    ensemble = cluster.world.ensemble
+    alter_reassignments(ensemble, {_tp(0): (3, 1), _tp(1): (3, 2)}, BY)
+    ended = Reassignment((Move(_tp(1), (3, 2)),)).encode()
+    at_write = before_nth(Multi, 1, lambda: cluster.world.server.put(Reassignment.path(), ended))
+    client = MeddledStore(cluster.world.server.client("broker"), at_write)
+
+    found = alter_reassignments(cluster.world.operator(client), {_tp(1): (1, 3)}, BY)
+
+    assert _codes(found) == {"orders-1": None}
+    assert cluster.requested() == {_tp(1): (1, 3)}
+
+
+def test_a_second_reassignment_waits_for_the_first_with_a_kafka_controller(cluster: MemoryCluster) -> None:
+    """60: Kafka's controllers read a request once. The same without a controller, as Kafka's may be next."""
+    ensemble = cluster.world.ensemble
+    alter_reassignments(ensemble, {_tp(0): (3, 1)}, BY)
+    refused = {"orders-1": ErrorCode.REASSIGNMENT_IN_PROGRESS}
+    cluster.no_controller()
+    assert _codes(alter_reassignments(ensemble, {_tp(1): (3, 1)}, BY)) == refused
+    cluster.world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
+    assert _codes(alter_reassignments(ensemble, {_tp(1): (3, 1)}, BY)) == refused
     assert cluster.requested() == {_tp(0): (3, 1)}
+
+
+def test_a_move_without_a_request_is_in_progress(cluster: MemoryCluster) -> None:
+    """60: a Kafka controller has begun it, and its topic alone shows it."""
+    union = Topic({0: (3, 1, 2), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (2,)})
+    cluster.world.server.put(Topic.path("orders"), union.encode())
+
+    found = alter_reassignments(cluster.world.ensemble, {_tp(0): (1, 2)}, BY)
+
+    assert _codes(found) == {"orders-0": ErrorCode.REASSIGNMENT_IN_PROGRESS}
 
 
 def test_an_unknown_target_is_refused(cluster: MemoryCluster) -> None:
