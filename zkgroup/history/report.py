@@ -16,7 +16,7 @@ class Violation:
     """An invariant that did not hold, with its partition and zxid."""
 
     invariant: str
-    """`S1` to `S22`, `L1` to `L7`, or `lines`: `zkgroup.history` says what each one is."""
+    """`S1` to `S22`, `L1` to `L7`, or `records`: `zkgroup.history` says what each one is."""
     detail: str
     topic_partition: TopicPartition | None = None
     zxid: int | None = None
@@ -137,7 +137,7 @@ class ClusterFigures:
     moves_taken_away: int = 0
     """Entries that a foreign writer has removed without a record."""
     topics_deleted: int = 0
-    acknowledged_lines: int = 0
+    acknowledged_records: int = 0
 
     def __add__(self, other: ClusterFigures) -> ClusterFigures:
         """The sum of the figures of two runs."""

@@ -86,13 +86,13 @@ def test_a_short_round_on_real_servers(
 
     assert done.wrong == []
     assert done.report is not None
-    assert done.report.decided >= {"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "lines"}
+    assert done.report.decided >= {"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "records"}
     assert done.group is not None
     assert done.group.decided >= {f"S{number}" for number in range(1, 11)}
     assert done.group.figures.deliveries > 0
     figures = done.report.figures
     assert figures.elections >= 2
-    assert figures.acknowledged_lines >= 100
+    assert figures.acknowledged_records >= 100
     assert {"F1", "F12", "F37 union", "F37 led", "F38 held write"} <= set(+done.bitten)
     assert (done.figures["held writes refused"], done.figures["held writes accepted"]) == (1, 0)
 

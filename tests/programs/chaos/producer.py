@@ -74,9 +74,9 @@ class Produced:
             made.append(HistoryRecord(len(made) + 1, len(made) + 1, 0, "producer", None, kind, where))
 
         for one in self.acknowledged:
-            add("append.ok", PARTS[one.partition], offset=one.offset, lines=[str(one.number)])
+            add("append.ok", PARTS[one.partition], offset=one.offset, records=[str(one.number)])
         for tp, (broker, folder) in folders.items():
-            add("lines.kept", tp, broker=broker, lines=kept(folder, tp))
+            add("records.kept", tp, broker=broker, records=kept(folder, tp))
         return made
 
 

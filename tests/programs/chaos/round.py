@@ -197,7 +197,7 @@ def _check(
     done.figures["held writes refused"] = sum(map(_is_fenced, arrived))
     done.figures["held writes accepted"] = sum(each.refusal is None for each in arrived)
     if not (
-        report.figures.elections and report.figures.governed_writes and report.figures.acknowledged_lines
+        report.figures.elections and report.figures.governed_writes and report.figures.acknowledged_records
     ):
         done.wrong.append(f"nothing happened that could prove anything: {report.figures}")
     for tp, (broker, folder) in leaders.items():

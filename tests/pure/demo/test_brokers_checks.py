@@ -58,7 +58,7 @@ def verdict(
         "leader_changes": 8,
         "moves_ended": 2,
         "isr_writes": 9,
-        "acknowledged_lines": 3,
+        "acknowledged_records": 3,
     }
     return ClusterReport(violations, decided, ClusterFigures(**(counted | figures)), damage)
 
@@ -198,8 +198,8 @@ def test_stuck_move_is_named() -> None:
         (verdict(Violation("S15", "too few", TP)), "50 transactions, 1 violations: S15 t-0: too few"),
         (verdict(damage=("torn",)), "50 transactions, 0 violations; damaged: torn"),
         (
-            verdict(decided=MUST_DECIDE - {"L7", "lines"}),
-            "50 transactions, 0 violations; not decided: L7, lines",
+            verdict(decided=MUST_DECIDE - {"L7", "records"}),
+            "50 transactions, 0 violations; not decided: L7, records",
         ),
         (verdict(elections=2), "50 transactions, 0 violations; too little happened: elections: 2 of 3"),
     ],
@@ -252,7 +252,7 @@ def test_summary_leaves_other_topics_out() -> None:
     ("kept", "terms", "broken"),
     [
         ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 1)], set()),
-        ((b"a",), [(1, 0, 0)], {"lines"}),
+        ((b"a",), [(1, 0, 0)], {"records"}),
         ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 0)], {"S12"}),
     ],
     ids=["right", "a record is gone", "two leaders in a term"],
@@ -267,5 +267,5 @@ def test_records_for_the_checker_show_lost_records_and_second_leaders(
     )
 
     assert {one.invariant for one in report.violations} == broken
-    assert report.figures.acknowledged_lines == 2
-    assert "lines" in report.decided
+    assert report.figures.acknowledged_records == 2
+    assert "records" in report.decided

@@ -37,10 +37,10 @@ def test_a_leader_epoch_has_one_leader() -> None:
 def test_acknowledged_lines_are_kept() -> None:
     """Lines kept at their offsets hold; lines missing from what a replica kept are named."""
     world = ClusterHistory()
-    world.note(1, "append.ok", topic="t", partition=0, offset=1, lines=["b", "c"])
-    world.note(2, "lines.kept", broker=2, topic="t", partition=0, lines=["a", "b", "c", "d"])
+    world.note(1, "append.ok", topic="t", partition=0, offset=1, records=["b", "c"])
+    world.note(2, "records.kept", broker=2, topic="t", partition=0, records=["a", "b", "c", "d"])
     assert world.check().holds
-    assert world.check().figures.acknowledged_lines == 2
+    assert world.check().figures.acknowledged_records == 2
 
-    world.note(2, "lines.kept", broker=2, topic="t", partition=0, lines=["a", "b"])
-    assert broken(world.check()) == {"lines"}
+    world.note(2, "records.kept", broker=2, topic="t", partition=0, records=["a", "b"])
+    assert broken(world.check()) == {"records"}

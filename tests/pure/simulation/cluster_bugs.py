@@ -330,14 +330,14 @@ BUGS = {
     "fences the first packet only": Bug(_fences_the_first_packet_only, ("S11",), seed=38),
     "writes states without version": Bug(_writes_states_without_version, ("S12",), seed=35),
     "lease twice as long": Bug(_lease_twice_as_long, ("S18",), seed=23),
-    "consumers read to the end": Bug(_consumers_read_to_the_end, ("lines",), seed=55),
-    "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("lines",), seed=72),
+    "consumers read to the end": Bug(_consumers_read_to_the_end, ("records",), seed=55),
+    "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("records",), seed=72),
     "second fetches are not read": Bug(_second_fetches_are_not_read, ("L7",)),
     "followers keep what the leader has deleted": Bug(
-        _followers_keep_what_the_leader_has_deleted, ("L7", "lines"), seed=25
+        _followers_keep_what_the_leader_has_deleted, ("L7", "records"), seed=25
     ),
     "tries again without a pause": Bug(_tries_again_without_a_pause, ("pace",), seed=8),
-    "epoch ends a line earlier": Bug(_epoch_ends_a_line_earlier, ("lines", "L7")),
+    "epoch ends a line earlier": Bug(_epoch_ends_a_line_earlier, ("records", "L7")),
 }
 """Noticed in drawn schedules."""
 
@@ -393,17 +393,17 @@ RARE_BUGS = {
     "unanswered deletions hold nothing": Rare(
         _unanswered_deletions_hold_nothing,
         "recipes 17 [M]: a replica is held while its deletion is unanswered, on any connection",
-        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its records"},
     ),
     "an answer to the second copy is enough": Rare(
         _an_answer_to_the_second_copy_is_enough,
         "recipes 17: a deletion that was sent twice is over in a new epoch only",
-        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its records"},
     ),
     "brokers obey everybody": Rare(
         _no_fence_of_brokers,
         "controller.md 7.5: a broker obeys no older controller epoch",
-        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its lines"},
+        {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its records"},
     ),
     "sends once": Rare(
         _sends_once,
@@ -415,19 +415,19 @@ RARE_BUGS = {
         "recipes 17 [M]: while a move is open, who is not in sync is held until his broker has answered a "
         "request of this epoch",
         {
-            "test_a_replica_is_held_until_its_broker_has_answered_the_successor": "S13 .* deletes its lines",
-            "test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its lines",
+            "test_a_replica_is_held_until_its_broker_has_answered_the_successor": "S13 .* its records",
+            "test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its records",
         },
     ),
     "held replicas are elected": Rare(
         _held_replicas_are_elected,
         "recipes 17 [M]: held replicas get no LeaderAndIsr, so none of them is elected",
-        {"test_a_held_replica_is_not_elected": "S13 .* deletes its lines"},
+        {"test_a_held_replica_is_not_elected": "S13 .* deletes its records"},
     ),
     "held replicas are named": Rare(
         _held_replicas_are_named,
         "recipes 17 [M]: held replicas are left out of every replica list, also to the leader",
-        {"test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its lines"},
+        {"test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its records"},
     ),
 }
 """Each rule that exhaustive search has found necessary (recipes part II, [M]), with the scenarios in which it

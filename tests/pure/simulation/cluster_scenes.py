@@ -179,21 +179,21 @@ class LateDeletion:
         raise AssertionError("nobody was told to delete anything")
 
     def arrives(self) -> None:
-        """Delivers the copy. Raises ClusterAuditError where a replica in sync deletes its lines for it."""
+        """Delivers the copy. Raises ClusterAuditError where a replica in sync deletes its records for it."""
         (copy,) = self._copies
         self._network.late_requests.append(copy)
         self._network.arrive(copy)
 
-    def _point(self, kind: str, line: SimulatedConnection) -> None:
-        request = line.request
-        if kind != "sent" or line.broker != self._broker or request is None:
+    def _point(self, kind: str, connection: SimulatedConnection) -> None:
+        request = connection.request
+        if kind != "sent" or connection.broker != self._broker or request is None:
             return
         if not self._copies and isinstance(request, StopReplicaRequest) and request.delete:
-            assert line.process is not None
-            self._copies.append(LateRequest(line.process, request, str(line)))
+            assert connection.process is not None
+            self._copies.append(LateRequest(connection.process, request, str(connection)))
         elif self._copies and self.has_to_part_again and request.controller_epoch > self.epoch:
             self.has_to_part_again = False
         else:
             return
-        assert isinstance(line.owner, AnyController)
-        part(self._simulation, line.owner, self._broker)
+        assert isinstance(connection.owner, AnyController)
+        part(self._simulation, connection.owner, self._broker)

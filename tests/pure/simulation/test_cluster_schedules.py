@@ -41,7 +41,7 @@ def test_a_cluster_without_faults_holds(seed: int) -> None:
     figures: Counter[str] = ClusterSimulation(seed, steps=0).run().figures
 
     assert figures["elections"] == 1
-    assert figures["acknowledged lines"] > 0
+    assert figures["acknowledged records"] > 0
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     When all is well without the broker, the topic is made again with a place for it, and it comes back.
     """
     world = simulation.world
-    point, world.network.point = world.network.point, lambda kind, line: None
+    point, world.network.point = world.network.point, lambda kind, connection: None
     world.switched_off.add(1)
     world.close(1)
     simulation.convergence.pass_time(1_000)

@@ -228,8 +228,8 @@ def test_no_request_is_sent_after_the_own_lease() -> None:
     simulation.convergence.pass_time(5_000)
     assert set(state_of(simulation).isr) == {1, 2}
     sent: list[str] = []
-    world.network.point = lambda kind, line: (
-        sent.append(f"{line} {kind}") if line.owner is controller else None
+    world.network.point = lambda kind, connection: (
+        sent.append(f"{connection} {kind}") if connection.owner is controller else None
     )
     world.wake_up(controller.name)
     while controller.shell.inbox:  # before it hears of its session's end
@@ -239,5 +239,5 @@ def test_no_request_is_sent_after_the_own_lease() -> None:
 
     assert sent == [], f"{sent[0]} without a lease"
     assert world.active_controllers == [other]
-    world.network.point = lambda kind, line: None
+    world.network.point = lambda kind, connection: None
     ended(simulation)

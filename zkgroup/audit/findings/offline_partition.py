@@ -89,7 +89,7 @@ RULE = Rule(
     question="Which partitions had no leader, or one whose broker was gone, and how long?",
     needs=("log",),
     act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
-    " list, the last one in sync first. Only if that one is lost for good, and its lines with it,"
+    " list, the last one in sync first. Only if that one is lost for good, and its records with it,"
     " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
     keying=BY_TOPIC,
     fold=_Fold,

@@ -11,9 +11,15 @@ from zkgroup.history.cluster.replay import ReplayedCluster, endings
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.controller import ControllerRecord
 
-MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "lines"})
+MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "records"})
 """The invariants without which a verdict proves nothing."""
-EVENTS_MIN = {"elections": 3, "leader_changes": 1, "moves_ended": 1, "isr_writes": 1, "acknowledged_lines": 1}
+EVENTS_MIN = {
+    "elections": 3,
+    "leader_changes": 1,
+    "moves_ended": 1,
+    "isr_writes": 1,
+    "acknowledged_records": 1,
+}
 """What the servers' log must hold at least, by name of the checker's figures."""
 
 
@@ -138,9 +144,9 @@ def records_of(
     for broker, partition, epoch in terms:
         add("role.taken", partition, {"broker": broker, "leader": broker, "leader_epoch": epoch})
     for one in acknowledged:
-        add("append.ok", one.partition, {"offset": one.offset, "lines": [_text(one.value)]})
+        add("append.ok", one.partition, {"offset": one.offset, "records": [_text(one.value)]})
     for partition, values in kept.items():
-        add("lines.kept", partition, {"broker": leaders[partition], "lines": [*map(_text, values)]})
+        add("records.kept", partition, {"broker": leaders[partition], "records": [*map(_text, values)]})
     return tuple(made)
 
 

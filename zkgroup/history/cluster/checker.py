@@ -1,14 +1,14 @@
 """The checker of brokers and controllers, and the invariants decided from the brokers' own records. Pure.
 
 The servers' log decides S11 to S17, L6 and L7 (`server_invariants`, `reassignment_invariants`). Here the
-brokers' records are compared: requests that brokers accepted, lines that they acknowledged. Records are those
+brokers' histories are compared: requests that they accepted, records that they acknowledged. They consist
 of `zkgroup.history.records`; `member` names the broker, `pid` its process.
 
     control.accepted   broker, incarnation, controller, epoch        a controller's request was accepted
     role.taken         broker, topic, partition, leader, leader_epoch, life
-    append.ok          topic, partition, offset, lines, life         acknowledged with acks=all
-    lines.read         topic, partition, offset, lines, life         given to a consumer
-    lines.kept         broker, topic, partition, lines, life         what a leader holds at the end
+    append.ok          topic, partition, offset, records, life       acknowledged with acks=all
+    records.read       topic, partition, offset, records, life       given to a consumer
+    records.kept       broker, topic, partition, records, life       what a leader holds at the end
 
 `incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
 two topics of one name, one after the other.
@@ -27,11 +27,11 @@ from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
 
 DECIDED_BY_RECORDS = frozenset({"S11 on the wire", "S12 on the wire"})
-LINES = "lines"
-"""Name of the invariant that an acknowledged or read line is at its offset at the end."""
+RECORDS = "records"
+"""Name of the invariant that an acknowledged or read record is at its offset at the end."""
 
 
-_DONE = {"append.ok": "acknowledged", "lines.read": "read"}
+_DONE = {"append.ok": "acknowledged", "records.read": "read"}
 
 
 def check_control_requests(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
@@ -62,24 +62,24 @@ def check_control_requests(records: Sequence[HistoryRecord]) -> Iterator[Violati
                 yield Violation("S12", detail, tp)
 
 
-def check_lines(records: Sequence[HistoryRecord], figures: ClusterFigures) -> Iterator[Violation]:
-    """Every acknowledged or read line is at its offset in the log of the final leader.
+def check_records(records: Sequence[HistoryRecord], figures: ClusterFigures) -> Iterator[Violation]:
+    """Every acknowledged or read record is at its offset in the log of the final leader.
 
-    Partitions whose leader recorded no lines at the end are passed over.
+    Partitions whose leader recorded none at the end are not checked.
     """
     kept = {
-        _log_position(record): record.fields["lines"] for record in records if record.kind == "lines.kept"
+        _log_position(record): record.fields["records"] for record in records if record.kind == "records.kept"
     }
     for record in records:
         if record.kind not in _DONE:
             continue
-        tp, offset, lines = record.topic_partition, record.fields["offset"], list(record.fields["lines"])
-        figures.acknowledged_lines += len(lines) if record.kind == "append.ok" else 0
+        tp, offset, wanted = record.topic_partition, record.fields["offset"], list(record.fields["records"])
+        figures.acknowledged_records += len(wanted) if record.kind == "append.ok" else 0
         if _log_position(record) not in kept:
             continue
-        found = list(kept[_log_position(record)][offset : offset + len(lines)])
-        if found != lines:
-            yield Violation(LINES, f"{lines} were {_DONE[record.kind]} at {offset}, found {found}", tp)
+        found = list(kept[_log_position(record)][offset : offset + len(wanted)])
+        if found != wanted:
+            yield Violation(RECORDS, f"{wanted} were {_DONE[record.kind]} at {offset}, found {found}", tp)
 
 
 def _log_position(record: HistoryRecord) -> tuple[TopicPartition, Any]:
@@ -115,6 +115,6 @@ def check_cluster(
     if ordered:
         decided |= DECIDED_BY_RECORDS
         violations += check_control_requests(ordered)
-        violations += check_lines(ordered, figures)
-        decided.update(LINES for record in ordered if record.kind == "lines.kept")
+        violations += check_records(ordered, figures)
+        decided.update(RECORDS for record in ordered if record.kind == "records.kept")
     return ClusterReport(tuple(violations), frozenset(decided), figures, damage)

@@ -318,33 +318,33 @@ class SimulatedBroker:
             partition=tp.partition,
             offset=result.base_offset,
             leader_epoch=result.leader_epoch,
-            lines=[value.decode() for value in one.values],
+            records=[value.decode() for value in one.values],
             life=self._world.life(tp.topic),
         )
         self._world.acknowledged(tp, result.base_offset, one.values)
 
     def keep(self, tp: TopicPartition) -> None:
-        """Records the lines of this leader."""
+        """Notes the records of this leader."""
         batches = list(batches_in(stored_records(self._world.storages[self.broker], tp)))
-        lines: list[str | None] = [None] * (batches[0].base_offset if batches else 0)  # they are deleted
-        lines += [line.decode() for batch in batches for line in batch.values]
+        values: list[str | None] = [None] * (batches[0].base_offset if batches else 0)  # they are deleted
+        values += [value.decode() for batch in batches for value in batch.values]
         life = self._world.life(tp.topic)
-        self._note("lines.kept", topic=tp.topic, partition=tp.partition, lines=lines, life=life)
+        self._note("records.kept", topic=tp.topic, partition=tp.partition, records=values, life=life)
 
     def note_read(
-        self, tp: TopicPartition, offset: int, lines: list[bytes], leader_epoch: int, life: int
+        self, tp: TopicPartition, offset: int, values: list[bytes], leader_epoch: int, life: int
     ) -> None:
-        """Records that a consumer has read these lines."""
+        """Notes that a consumer has read these values."""
         self._note(
-            "lines.read",
+            "records.read",
             topic=tp.topic,
             partition=tp.partition,
             offset=offset,
             leader_epoch=leader_epoch,
-            lines=[line.decode() for line in lines],
+            records=[value.decode() for value in values],
             life=life,
         )
-        self._world.lines_read(tp, life, offset + len(lines))
+        self._world.records_read(tp, life, offset + len(values))
 
     def fetchable(self) -> list[int]:
         """The leaders that this broker could send a fetch now.

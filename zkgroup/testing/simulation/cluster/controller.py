@@ -107,7 +107,11 @@ class ControllerProcess:
         """Connections with a request or response in flight, and more requests queued."""
         active = self.machine.active
         waiting = {} if active is None else active.ports.requests.queues.waiting
-        return [line for line in self._world.network.busy(self) if waiting.get(line.broker, 0) > 1]
+        return [
+            connection
+            for connection in self._world.network.busy(self)
+            if waiting.get(connection.broker, 0) > 1
+        ]
 
     def transactions(self) -> list[list[Create | SetData | Delete]]:
         """Transactions in flight that change znodes."""
@@ -130,23 +134,23 @@ class ControllerProcess:
 
     # --- connections ----------------------------------------------------------------------------------
 
-    def connected(self, line: SimulatedConnection) -> None:
-        self._happened(line, ChannelUp(line.broker, line.incarnation))
+    def connected(self, connection: SimulatedConnection) -> None:
+        self._happened(connection, ChannelUp(connection.broker, connection.incarnation))
 
-    def disconnected(self, line: SimulatedConnection) -> None:
-        self._happened(line, ChannelDown(line.broker, line.incarnation))
+    def disconnected(self, connection: SimulatedConnection) -> None:
+        self._happened(connection, ChannelDown(connection.broker, connection.incarnation))
 
-    def answered(self, line: SimulatedConnection, response: Response) -> None:
-        self._happened(line, BrokerAnswered(line.broker, line.incarnation, response))
+    def answered(self, connection: SimulatedConnection, response: Response) -> None:
+        self._happened(connection, BrokerAnswered(connection.broker, connection.incarnation, response))
 
-    def _happened(self, line: SimulatedConnection, event: ControllerEvent) -> None:
+    def _happened(self, connection: SimulatedConnection, event: ControllerEvent) -> None:
         """As `ControllerChannelManager`: events of a closed channel are dropped, and requests that the
         machine sends on an event go out on that connection or not at all."""
-        connection = line.connection
+        number = connection.number
 
         def deliver() -> None:
-            if line.is_open:
-                line.seen_connection = connection
+            if connection.is_open:
+                connection.seen_number = number
                 self.shell.step(event)
 
         self.shell.enqueue(Task(deliver))

@@ -120,7 +120,7 @@ class ClusterConvergence:
             world.restart(broker)
 
     def stay(self) -> None:
-        """Checks that nothing changes any more, and that lines can be acknowledged everywhere."""
+        """Checks that nothing changes any more, and that records can be acknowledged everywhere."""
         world = self._world
         (controller,) = world.active_controllers
         states = self._states()
@@ -266,7 +266,7 @@ class ClusterConvergence:
 
     def _waits_for_a_start(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
         """Whether a replica was elected before its broker knew of the partition. The broker cannot
-        distinguish that from lost lines and refuses; the controller passes the replica over until the broker
+        distinguish that from lost records and refuses; the controller skips the replica until the broker
         restarts."""
         return any(tp in self._world.brokers[one].unfit for one in replicas if one in self._world.brokers)
 
@@ -338,10 +338,10 @@ class ClusterConvergence:
                 return
         raise AssertionError("endless activity without time passing")
 
-    # --- lines ----------------------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
-        """Checks that every leader acknowledges a line, and has all acknowledged lines."""
+        """Checks that every leader acknowledges a record, and has all acknowledged records."""
         world = self._world
         cluster = world.audit.catch_up()
         led = {
@@ -350,11 +350,11 @@ class ClusterConvergence:
             if state is not None and state.leader in world.brokers and tp.topic not in cluster.deletions
         }
         for tp, leader in led.items():
-            assert world.brokers[leader].append(tp, (b"the last line",)), f"{tp}: {leader} accepts no line"
+            assert world.brokers[leader].append(tp, (b"last appended",)), f"{tp}: {leader} accepts no record"
         self.pass_time(3_000)  # an answer may have the records of one partition only
         for tp, leader in sorted(led.items()):
             assert not [one for one in world.brokers[leader].waiting if one.topic_partition == tp], (
-                f"L7 {tp}: the last line is not acknowledged, {_view(world, leader, tp)}"
+                f"L7 {tp}: the last record is not acknowledged, {_view(world, leader, tp)}"
             )
             world.brokers[leader].keep(tp)
 
@@ -374,7 +374,7 @@ class ClusterConvergence:
                 parts = [
                     [each.values for each in one if each.base_offset >= start] for one in (found, wanted)
                 ]
-                assert parts[0] == parts[1], f"lines {tp}: {broker} holds {found}, its leader {wanted}"
+                assert parts[0] == parts[1], f"records {tp}: {broker} holds {found}, its leader {wanted}"
 
 
 def _moving(cluster: ReplayedCluster) -> Iterator[TopicPartition]:

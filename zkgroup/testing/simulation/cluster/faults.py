@@ -93,22 +93,22 @@ class ClusterFaults:
         world = self._world
         awake = world.awake_brokers()
         able = [
-            (one, line)
+            (one, connection)
             for one in self._zkgroup_controllers()
-            for line in one.awaited
-            if line.process in awake
+            for connection in one.awaited
+            if connection.process in awake
         ]
         if not able:
             return False
-        controller, line = self._rng.choice(able)
+        controller, connection = self._rng.choice(able)
         ms = self._rng.randint(4_000, 5_500)
         world.stall(controller.name, ms + self._rng.choice((1, 500)))
         world.advance(ms)
-        world.network.deliver(line)
-        world.network.answer(line)
+        world.network.deliver(connection)
+        world.network.answer(connection)
         while controller.shell.inbox and world.is_awake(controller.name):
             controller.shell.take_event()
-        return f"{line} after {ms}"
+        return f"{connection} after {ms}"
 
     def depose(self) -> object:
         """Deletes `/controller` between two transactions in flight of its owner."""
@@ -153,7 +153,7 @@ class ClusterFaults:
         return self._kill(self._rng.choice(running)) if running else False
 
     def kill_ahead(self) -> object:
-        """A leader appends a line, may serve it to consumers, and is killed before any follower has it."""
+        """A leader appends a record, may serve it to consumers, and is killed before any follower has it."""
         world = self._world
         cluster = world.audit.catch_up()
         able = [
@@ -205,7 +205,7 @@ class ClusterFaults:
     # --- disks ----------------------------------------------------------------------------------------
 
     def lose_broker(self) -> object:
-        """Removes a broker and its disk for good, where no acknowledged line is lost by it."""
+        """Removes a broker and its disk for good, where no acknowledged record is lost by it."""
         world = self._world
         gone = world.lost | world.switched_off
         able = [one for one in sorted(world.brokers) if not gone and self._may_lose(one)]
@@ -218,14 +218,14 @@ class ClusterFaults:
         return broker
 
     def _may_lose(self, broker: int) -> bool:
-        """Whether another replica in each of its ISRs has every acknowledged line."""
+        """Whether another replica in each of its ISRs has every acknowledged record."""
         cluster = self._world.audit.catch_up()
-        for tp, lines in self._world.acked.items():
+        for tp, records in self._world.acked.items():
             state = cluster.state(tp)
-            if state is None or broker not in state.isr or not lines:
+            if state is None or broker not in state.isr or not records:
                 continue
             others = [self._world.brokers.get(one) for one in state.isr if one != broker]
-            end = max(max(lines) + 1, self._world.read_ends.get((tp, self._world.life(tp.topic)), 0))
+            end = max(max(records) + 1, self._world.read_ends.get((tp, self._world.life(tp.topic)), 0))
             if not any(one is not None and (one.host.log_end_offset(tp) or 0) >= end for one in others):
                 return False
         return True
@@ -243,15 +243,21 @@ class ClusterFaults:
 
     # --- between controllers and brokers --------------------------------------------------------------
 
-    def cut_line(self) -> object:
+    def cut_connection(self) -> object:
         """Breaks a connection; preferably one with a request in flight."""
-        lines = [line for line in self._world.network.lines if line.process is not None]
-        busy = [line for line in lines if line.request is not None or line.response is not None]
-        if not lines:
+        connections = [
+            connection for connection in self._world.network.connections if connection.process is not None
+        ]
+        busy = [
+            connection
+            for connection in connections
+            if connection.request is not None or connection.response is not None
+        ]
+        if not connections:
             return False
-        line = self._rng.choice(busy or lines)
-        self._world.network.cut(line)
-        return str(line)
+        connection = self._rng.choice(busy or connections)
+        self._world.network.cut(connection)
+        return str(connection)
 
     def part(self) -> object:
         """Cuts the network between a controller and a broker, or restores it."""
@@ -266,7 +272,7 @@ class ClusterFaults:
             cut_off.discard((name, broker))
             return f"{name} and {broker} again"
         cut_off.add((name, broker))
-        for line in list(self._world.network.lines):
-            if (line.owner.name, line.broker) == (name, broker):
-                self._world.network.cut(line)
+        for connection in list(self._world.network.connections):
+            if (connection.owner.name, connection.broker) == (name, broker):
+                self._world.network.cut(connection)
         return f"{name} and {broker}"

@@ -95,20 +95,22 @@ class Kafka08Channels:
         self._queues.setdefault(broker, deque()).append(request)
         self._flush(broker)
 
-    def connected(self, line: SimulatedConnection) -> None:
-        line.seen_connection = line.connection
-        self._up.add(line.broker)
-        if line.broker in self._flying:
-            self._network.send(self._owner, line.broker, line.incarnation, self._flying[line.broker])
+    def connected(self, connection: SimulatedConnection) -> None:
+        connection.seen_number = connection.number
+        self._up.add(connection.broker)
+        if connection.broker in self._flying:
+            self._network.send(
+                self._owner, connection.broker, connection.incarnation, self._flying[connection.broker]
+            )
         else:
-            self._flush(line.broker)
+            self._flush(connection.broker)
 
-    def disconnected(self, line: SimulatedConnection) -> None:
-        self._up.discard(line.broker)
+    def disconnected(self, connection: SimulatedConnection) -> None:
+        self._up.discard(connection.broker)
 
-    def answered(self, line: SimulatedConnection) -> None:
-        self._flying.pop(line.broker, None)
-        self._flush(line.broker)
+    def answered(self, connection: SimulatedConnection) -> None:
+        self._flying.pop(connection.broker, None)
+        self._flush(connection.broker)
 
     def _flush(self, broker: int) -> None:
         queue = self._queues.get(broker)
@@ -576,11 +578,11 @@ class Kafka08Controller:
         for broker in sorted(self.cluster.live):
             self._channels.send(broker, request)
 
-    def connected(self, line: SimulatedConnection) -> None:
-        self._channels.connected(line)
+    def connected(self, connection: SimulatedConnection) -> None:
+        self._channels.connected(connection)
 
-    def disconnected(self, line: SimulatedConnection) -> None:
-        self._channels.disconnected(line)
+    def disconnected(self, connection: SimulatedConnection) -> None:
+        self._channels.disconnected(connection)
 
-    def answered(self, line: SimulatedConnection, response: Response) -> None:
-        self._channels.answered(line)
+    def answered(self, connection: SimulatedConnection, response: Response) -> None:
+        self._channels.answered(connection)

@@ -30,11 +30,11 @@ class SendingController(Protocol):
 
     name: str
 
-    def connected(self, line: SimulatedConnection) -> None: ...
+    def connected(self, connection: SimulatedConnection) -> None: ...
 
-    def disconnected(self, line: SimulatedConnection) -> None: ...
+    def disconnected(self, connection: SimulatedConnection) -> None: ...
 
-    def answered(self, line: SimulatedConnection, response: Response) -> None: ...
+    def answered(self, connection: SimulatedConnection, response: Response) -> None: ...
 
 
 @dataclass(eq=False)
@@ -50,9 +50,9 @@ class SimulatedConnection:
     """The request in flight."""
     response: Response | None = None
     """The response in flight."""
-    connection: int = 0
+    number: int = 0
     """Number of the present connection."""
-    seen_connection: int = 0
+    seen_number: int = 0
     """The last connection that the controller knows of; its requests are meant for that one."""
     is_open: bool = True
 
@@ -66,7 +66,7 @@ class LateRequest:
 
     process: ReceivingBroker
     request: ControlRequest
-    line: str
+    connection: str
 
 
 @dataclass
@@ -75,9 +75,9 @@ class SimulatedNetwork:
 
     processes: Mapping[int, ReceivingBroker]
     """Broker id to its running process."""
-    point: Callable[[str, SimulatedConnection], None] = lambda kind, line: None
+    point: Callable[[str, SimulatedConnection], None] = lambda kind, connection: None
     """Called at `sent`, `handled` and `answered`."""
-    lines: list[SimulatedConnection] = field(default_factory=list)
+    connections: list[SimulatedConnection] = field(default_factory=list)
     late_requests: list[LateRequest] = field(default_factory=list)
     cut_off: set[tuple[str, int]] = field(default_factory=set)
     """Pairs of controller and broker without network between them."""
@@ -90,99 +90,104 @@ class SimulatedNetwork:
 
     def open(self, owner: SendingController, broker: int, incarnation: int) -> None:
         """Opens a connection, which connects as soon as the broker listens."""
-        for line in self._of(owner, broker):
-            self._end(line)
-        self.lines.append(SimulatedConnection(owner, broker, incarnation))
+        for connection in self._of(owner, broker):
+            self._end(connection)
+        self.connections.append(SimulatedConnection(owner, broker, incarnation))
 
     def close(self, owner: SendingController, broker: int, incarnation: int) -> None:
-        for line in self._of(owner, broker):
-            if line.incarnation == incarnation:
-                self._end(line)
+        for connection in self._of(owner, broker):
+            if connection.incarnation == incarnation:
+                self._end(connection)
 
     def close_all(self, owner: SendingController) -> None:
         """Closes all connections of a controller. Its requests may still arrive."""
-        for line in [line for line in self.lines if line.owner is owner]:
-            self._end(line)
+        for connection in [connection for connection in self.connections if connection.owner is owner]:
+            self._end(connection)
 
     def send(self, owner: SendingController, broker: int, incarnation: int, request: ControlRequest) -> None:
         """Sends a request on the present connection; without one it is dropped."""
-        for line in self._of(owner, broker):
-            is_meant = line.incarnation == incarnation and line.seen_connection == line.connection
-            if is_meant and line.process is not None:
-                assert line.request is None, f"two requests in flight on {line}"
-                assert line.response is None, f"two requests in flight on {line}"
-                line.request = request
+        for connection in self._of(owner, broker):
+            is_meant = connection.incarnation == incarnation and connection.seen_number == connection.number
+            if is_meant and connection.process is not None:
+                assert connection.request is None, f"two requests in flight on {connection}"
+                assert connection.response is None, f"two requests in flight on {connection}"
+                connection.request = request
                 self._count("sent")
-                self.point("sent", line)
+                self.point("sent", connection)
 
     def busy(self, owner: SendingController) -> list[SimulatedConnection]:
         """Connections with a request or a response in flight."""
         return [
-            line
-            for line in self.lines
-            if line.owner is owner and (line.request is not None or line.response is not None)
+            connection
+            for connection in self.connections
+            if connection.owner is owner
+            and (connection.request is not None or connection.response is not None)
         ]
 
     def _of(self, owner: SendingController, broker: int) -> list[SimulatedConnection]:
-        return [line for line in self.lines if line.owner is owner and line.broker == broker]
+        return [
+            connection
+            for connection in self.connections
+            if connection.owner is owner and connection.broker == broker
+        ]
 
-    def _end(self, line: SimulatedConnection) -> None:
-        self._delay(line)
-        line.is_open = False
-        self.lines.remove(line)
+    def _end(self, connection: SimulatedConnection) -> None:
+        self._delay(connection)
+        connection.is_open = False
+        self.connections.remove(connection)
 
-    def _delay(self, line: SimulatedConnection) -> None:
-        if line.request is not None and line.process is not None:
-            self.late_requests.append(LateRequest(line.process, line.request, str(line)))
-        line.process = line.request = line.response = None
+    def _delay(self, connection: SimulatedConnection) -> None:
+        if connection.request is not None and connection.process is not None:
+            self.late_requests.append(LateRequest(connection.process, connection.request, str(connection)))
+        connection.process = connection.request = connection.response = None
 
     # --- events ----------------------------------------------------------------------------
 
-    def can_connect(self, line: SimulatedConnection) -> bool:
-        process = self.processes.get(line.broker)
-        reaches = (line.owner.name, line.broker) not in self.cut_off
-        return line.process is None and reaches and process is not None and process.is_listening
+    def can_connect(self, connection: SimulatedConnection) -> bool:
+        process = self.processes.get(connection.broker)
+        reaches = (connection.owner.name, connection.broker) not in self.cut_off
+        return connection.process is None and reaches and process is not None and process.is_listening
 
-    def connect(self, line: SimulatedConnection) -> None:
-        if line not in self.lines or not self.can_connect(line):
+    def connect(self, connection: SimulatedConnection) -> None:
+        if connection not in self.connections or not self.can_connect(connection):
             return
-        line.process = self.processes[line.broker]
-        line.connection += 1
-        line.owner.connected(line)
+        connection.process = self.processes[connection.broker]
+        connection.number += 1
+        connection.owner.connected(connection)
 
-    def deliver(self, line: SimulatedConnection) -> None:
+    def deliver(self, connection: SimulatedConnection) -> None:
         """The request arrives and is handled; the response is in flight."""
-        request, line.request = line.request, None
-        if request is None or line.process is None:
+        request, connection.request = connection.request, None
+        if request is None or connection.process is None:
             return  # the connection has changed meanwhile
-        line.response = line.process.handle_request(request)
-        if line.response is None:
-            line.process = None
-            line.owner.disconnected(line)
+        connection.response = connection.process.handle_request(request)
+        if connection.response is None:
+            connection.process = None
+            connection.owner.disconnected(connection)
             return
         self._count("handled")
-        self.point("handled", line)
+        self.point("handled", connection)
 
-    def answer(self, line: SimulatedConnection) -> None:
+    def answer(self, connection: SimulatedConnection) -> None:
         """The response arrives."""
-        response, line.response = line.response, None
+        response, connection.response = connection.response, None
         if response is None:
             return
-        line.owner.answered(line, response)
+        connection.owner.answered(connection, response)
         self._count("answered")
-        self.point("answered", line)
+        self.point("answered", connection)
 
-    def cut(self, line: SimulatedConnection) -> None:
+    def cut(self, connection: SimulatedConnection) -> None:
         """The connection breaks, with the request or response on it."""
-        if line.process is not None:
-            self._count("cut unanswered" if line.request or line.response else "cut")
-            self._delay(line)
-            line.owner.disconnected(line)
+        if connection.process is not None:
+            self._count("cut unanswered" if connection.request or connection.response else "cut")
+            self._delay(connection)
+            connection.owner.disconnected(connection)
 
     def cut_of(self, owner: SendingController, broker: int) -> None:
         """Breaks the connection between these two, if there is one."""
-        for line in self._of(owner, broker):
-            self.cut(line)
+        for connection in self._of(owner, broker):
+            self.cut(connection)
 
     def arrive(self, late: LateRequest) -> None:
         """A late request is handled; its response is lost."""
@@ -195,22 +200,22 @@ class SimulatedNetwork:
 
     def process_gone(self, process: ReceivingBroker) -> None:
         """The connections of a dead process break, and late requests to it are lost."""
-        for line in [line for line in self.lines if line.process is process]:
-            line.process = line.request = line.response = None
-            line.owner.disconnected(line)
+        for connection in [connection for connection in self.connections if connection.process is process]:
+            connection.process = connection.request = connection.response = None
+            connection.owner.disconnected(connection)
         self.late_requests = [late for late in self.late_requests if late.process is not process]
 
     def steps(self, may_run: Callable[[object], bool]) -> list[Callable[[], None]]:
         """Possible next events; `may_run` returns whether a process is not paused."""
         found: list[Callable[[], None]] = []
-        for line in self.lines:
-            if line.request is not None:
-                if may_run(line.process):
-                    found.append(lambda line=line: self.deliver(line))  # type: ignore[misc]
-            elif line.response is not None:
-                found.append(lambda line=line: self.answer(line))  # type: ignore[misc]
-            elif line.process is None and self.can_connect(line):
-                found.append(lambda line=line: self.connect(line))  # type: ignore[misc]
+        for connection in self.connections:
+            if connection.request is not None:
+                if may_run(connection.process):
+                    found.append(lambda connection=connection: self.deliver(connection))  # type: ignore[misc]
+            elif connection.response is not None:
+                found.append(lambda connection=connection: self.answer(connection))  # type: ignore[misc]
+            elif connection.process is None and self.can_connect(connection):
+                found.append(lambda connection=connection: self.connect(connection))  # type: ignore[misc]
         able = [late for late in self.late_requests if may_run(late.process)]
         found += [lambda late=late: self.arrive(late) for late in able]  # type: ignore[misc]
         return found

@@ -57,7 +57,7 @@ class Operations:
         return tuple(self._rng.sample(brokers, self._rng.choice((1, 2, 2, min(3, len(brokers))))))
 
     def delete_records(self) -> object:
-        """A leader, in its own view, deletes lines below its high watermark, as retention does."""
+        """A leader, in its own view, deletes records below its high watermark, as retention does."""
         partitions = sorted(self._world.audit.catch_up().partitions())
         if not partitions:
             return False

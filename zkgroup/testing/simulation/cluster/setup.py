@@ -27,7 +27,7 @@ FAULTS = (
     "bounce",
     "lose_broker",
     "break_disk",
-    "cut_line",
+    "cut_connection",
     "part",
     "delete_controller",
 )
@@ -92,7 +92,7 @@ class ClusterSetup:
     fetches_without_terms: bool = False
     """Whether followers fetch as those of Kafka 0.8.2.2: without a leader epoch."""
     holds_fetches: bool = False
-    """Whether leaders hold a fetch for a while until there are new lines."""
+    """Whether leaders hold a fetch for a while until there are new records."""
     fetch_bytes: int = 10_000
     """Most bytes of all partitions in an answer to a follower."""
     segment_bytes: int = 1 << 20

@@ -61,7 +61,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         self._faults = ClusterFaults(self.world, self.rng)
         self._operations = Operations(self.world, self.rng)
         self._foreign_writers = ForeignWriters(self.world, self.rng)
-        self._lines = 0
+        self._appended = 0
         self._quiet_from_ms = 0
         self._unserved: dict[TopicPartition, set[int]] = {}
         """Partitions that brokers refused when the cluster had converged; they may have come back since."""
@@ -141,9 +141,9 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         able = [one for one in brokers if one.leads(tp) is not None]
         if able:
             count = self.rng.choice((1, 1, 2))
-            lines = tuple(b"line %d" % (self._lines + number) for number in range(count))
-            self._lines += count
-            self.rng.choice(able).append(tp, lines)
+            values = tuple(b"data %d" % (self._appended + number) for number in range(count))
+            self._appended += count
+            self.rng.choice(able).append(tp, values)
 
     def _pass_time(self, is_busy: bool) -> None:
         self._advance(lambda: is_busy)
@@ -186,19 +186,19 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             self.report.figures[each.name.replace("_", " ")] += getattr(report.figures, each.name)
 
     def _checked_records(self) -> list[HistoryRecord]:
-        """The brokers' records, without lines that an unclean election may lose: those of earlier leader
+        """The brokers' history, without what an unclean election may lose: the records of earlier leader
         epochs."""
         world = self.world
         world.audit.catch_up()
         kept = []
         for record in world.recording.records:
-            if record.kind in ("append.ok", "lines.read"):
+            if record.kind in ("append.ok", "records.read"):
                 tp = record.topic_partition
                 if record.fields["offset"] < world.log_starts.get((tp, record.fields["life"]), 0):
                     continue  # retention has deleted it, at least on one leader
                 since = world.audit.unclean.get((tp, record.fields["life"]), 0)
                 if tp.topic in world.may_lose and record.fields["leader_epoch"] < since:
-                    self.report.figures["lines that an unclean election may lose"] += 1
+                    self.report.figures["records that an unclean election may lose"] += 1
                     continue
             kept.append(record)
         return kept
@@ -214,7 +214,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
 
 
 LIMIT_MS = 60_000
-LINES = 2
+RECORDS = 2
 STOP_MS = 3_000
 """Delay after which a broker that requested a controlled shutdown stops in any case."""
 CHECKS = 2
@@ -254,10 +254,10 @@ class Crashes:
         if self._left and self._due_at is None and len(self.passed) > self._left[0]:
             self._due_at, self._due = _steps(controller) + what.endswith("answered"), what
 
-    def request_point(self, kind: str, line: SimulatedConnection) -> None:
+    def request_point(self, kind: str, connection: SimulatedConnection) -> None:
         """Passes a point of the network."""
-        if line.owner is self._controller:
-            self.point(f"request to {line.broker} {kind}")
+        if connection.owner is self._controller:
+            self.point(f"request to {connection.broker} {kind}")
 
     def crash_if_due(self) -> bool:
         """Kills the controller where its crash is due; returns whether it did."""
@@ -309,7 +309,7 @@ def play(action: ControllerAction, crashes: Sequence[int] = (), *, seed: int = 1
 
 
 def _produce(simulation: ClusterSimulation, tp: TopicPartition) -> None:
-    for number in range(LINES):
+    for number in range(RECORDS):
         for broker in simulation.world.brokers.values():
             if broker.leads(tp) is not None:
                 broker.append(tp, (b"%s %d" % (str(tp).encode(), number),))
@@ -327,7 +327,7 @@ def _go_on(simulation: ClusterSimulation, played: Crashes) -> None:
     while True:
         convergence.drain(lambda step: _deliver(simulation, played, step), played.crash_if_due)
         if convergence.missing() is None:
-            world.network.point = lambda kind, line: None
+            world.network.point = lambda kind, connection: None
             return
         assert world.clock.now_ms() < end_ms, (
             f"L7 not done: {convergence.missing()}, crashed {played.crashed}"

@@ -1,4 +1,4 @@
-"""Checks at every step that brokers keep lines that they must keep."""
+"""Checks at every step that brokers keep records that they must keep."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ClusterAudit:
             )
 
     def deletes(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
-        """Checks that a broker deletes no lines while it is in sync, unless the topic is deleted (recipes
+        """Checks that a broker deletes no records while it is in sync, unless the topic is deleted (recipes
         17)."""
         replayed = self.catch_up()
         self.abandoned.discard((process.broker, tp))
@@ -104,12 +104,12 @@ class ClusterAudit:
             return
         if process.broker in state.isr:
             raise ClusterAuditError(
-                f"S13 {tp}: broker {process.broker} deletes its lines in epoch {request.controller_epoch}, "
+                f"S13 {tp}: broker {process.broker} deletes its records in epoch {request.controller_epoch}, "
                 f"while {list(state.isr)} are in sync"
             )
 
     def begins(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
-        """Checks that a broker becomes no replica with lines of a deleted topic of that name (K20)."""
+        """Checks that a broker becomes no replica with records of a deleted topic of that name (K20)."""
         self.catch_up()
         if (process.broker, tp) in self.abandoned:
             raise ClusterAuditError(

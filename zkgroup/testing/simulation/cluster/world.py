@@ -55,7 +55,7 @@ class ClusterWorld:
         """Brokers that are started again after the cluster has converged without them."""
         self.broken: set[tuple[int, TopicPartition]] = set()
         self.acked: dict[TopicPartition, dict[int, bytes]] = {}
-        """Acknowledged lines of each partition, for the present incarnation of its topic."""
+        """Acknowledged records of each partition, for the present incarnation of its topic."""
         self.read_ends: dict[tuple[TopicPartition, int], int] = {}
         """End of what consumers have read, by partition and incarnation of its topic."""
         self.log_starts: dict[tuple[TopicPartition, int], int] = {}
@@ -73,7 +73,7 @@ class ClusterWorld:
         """Reassignments whose entries were deleted by hand, to the epochs of controllers that may have read
         them."""
         self.unprotected: set[tuple[object, object]] = set()
-        """Brokers and partitions on which lines of a deleted topic may pass for the new one's, because a
+        """Brokers and partitions on which records of a deleted topic may pass for the new one's, because a
         Kafka controller may have been active in between (docs/adr/0024)."""
         self.kafka_may_elect = True
         """Whether Kafka's controllers can be elected."""
@@ -217,24 +217,24 @@ class ClusterWorld:
         """Executes an operator's transaction at once; returns whether it was accepted."""
         return isinstance(self.server.write(*operations), MultiDone)
 
-    def acknowledged(self, tp: TopicPartition, offset: int, lines: tuple[bytes, ...]) -> None:
+    def acknowledged(self, tp: TopicPartition, offset: int, values: tuple[bytes, ...]) -> None:
         life = self.life(tp.topic)
         if self._lives.get(tp) != life:
             self._lives[tp], self.acked[tp] = life, {}
-        self.acked[tp].update(enumerate(lines, offset))
-        self.figures["lines acknowledged"] += len(lines)
+        self.acked[tp].update(enumerate(values, offset))
+        self.figures["records acknowledged"] += len(values)
 
-    def lines_read(self, tp: TopicPartition, life: int, end: int) -> None:
-        """Called when a consumer has read lines up to `end`."""
+    def records_read(self, tp: TopicPartition, life: int, end: int) -> None:
+        """Called when a consumer has read records up to `end`."""
         before = self.read_ends.get((tp, life), 0)
         self.read_ends[tp, life] = max(before, end)
-        self.figures["lines read"] += max(0, end - before)
+        self.figures["records read"] += max(0, end - before)
 
     def deleted_below(self, tp: TopicPartition, life: int, offset: int) -> None:
-        """Called when a leader has deleted the lines below an offset."""
+        """Called when a leader has deleted the records below an offset."""
         before = self.log_starts.get((tp, life), 0)
         self.log_starts[tp, life] = max(before, offset)
-        self.figures["lines deleted"] += max(0, offset - before)
+        self.figures["records deleted"] += max(0, offset - before)
 
     def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
         self.figures["shutdowns answered"] += 1
@@ -420,7 +420,7 @@ class Consumers:
             self.read_from(self._rng.choice(able), tp)
 
     def read_from(self, process: SimulatedBroker, tp: TopicPartition) -> None:
-        """Reads from the last position, and records new lines. Leaders of a deleted topic are passed over."""
+        """Reads from the last position, and notes what is new. Leaders of a deleted topic are skipped."""
         life = self._world.life(tp.topic)
         if process.lives.get(tp) != life:
             return
@@ -428,12 +428,12 @@ class Consumers:
         response = process.host.fetch(tp, FetchPartition(tp.partition, offset, 1_000))
         if response.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = process.host.offsets(tp).log_start_offset
-            self._positions[tp, life] = max(offset, start)  # lines that are deleted are passed over
+            self._positions[tp, life] = max(offset, start)  # deleted records are skipped
         if response.error != ErrorCode.NONE:
-            return  # beyond its end: lines read before are checked at the end
+            return  # beyond its end: records read before are checked at the end
         for batch in batches_in(response.records or b""):
-            lines = batch.values[max(0, offset - batch.base_offset) :]
-            if lines:
-                process.note_read(tp, offset, [*lines], batch.leader_epoch, life)
-                offset += len(lines)
+            values = batch.values[max(0, offset - batch.base_offset) :]
+            if values:
+                process.note_read(tp, offset, [*values], batch.leader_epoch, life)
+                offset += len(values)
         self._positions[tp, life] = offset
