@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
-from zkgroup.model import Znode
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import (
-    AclEntry,
     Code,
     Create,
     CreateMissing,
@@ -25,9 +22,7 @@ from zkgroup.model.requests import (
     ListManyDone,
     Lost,
     Multi,
-    MultiDone,
     MultiRefused,
-    Operation,
     Outcome,
     Read,
     ReadAcls,
@@ -43,9 +38,9 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import ClientLink, InFlightRequest, MemoryClient, PendingReply
+from zkgroup.testing.memory_zookeeper.direct_writes import DirectWrites
 from zkgroup.testing.memory_zookeeper.leader import QuorumLeader, ServerSession, Transaction
-from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, SetAcl, credentials, masked
-from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, credentials, masked
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
 StepKind = Literal["request", "reply", "watch", "session", "connect", "orphan", "catch_up"]
@@ -172,66 +167,6 @@ _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
 }
 
 
-class DirectWrites(ABC):
-    """Direct reads and writes of a `MemoryZooKeeper`, without a client. Thread-safe in direct mode."""
-
-    leader: QuorumLeader
-    _lock: threading.RLock
-
-    @abstractmethod
-    def locked(self) -> AbstractContextManager[None]: ...
-
-    def topic(self, name: str, partitions: int, *, replicas: tuple[int, ...] = (0,)) -> None:
-        """Creates a topic with its parent znodes, or adds partitions to it.
-
-        `replicas`: broker ids of each partition. A group can consume it without a registered broker.
-        """
-        path = Topic.path(name)
-        with self.locked():
-            for parent in (broker_ids_path(), topics_path()):
-                if parent not in self.leader.tree.nodes:
-                    self.leader.put(parent, None)
-            self.leader.put(path, Topic(dict.fromkeys(range(partitions), replicas)).encode())
-
-    def tree(self) -> dict[str, Znode]:
-        """Every znode as the leader has it, without /zookeeper."""
-        with self._lock:
-            return self.leader.znodes()
-
-    def find(self, path: str) -> Znode | None:
-        """One znode as the leader has it."""
-        with self._lock:
-            return self.leader.tree.read(path)
-
-    def write(self, *operations: Operation, session_id: int = 0) -> MultiDone | MultiRefused:
-        """Executes a transaction at once, without a client; ephemerals need a session of this server."""
-        with self.locked():
-            return self.leader.transact(operations, session_id)
-
-    def put(self, path: str, data: bytes | None = None) -> None:
-        """Creates a persistent znode with its parents, or sets its data."""
-        with self.locked():
-            self.leader.put(path, data)
-
-    def remove(self, path: str) -> None:
-        """Deletes a znode with everything below it, if it exists."""
-        with self.locked():
-            self.leader.remove(path)
-
-    def set_acl(self, path: str, *acl: Acl) -> None:
-        """Sets the ACL of a znode without a permission check. Raises ValueError where that fails."""
-        with self.locked():
-            done = self.leader.transact((SetAcl(path, acl, -1),))
-        refused = done if isinstance(done, MultiRefused) else None
-        if refused is not None:
-            raise ValueError(f"{path}: {refused.code.value}")
-
-    def acl(self, path: str) -> tuple[AclEntry, ...]:
-        """The ACL of a znode."""
-        with self._lock:
-            return self.leader.tree.acls.get(path, OPEN)
-
-
 class MemoryZooKeeper(DirectWrites):
     """A ZooKeeper server in memory. `log` and `tree()` are the leader's state, which clients may see late."""
 
@@ -252,8 +187,7 @@ class MemoryZooKeeper(DirectWrites):
             stepped: each request, reply and watch event is a step that the test delivers.
             epoch: the upper half of the zxids, as after the election of a leader.
             log_limit: `log` has the last transactions, from so many up to twice that, for a process that
-                runs long. None keeps all: the history of the server can be checked. In stepped mode None
-                alone is allowed, because clients read the log at their own pace.
+                runs long. None keeps all, as stepped clients need.
         """
         assert not (stepped and log_limit is not None), "stepped clients read the whole log"
         self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
@@ -271,10 +205,7 @@ class MemoryZooKeeper(DirectWrites):
 
     @property
     def log(self) -> list[Transaction]:
-        """Every write, accepted or refused, and every beginning and end of a session, by zxid.
-
-        With `log_limit` the last ones only.
-        """
+        """Every write, accepted or refused, and every beginning and end of a session, by zxid."""
         return self.leader.log
 
     # --- clients ----------------------------------------------------------------------------------
