@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.waiting import PATIENCE_S
 from tests.worlds.serving import until
 from zkgroup.controller.channels import Channel, ChannelSettings, SendDeadline
-from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.messages import Response
 from zkgroup.wire.requests import decode_request

@@ -11,17 +11,18 @@ from tests.worlds.stepped_electors import GRACE_AND_SPREAD_MS, ElectorNode, Step
 from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
+    BrokerRequest,
     ChannelDown,
     ChannelUp,
     CloseChannel,
     ControllerEffect,
+    ControlRequest,
     OpenChannel,
     SendToBroker,
     ShutdownAnswered,
     ShutdownAsked,
 )
 from zkgroup.controller.machine.machine import ControllerMachine
-from zkgroup.controller.machine.requests.batch import BrokerRequest, ControlRequest
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, SetData

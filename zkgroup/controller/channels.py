@@ -23,13 +23,13 @@ from typing import Final, Protocol
 
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
+    BrokerRequest,
     ChannelDown,
     ChannelUp,
     CloseChannel,
     OpenChannel,
     SendToBroker,
 )
-from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.errors import UnencodableError, WireError
 from zkgroup.model.ports import Clock
 from zkgroup.runtime.loop import LoopThread

@@ -13,8 +13,13 @@ from typing import Literal
 from tests.pure.controller.replicas import Brokers, Replicas
 from tests.worlds.stepped_electors import ElectorNode, SteppedElectors
 from zkgroup.controller.machine.active import ActiveController
-from zkgroup.controller.machine.events import BrokerAnswered, ChannelUp, OpenChannel, SendToBroker
-from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    BrokerRequest,
+    ChannelUp,
+    OpenChannel,
+    SendToBroker,
+)
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Multi, Operation, SetData

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.worlds.stepped_electors import SteppedElectors
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, MultiDone, SetData
 from zkgroup.testing.memory_zookeeper import ServerStep

@@ -19,7 +19,7 @@ from tests.worlds.stepped_electors import (
     resigned,
 )
 from zkgroup.controller.machine.controller_election.elector import Elector, ElectorState
-from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.controller_election.transactions import (
     ElectionAttempt,
     end_records,

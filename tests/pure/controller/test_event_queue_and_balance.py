@@ -9,10 +9,10 @@ import pytest
 from tests.worlds.controller_clusters import cluster, tp
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind, EventQueue, QueuedEvent, Waited
 from zkgroup.controller.machine.handlers import EVENT_HANDLERS
 from zkgroup.controller.machine.leadership.preferred import preferred_elections_due
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 
 KINDS = [row.kind for row in EVENT_HANDLERS]
 

@@ -8,9 +8,8 @@ import pytest
 
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
-from zkgroup.controller.machine.reassignment.steps import Stage
+from zkgroup.controller.machine.open_reassignments import OpenReassignments, ReassignmentRequest, Stage
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic
 

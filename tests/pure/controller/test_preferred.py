@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.wire.control import LeaderAndIsrRequest

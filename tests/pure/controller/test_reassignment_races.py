@@ -10,8 +10,7 @@ import pytest
 from tests.pure.controller.reassignments import Cluster, ends, finished, loaded_cluster
 from tests.pure.controller.replicas import WHOLE
 from tests.worlds.controller_clusters import tp
-from zkgroup.controller.machine.events import ChannelDown, ChannelUp
-from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.controller.machine.events import BrokerRequest, ChannelDown, ChannelUp
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.testing.memory_zookeeper import ServerStep

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.controller.machine.reassignment import steps
+from zkgroup.controller.machine import open_reassignments
+from zkgroup.controller.machine.open_reassignments import Stage
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
     Complete,
@@ -13,7 +14,6 @@ from zkgroup.controller.machine.reassignment.steps import (
     Lead,
     Shrink,
     Situation,
-    Stage,
     Wait,
     WriteUnion,
     decide,
@@ -313,7 +313,7 @@ def test_a_partition_without_leader_is_announced_once_it_has_one() -> None:
 
 def test_from_step_7_on_brokers_are_sent_the_target() -> None:
     """By elections and for new incarnations too; before it what the topic has."""
-    received = {stage: steps.sent_replicas(stage, NEW, UNION) for stage in Stage}
+    received = {stage: open_reassignments.sent_replicas(stage, NEW, UNION) for stage in Stage}
 
     late = {Stage.SHRINK, Stage.DELETE, Stage.FINISH}
     assert received == {stage: NEW if stage in late else UNION for stage in Stage}
@@ -321,9 +321,9 @@ def test_from_step_7_on_brokers_are_sent_the_target() -> None:
 
 def test_an_election_in_the_middle_with_a_held_target_plans_again() -> None:
     """The list that was sent lacks it, so it has to be sent once more with a new leader epoch."""
-    assert steps.interrupted(Stage.CATCH_UP, NEW, deleting={5}) is Stage.PLAN
-    assert steps.interrupted(Stage.CATCH_UP, NEW, deleting={1}) is Stage.CATCH_UP
-    assert steps.interrupted(Stage.ANNOUNCE, NEW, deleting={5}) is Stage.ANNOUNCE
+    assert open_reassignments.interrupted(Stage.CATCH_UP, NEW, deleting={5}) is Stage.PLAN
+    assert open_reassignments.interrupted(Stage.CATCH_UP, NEW, deleting={1}) is Stage.CATCH_UP
+    assert open_reassignments.interrupted(Stage.ANNOUNCE, NEW, deleting={5}) is Stage.ANNOUNCE
 
 
 @pytest.mark.parametrize(
@@ -344,21 +344,23 @@ def test_entries_that_cannot_be_carried_out_are_dropped_with_a_reason(
     target: tuple[int, ...], replicas: tuple[int, ...] | None, going: bool, reason: str | None
 ) -> None:
     """An empty list is never applied; a broker that is down, or was never seen, is waited for."""
-    assert steps.unacceptable(target, replicas, going=going, controllers=[8, 9]) == reason
+    assert open_reassignments.unacceptable(target, replicas, going=going, controllers=[8, 9]) == reason
 
 
 def test_going_back_differs_from_going_elsewhere() -> None:
     """By where the move began, in any order, and by having been asked for something else before."""
-    assert steps.is_cancellation((1, 2), {2, 1}, (3, 4))
-    assert not steps.is_cancellation((1, 5), {2, 1}, (3, 4))
-    assert not steps.is_cancellation((2, 1), {2, 1}, None)
-    assert not steps.is_cancellation((1, 2), None, (3, 4))
+    assert open_reassignments.is_cancellation((1, 2), {2, 1}, (3, 4))
+    assert not open_reassignments.is_cancellation((1, 5), {2, 1}, (3, 4))
+    assert not open_reassignments.is_cancellation((2, 1), {2, 1}, None)
+    assert not open_reassignments.is_cancellation((1, 2), None, (3, 4))
 
 
 def test_the_keys_of_a_topic_name_both_ends_of_a_move() -> None:
     """Without the request too: what a controller of 2.4 or later left behind is finished (recipes 17)."""
-    assert steps.origin(UNION, adding=NEW) == OLD
-    assert steps.target_in_topic(UNION, removing=OLD) == NEW
+    assert open_reassignments.origin_in_topic(UNION, adding=NEW) == OLD
+    assert open_reassignments.target_in_topic(UNION, removing=OLD) == NEW
 
-    step = at(Stage.PLAN, target=steps.target_in_topic(UNION, OLD), replicas=UNION, isr=UNION).step
+    step = at(
+        Stage.PLAN, target=open_reassignments.target_in_topic(UNION, OLD), replicas=UNION, isr=UNION
+    ).step
     assert step == Lead(4, UNION)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.worlds.controller_clusters import broker, cluster, new_controller, tp
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.pending_deletes import StrayRecords
 from zkgroup.controller.machine.fenced_writes import Fence, Write, single, size_of
+from zkgroup.controller.machine.pending_deletes import StrayRecords
 from zkgroup.controller.machine.reassignment import transactions
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.reassignment.transactions import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tests.worlds import golden_data
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.requests.batch import BrokerRequest, BuiltRequests, RequestBatch
+from zkgroup.controller.machine.events import BrokerRequest
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.requests.batch import BuiltRequests, RequestBatch
 from zkgroup.controller.machine.requests.sender import SendQueue
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (

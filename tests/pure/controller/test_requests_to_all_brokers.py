@@ -10,7 +10,7 @@ from tests.pure.controller.test_requests import batch, build, greeted, led
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from tests.worlds.stepped_controllers import SteppedControllers
 from zkgroup.controller.machine.context import Brokers, ControllerContext
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import PartitionState, Topic

@@ -173,9 +173,9 @@ def test_what_is_out_already_needs_no_write() -> None:
 
 def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
     """Controller item 20: a greater controller epoch in it says that a newer controller is active."""
-    assert selectors.is_of_later_controller(leadership(1, (1,), epoch=6), 5)
-    assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=5), 5)
-    assert not selectors.is_of_later_controller(leadership(1, (1,), epoch=4), 5)
+    assert leadership(1, (1,), epoch=6).is_of_later_controller(5)
+    assert not leadership(1, (1,), epoch=5).is_of_later_controller(5)
+    assert not leadership(1, (1,), epoch=4).is_of_later_controller(5)
 
 
 def test_a_decision_raises_the_leader_epoch_and_keeps_what_it_does_not_know() -> None:

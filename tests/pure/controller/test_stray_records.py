@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from zkgroup.controller.machine.deletion.pending_deletes import (
+from zkgroup.controller.machine.pending_deletes import (
     PART_BYTES,
     RecordChange,
     RecordedStrays,

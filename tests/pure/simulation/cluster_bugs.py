@@ -19,9 +19,10 @@ from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election import elector
 from zkgroup.controller.machine.controller_election import transactions as election_transactions
 from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
+from zkgroup.controller.machine.open_reassignments import Stage
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.requests.batch import RequestBatch, _View
 from zkgroup.controller.machine.requests.sender import RequestSender, SendQueue
@@ -87,7 +88,7 @@ def _no_wait_for_the_isr(patch: Patch) -> None:
     decide = steps.decide
 
     def hasty(now: steps.Situation) -> steps.Decision:
-        if now.stage is steps.Stage.CATCH_UP:
+        if now.stage is Stage.CATCH_UP:
             return decide(now._replace(isr=tuple(dict.fromkeys((*now.isr, *now.target)))))
         return decide(now)
 
@@ -105,7 +106,7 @@ def _drops_dead_targets(patch: Patch) -> None:
 
     def impatient(now: steps.Situation) -> steps.Decision:
         if set(now.target) - set(now.live):
-            return steps.Decision(steps.Complete("done", "given up"), steps.Stage.PLAN, steps.Stage.PLAN)
+            return steps.Decision(steps.Complete("done", "given up"), Stage.PLAN, Stage.PLAN)
         return plan(now)
 
     patch.setattr(steps, "_plan", impatient)

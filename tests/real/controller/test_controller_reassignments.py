@@ -17,7 +17,7 @@ from zkgroup.admin.reassign.cancellation import cancel as cancel_moves
 from zkgroup.admin.reassign.cancellation import plan_cancel
 from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.controller.machine.context import Brokers
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.errors import ConflictError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition

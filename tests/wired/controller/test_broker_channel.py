@@ -11,7 +11,7 @@ from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, up
 from tests.worlds.scripted_broker import channel_to_a_broker
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.controller.channels import ChannelSettings
-from zkgroup.controller.machine.requests.batch import BrokerRequest
+from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.model import TopicPartition
 from zkgroup.wire.client import BrokerConnection
 from zkgroup.wire.control import (

@@ -9,13 +9,13 @@ from tests.worlds.broker_requests import state, update_metadata
 from zkgroup.controller.channels import ControllerChannelManager, SendDeadline
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
+    BrokerRequest,
     ChannelDown,
     ChannelUp,
     CloseChannel,
     OpenChannel,
     SendToBroker,
 )
-from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import UpdateMetadataResponse
 

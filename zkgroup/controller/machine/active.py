@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity, Elector
-from zkgroup.controller.machine.deletion.pending_deletes import PART_BYTES, PendingDeletes
 from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.event_processor import EventHandler, EventProcessor
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.controller.machine.features import Features
 from zkgroup.controller.machine.handlers import EVENT_HANDLERS
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
+from zkgroup.controller.machine.pending_deletes import PART_BYTES, PendingDeletes
 from zkgroup.controller.machine.ports import FeatureList, Ports
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
 from zkgroup.controller.machine.state_writes import StateWriter

@@ -46,6 +46,11 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
         """Of the controller that decided it."""
         return self.state.controller_epoch
 
+    def is_of_later_controller(self, epoch: int) -> bool:
+        """Whether a controller after the one of this epoch has decided it: it must not be overwritten (fence
+        F3)."""
+        return self.controller_epoch > epoch
+
     def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
         """The next state by decision of a controller: the leader epoch grows by one, always.
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkgroup.controller.machine.fenced_writes import Fence
-from zkgroup.controller.machine.requests.batch import BrokerRequest
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect
+from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from zkgroup.wire.messages import Response
 
 
@@ -61,6 +61,21 @@ class Retire:
 
 
 ControllerEvent = ChannelUp | ChannelDown | BrokerAnswered | ShutdownAsked | Retire
+
+
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRequest:
+    """One request to one incarnation of a broker. Those to one broker are sent in the order given."""
+
+    broker: int
+    incarnation: int
+    """czxid of the registration. What is meant for another one is not sent (K8)."""
+    request: ControlRequest
+    body: bytes | None = None
+    """The request's bytes where many brokers get the same; None: encoded when it is sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.controller_election.epochs import EpochBump
 from zkgroup.controller.machine.deletion.deletion import TopicDeletions
+from zkgroup.controller.machine.deletion.epoch_bump import EpochBump
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.loading import Loading
@@ -15,9 +15,9 @@ from zkgroup.controller.machine.leadership.initial_state import InitialStates
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.preferred import PreferredElections
 from zkgroup.controller.machine.leadership.unclean import UncleanElections
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.ports import Ports
 from zkgroup.controller.machine.reassignment.completion import ReassignmentEnds
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.reassignment.plans import ReassignmentPlans
 from zkgroup.controller.machine.reassignment.rounds import Reassignments
 from zkgroup.controller.machine.status import StatusPublisher

@@ -18,7 +18,7 @@ from zkgroup.controller.machine.controller_election.elector import (
     ControllerLease,
     Elector,
 )
-from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.controller_election.standby import STANDBY_TIMER, StandbyRegistration
 from zkgroup.controller.machine.event_manager import EVENT_TIMER
 from zkgroup.controller.machine.events import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_manager import EventManager
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase

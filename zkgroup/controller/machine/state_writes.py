@@ -32,7 +32,6 @@ from zkgroup.controller.machine.fenced_writes import (
     set_state,
     single,
 )
-from zkgroup.controller.machine.leadership.selectors import is_of_later_controller
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.znode_reader import ZnodeReader
@@ -118,7 +117,7 @@ class StateWriter:
             path = PartitionState.path(topic_partition)
             if leadership is None:
                 return context.unreadable.get(path, "it has no state")
-            if is_of_later_controller(leadership, self._identity.epoch):
+            if leadership.is_of_later_controller(self._identity.epoch):
                 return f"a later controller has decided it, in epoch {leadership.controller_epoch}"
             decided = decide(topic_partition, leadership)
             if not isinstance(decided, PartitionState):

@@ -31,7 +31,7 @@ from zkgroup.controller.machine.controller_election.elector import (
     Elector,
     ElectorState,
 )
-from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.events import Elected, Resigned
 from zkgroup.controller.machine.settings import ElectorConfig, ElectorContext
 from zkgroup.model.ports import Instant

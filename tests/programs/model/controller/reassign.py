@@ -25,8 +25,8 @@ from tests.programs.model.controller.reassign_surroundings import (
     Surroundings,
 )
 from tests.programs.model.controller.tree import DATA, OWNER, VER, multi
+from zkgroup.controller.machine import open_reassignments
 from zkgroup.controller.machine.leadership import selectors
-from zkgroup.controller.machine.reassignment import steps
 
 FAULTS = ("expiries", "crashes", "lags", "produces", "cancels", "breaks", "lost")
 CHANNEL = 3
@@ -187,14 +187,16 @@ class Model(Steps, Surroundings):
             return pc, heard
         ar, entry, le = tree[AR][DATA], tree[ADMIN], tree[STATE][DATA][2]
         held = self.held((tree, *s[1:]), p[4])
-        replicas = steps.sent_replicas(STAGES[pc], target, ar) if entry else ar
+        replicas = open_reassignments.sent_replicas(STAGES[pc], target, ar) if entry else ar
         part = tuple(sorted(set(replicas) - set(held)))
         if set(part) != set(ar):
             heard = (part, le)
         elif heard and heard[1] != le:
             heard = None
         if entry:
-            pc = COUNTERS[steps.interrupted(STAGES[pc], steps.union(target, replicas), held)]
+            pc = COUNTERS[
+                open_reassignments.interrupted(STAGES[pc], open_reassignments.union(target, replicas), held)
+            ]
         return pc, heard
 
     def controller(self, s, k):
@@ -312,7 +314,7 @@ class Model(Steps, Surroundings):
         known = heard
         if self.code:
             again, known = self.received(s, p, tree, pc, target)
-            seen = steps.sent_replicas(STAGES[pc], target, ar)
+            seen = open_reassignments.sent_replicas(STAGES[pc], target, ar)
         if live:
             if not (leader >= 1 and up(leader)):
                 alive = [b for b in ar if up(b) and b in isr]

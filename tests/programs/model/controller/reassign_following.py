@@ -27,15 +27,14 @@ from tests.programs.model.controller.reassign_surroundings import (
     Deed,
 )
 from tests.programs.model.controller.tree import DATA, OWNER, VER
+from zkgroup.controller.machine import open_reassignments
 from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch, LiveBroker
 from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.controller_election.transactions import WonElection
-from zkgroup.controller.machine.events import SendToBroker
+from zkgroup.controller.machine.events import ControlRequest, SendToBroker
 from zkgroup.controller.machine.fenced_writes import Fence
-from zkgroup.controller.machine.reassignment import open_reassignments
-from zkgroup.controller.machine.reassignment.open_reassignments import ReassignmentRequest
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.open_reassignments import ReassignmentRequest
 from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionPhase

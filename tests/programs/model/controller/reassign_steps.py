@@ -2,8 +2,8 @@
 
 from tests.programs.model.controller.reassign_surroundings import ADMIN, AR, DONE, STATE, UP, Deed
 from tests.programs.model.controller.tree import DATA, VER
+from zkgroup.controller.machine.open_reassignments import Stage
 from zkgroup.controller.machine.reassignment import steps
-from zkgroup.controller.machine.reassignment.steps import Stage
 
 STAGES = {
     "P": Stage.PLAN,

@@ -21,6 +21,8 @@ from tests.programs.model.controller.configurations import (
     answer,
 )
 from tests.programs.model.controller.tree import Result
+from zkgroup.controller.machine import open_reassignments
+from zkgroup.controller.machine.open_reassignments import Stage
 from zkgroup.controller.machine.reassignment import steps
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
@@ -29,7 +31,6 @@ from zkgroup.controller.machine.reassignment.steps import (
     DeleteReplicas,
     Shrink,
     Situation,
-    Stage,
     Wait,
 )
 
@@ -163,5 +164,5 @@ def test_a_held_replica_that_is_not_waited_for_is_noticed(monkeypatch: pytest.Mo
     whole = walk("mended", faults).states
 
     assert walk("code", f"{faults} --max-states {whole}").verdict == "unfinished"
-    monkeypatch.setattr(steps, "interrupted", lambda stage, target, deleting: stage)
+    monkeypatch.setattr(open_reassignments, "interrupted", lambda stage, target, deleting: stage)
     assert walk("code", faults).verdict == "stuck"

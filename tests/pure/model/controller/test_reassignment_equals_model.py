@@ -14,8 +14,8 @@ from tests.programs.model.controller.reassign_following import T0, Following
 from tests.programs.model.controller.tree import explore
 from zkgroup.controller.machine import state_writes
 from zkgroup.controller.machine.fenced_writes import Fence, Packet, Write
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.reassignment import rounds, transactions
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests import batch as requests_batch
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.model import TopicPartition

@@ -21,7 +21,9 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.deletion import decision
-from zkgroup.controller.machine.deletion.pending_deletes import (
+from zkgroup.controller.machine.fenced_writes import Write
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
+from zkgroup.controller.machine.pending_deletes import (
     Abandoned,
     Part,
     Place,
@@ -29,9 +31,7 @@ from zkgroup.controller.machine.deletion.pending_deletes import (
     RecordedStrays,
     RecordKey,
 )
-from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.settings import StrayRecordsRead
 from zkgroup.controller.machine.state_machines import PartitionAndReplica

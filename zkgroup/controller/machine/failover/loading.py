@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election.elector import Elector
-from zkgroup.controller.machine.controller_election.epochs import ControllerHistory
+from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.topics import TopicChanges

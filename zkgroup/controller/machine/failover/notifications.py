@@ -6,8 +6,8 @@ from __future__ import annotations
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Delete, ListChildren
 from zkgroup.runtime.procedures import Procedure, ask, list_done

@@ -20,8 +20,8 @@ from zkgroup.controller.machine.context import Brokers, TopicContext
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionAndReplica,

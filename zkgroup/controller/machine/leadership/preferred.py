@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections, Led
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Read

@@ -177,11 +177,6 @@ def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
     return broker_setting if word is None else word.strip().lower() == "true"
 
 
-def is_of_later_controller(leadership: LeaderIsrAndControllerEpoch, epoch: int) -> bool:
-    """Whether a later controller has decided this state: it must not be overwritten (fence F3)."""
-    return leadership.controller_epoch > epoch
-
-
 def _recipients(replicas: Brokers, listening: Collection[int], deleting: Collection[int]) -> Brokers:
     return tuple(each for each in replicas if each in listening and each not in deleting)
 

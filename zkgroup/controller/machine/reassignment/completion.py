@@ -11,10 +11,13 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
+from zkgroup.controller.machine.open_reassignments import (
+    Ending,
+    OpenReassignments,
+    ReassignmentRequest,
+)
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import transactions
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
-from zkgroup.controller.machine.reassignment.transactions import Ending
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, Operation, SetData

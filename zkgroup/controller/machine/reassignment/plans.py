@@ -14,8 +14,8 @@ from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat

@@ -36,24 +36,27 @@ from zkgroup.controller.machine.leadership.leader_election import LeaderElection
 from zkgroup.controller.machine.leadership.selectors import (
     Choice,
     NoChoice,
-    is_of_later_controller,
     started_again,
+)
+from zkgroup.controller.machine.open_reassignments import (
+    Ending,
+    OpenReassignments,
+    ReassignmentRequest,
+    Stage,
 )
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentEnds
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments, ReassignmentRequest
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
     Complete,
     DeleteReplicas,
     Lead,
     Shrink,
-    Stage,
+    Situation,
     Wait,
     WriteUnion,
 )
-from zkgroup.controller.machine.reassignment.transactions import Ending
 from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode
@@ -264,9 +267,8 @@ class Reassignments(Feature):
                     self._events.set_blocked(f"move of {each}", "waits for a state that can be read")
                 continue
             drop = move.drop
-            now = move.situation(
-                context, self._pending_deletes, each, leadership, left_out=moves.was_left_out(each)
-            )
+            left_out = moves.was_left_out(each)
+            now = Situation.of(move, context, self._pending_deletes, each, leadership, left_out=left_out)
             decision = steps.decide(now)
             moves.reached(each, decision.stage, drop)
             step = decision.step
@@ -427,7 +429,7 @@ class _Writes:
         epoch, request = self._ports.identity.epoch, self._request
         if _version(self._ports.context.leadership(each)) != now.version:
             return "the state has changed"
-        if is_of_later_controller(now, epoch):
+        if now.is_of_later_controller(epoch):
             return f"a later controller has decided it, in epoch {now.controller_epoch}"
         leader, isr = (step.leader, step.isr) if isinstance(step, Lead) else (now.leader, now.isr)
         try:

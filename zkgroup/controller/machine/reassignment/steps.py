@@ -9,36 +9,15 @@ carries the versions, and one that is refused is planned again.
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple, Self
 
-from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership.selectors import NoChoice, reassigned
+from zkgroup.controller.machine.open_reassignments import OpenReassignment, Stage, union
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
+from zkgroup.model import TopicPartition
 from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.reassignment_records import Outcome
-
-
-class Stage(Enum):
-    """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
-
-    PLAN = "0"
-    """Nothing is remembered: what was read decides."""
-    ANNOUNCE = "2"
-    """The replica list holds the target; LeaderAndIsr has to be sent with a new leader epoch."""
-    CATCH_UP = "3"
-    """Sent; the target is to come into the ISR."""
-    LEAD = "7"
-    """The target is in sync; one of it is to lead, with the target as replica list."""
-    SHRINK = "8"
-    """The others leave the ISR."""
-    DELETE = "9"
-    """The others are out of the ISR and are to be deleted."""
-    FINISH = "10"
-    """The replica list, the request and the record of the end are to be written."""
-
-
-LATE: Final = frozenset({Stage.SHRINK, Stage.DELETE, Stage.FINISH})
-"""Past step 7: every LeaderAndIsr, of elections and for new incarnations too, carries the target."""
 
 
 class Situation(NamedTuple):
@@ -68,6 +47,34 @@ class Situation(NamedTuple):
     alone."""
     up: Collection[int] = frozenset()
     """Brokers that are up: a replica on one of these that is not `live` is offline until it restarts."""
+
+    @classmethod
+    def of(
+        cls,
+        move: OpenReassignment,
+        context: ControllerContext,
+        pending_deletes: PendingDeletes,
+        each: TopicPartition,
+        now: LeaderIsrAndControllerEpoch,
+        *,
+        left_out: bool,
+    ) -> Self:
+        """A move in the context as it is; `left_out` as `OpenReassignments.was_left_out` says."""
+        origin = move.origin
+        return cls(
+            target=move.target,
+            replicas=context.replicas(each),
+            leader=now.leader,
+            isr=now.isr,
+            stage=move.stage,
+            live=context.candidates(each, context.live),
+            deleting=pending_deletes.of(context, each),
+            drop=move.drop,
+            cancelled=move.is_cancelled,
+            growing=origin is not None and not set(move.target) <= set(origin),
+            left_out=left_out,
+            up=context.live,
+        )
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -158,74 +165,6 @@ def decide(now: Situation) -> Decision:
             return _delete(now)
         case Stage.FINISH:
             return _finish(now)
-
-
-def interrupted(stage: Stage, target: Brokers, deleting: Collection[int]) -> Stage:
-    """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
-
-    A target that may still be deleted was left out of the list that was sent. The list has to be sent again,
-    with a new leader epoch, once it is free.
-    """
-    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(deleting) else stage
-
-
-def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
-    """The replica list that brokers are sent at this stage."""
-    return target if stage in LATE else replicas
-
-
-def malformed(target: Brokers) -> str | None:
-    """Why no partition at all can have these replicas, or None."""
-    if not target:
-        return "the replica list is empty"
-    if len(set(target)) < len(target):
-        return f"a broker is listed twice in {_list(target)}"
-    if min(target) < 0:
-        return f"{min(target)} is no broker"
-    return None
-
-
-def unacceptable(
-    target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
-) -> str | None:
-    """Why an entry of a request is dropped, or None. Brokers that are down are waited for (K12).
-
-    `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
-    are brokers that host nothing.
-    """
-    if (why := malformed(target)) is not None:
-        return why
-    if replicas is None:
-        return "there is no such partition"
-    if going:
-        return "the topic is being deleted"
-    if nothing := [broker for broker in target if broker in controllers]:
-        return f"{brokers_named(nothing, 'hosts', 'host')} no partitions"
-    return None
-
-
-def union(target: Brokers, replicas: Brokers) -> Brokers:
-    """The target, then the others in their order."""
-    return target + tuple(each for each in replicas if each not in target)
-
-
-def origin(replicas: Brokers, adding: Collection[int]) -> Brokers:
-    """The replicas before a move that is in the topic's own keys (2.4), in the order of the union."""
-    return tuple(each for each in replicas if each not in adding)
-
-
-def target_in_topic(replicas: Brokers, removing: Collection[int]) -> Brokers:
-    """The target of such a move: where no request is left, it is finished from these keys alone."""
-    return tuple(each for each in replicas if each not in removing)
-
-
-def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
-    """Whether a request goes back: its target is where the move began, and it once was another one.
-
-    `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
-    the request was changed; None where it is not known.
-    """
-    return origin is not None and former is not None and former != target and set(origin) == set(target)
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -364,7 +303,3 @@ def _wait_for_brokers(now: Situation, stage: Stage, needed: set[int]) -> Decisio
 def _wait(now: Situation, stage: Stage, what: str, brokers: Collection[int]) -> Decision:
     named = tuple(sorted(brokers))
     return Decision(Wait(f"waits for {what}: {brokers_named(named)}", named), stage, stage)
-
-
-def _list(brokers: Collection[int]) -> str:
-    return ", ".join(map(str, brokers))

@@ -15,8 +15,9 @@ from zkgroup.controller.machine.context import (
     LeaderIsrAndControllerEpoch,
     LiveBroker,
 )
-from zkgroup.controller.machine.deletion.pending_deletes import RecordChange
 from zkgroup.controller.machine.fenced_writes import Write, size_of
+from zkgroup.controller.machine.open_reassignments import Ending
+from zkgroup.controller.machine.pending_deletes import RecordChange
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.errors import ConfigError
@@ -25,32 +26,13 @@ from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
-from zkgroup.znodes.reassignment_records import FinishedReassignment, Outcome
+from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 MOVES_IN_TOPIC_SINCE: Final = 4
 """Version of a registration of brokers that can live with `adding_replicas` in a topic (2.4)."""
 
 _ROOM: Final = 1_000
 """Bytes for what stands before the operations of a write."""
-
-
-class Ending(NamedTuple):
-    """One move that ends."""
-
-    topic_partition: TopicPartition
-    target: Brokers
-    """As the request had it."""
-    before: Brokers
-    """Replicas when the move began, as far as is known."""
-    outcome: Outcome
-    reason: str
-    left: Brokers = ()
-    """Brokers that have not deleted their replica yet."""
-
-    @property
-    def behind(self) -> Brokers:
-        """Those of them that have no place when it has ended."""
-        return tuple(each for each in self.left if each not in self.target)
 
 
 def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.events import BrokerRequest, ControlRequest
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     BrokerEndPoint,
@@ -25,21 +26,8 @@ from zkgroup.wire.control import (
 from zkgroup.wire.messages import encode
 from zkgroup.znodes.brokers import PartitionState
 
-ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Targets = Mapping[TopicPartition, Brokers]
 """Partition to the target of its move, for moves that are past step 7."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRequest:
-    """One request to one incarnation of a broker. Those to one broker are sent in the order given."""
-
-    broker: int
-    incarnation: int
-    """czxid of the registration. What is meant for another one is not sent (K8)."""
-    request: ControlRequest
-    body: bytes | None = None
-    """The request's bytes where many brokers get the same; None: encoded when it is sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,17 @@ from typing import NamedTuple
 
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import ControllerContext, LiveBroker, PartitionSet
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.event_queue import EventKind
-from zkgroup.controller.machine.events import BrokerAnswered, CloseChannel, OpenChannel, SendToBroker
-from zkgroup.controller.machine.reassignment.open_reassignments import OpenReassignments
-from zkgroup.controller.machine.requests.batch import BrokerRequest, RequestBatch
+from zkgroup.controller.machine.events import (
+    BrokerAnswered,
+    BrokerRequest,
+    CloseChannel,
+    OpenChannel,
+    SendToBroker,
+)
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
+from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (

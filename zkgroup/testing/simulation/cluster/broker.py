@@ -48,7 +48,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkgroup.controller.machine.requests.batch import ControlRequest
+from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition

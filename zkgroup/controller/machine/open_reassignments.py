@@ -10,15 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from typing import Final, NamedTuple
 
-from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.deletion.pending_deletes import PendingDeletes
-from zkgroup.controller.machine.reassignment import steps
-from zkgroup.controller.machine.reassignment.steps import LATE, Situation, Stage
-from zkgroup.controller.machine.reassignment.transactions import Ending
+from zkgroup.controller.machine.context import Brokers, ControllerContext
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
+from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.reassignment_records import Outcome
+
+
+class Stage(Enum):
+    """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
+
+    PLAN = "0"
+    """Nothing is remembered: what was read decides."""
+    ANNOUNCE = "2"
+    """The replica list holds the target; LeaderAndIsr has to be sent with a new leader epoch."""
+    CATCH_UP = "3"
+    """Sent; the target is to come into the ISR."""
+    LEAD = "7"
+    """The target is in sync; one of it is to lead, with the target as replica list."""
+    SHRINK = "8"
+    """The others leave the ISR."""
+    DELETE = "9"
+    """The others are out of the ISR and are to be deleted."""
+    FINISH = "10"
+    """The replica list, the request and the record of the end are to be written."""
+
+
+LATE: Final = frozenset({Stage.SHRINK, Stage.DELETE, Stage.FINISH})
+"""Past step 7: every LeaderAndIsr, of elections and for new incarnations too, carries the target."""
 
 
 class ReassignmentRequest(NamedTuple):
@@ -51,33 +74,26 @@ class OpenReassignment:
     @property
     def is_cancelled(self) -> bool:
         """It goes back to where it began."""
-        return steps.is_cancellation(self.target, self.origin, self.former)
+        return is_cancellation(self.target, self.origin, self.former)
 
-    def situation(
-        self,
-        context: ControllerContext,
-        pending_deletes: PendingDeletes,
-        each: TopicPartition,
-        now: LeaderIsrAndControllerEpoch,
-        *,
-        left_out: bool = False,
-    ) -> Situation:
-        """What the next step is decided on; `left_out` as `OpenReassignments.was_left_out` says."""
-        origin = self.origin
-        return Situation(
-            target=self.target,
-            replicas=context.replicas(each),
-            leader=now.leader,
-            isr=now.isr,
-            stage=self.stage,
-            live=context.candidates(each, context.live),
-            deleting=pending_deletes.of(context, each),
-            drop=self.drop,
-            cancelled=self.is_cancelled,
-            growing=origin is not None and not set(self.target) <= set(origin),
-            left_out=left_out,
-            up=context.live,
-        )
+
+class Ending(NamedTuple):
+    """One move that ends."""
+
+    topic_partition: TopicPartition
+    target: Brokers
+    """As the request had it."""
+    before: Brokers
+    """Replicas when the move began, as far as is known."""
+    outcome: Outcome
+    reason: str
+    left: Brokers = ()
+    """Brokers that have not deleted their replica yet."""
+
+    @property
+    def behind(self) -> Brokers:
+        """Those of them that have no place when it has ended."""
+        return tuple(each for each in self.left if each not in self.target)
 
 
 class Followed(NamedTuple):
@@ -167,7 +183,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         for each in partitions:
             deleting, listed = pending_deletes.of(context, each), context.replicas(each)
             if (move := self._open.get(each)) is not None:
-                listed = steps.sent_replicas(move.stage, move.target, listed)
+                listed = sent_replicas(move.stage, move.target, listed)
             leadership = context.leadership(each)
             left_out = pending_deletes.left_out(context, each)
             sent = _SentList(frozenset(listed) - left_out, leadership.leader_epoch if leadership else None)
@@ -180,7 +196,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 del self._left_out[each]
             if move is None:
                 continue
-            stage = steps.interrupted(move.stage, steps.union(move.target, listed), deleting)
+            stage = interrupted(move.stage, union(move.target, listed), deleting)
             if stage is not move.stage:
                 self.reached(each, stage)
                 again.append(each)
@@ -270,13 +286,13 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         for each, target in targets.items():
             replicas = context.replicas(each) if each in context else None
             if replicas is None and Topic.path(each.topic) in context.unreadable:
-                if (why := steps.malformed(target)) is not None:  # it cannot be written again with the others
+                if (why := malformed(target)) is not None:  # it cannot be written again with the others
                     yield Ending(each, target, self._before(each, context), "dropped", why)
                 continue
             is_queued = each.topic in context.deletions
             going = is_queued and not self._is_under_way(each, target, context)
             going |= each.topic in begun or _is_hopeless(context, each, target)
-            reason = steps.unacceptable(target, replicas, going=going, controllers=controllers)
+            reason = unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
                 yield Ending(each, target, self._before(each, context), "dropped", reason)
 
@@ -334,7 +350,7 @@ def _moves_in_topics(context: ControllerContext) -> Iterable[tuple[TopicPartitio
             continue
         for number in seen.topic.moving:
             each = TopicPartition(name, number)
-            target = steps.target_in_topic(context.replicas(each), seen.topic.removing.get(number, ()))
+            target = target_in_topic(context.replicas(each), seen.topic.removing.get(number, ()))
             if target:
                 yield each, target
 
@@ -345,8 +361,83 @@ def _opened(
     """A reassignment that is read for the first time; another controller may have begun it."""
     replicas = context.replicas(each)
     if (keys := _keys(context, each)) is not None:
-        origin = steps.origin(replicas, keys.adding)
-        former = steps.target_in_topic(replicas, keys.removing)
+        origin = origin_in_topic(replicas, keys.adding)
+        former = target_in_topic(replicas, keys.removing)
         return OpenReassignment(target, origin, origin, asked, former=former if former != target else None)
     known = None if set(target) <= set(replicas) else replicas
     return OpenReassignment(target, replicas, known, asked)
+
+
+# --- the entries of a request, and the replica lists of a move -------------------------------------
+
+
+def interrupted(stage: Stage, target: Brokers, deleting: Collection[int]) -> Stage:
+    """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
+
+    A target that may still be deleted was left out of the list that was sent. The list has to be sent again,
+    with a new leader epoch, once it is free.
+    """
+    return Stage.PLAN if stage is not Stage.ANNOUNCE and set(target) & set(deleting) else stage
+
+
+def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
+    """The replica list that brokers are sent at this stage."""
+    return target if stage in LATE else replicas
+
+
+def malformed(target: Brokers) -> str | None:
+    """Why no partition at all can have these replicas, or None."""
+    if not target:
+        return "the replica list is empty"
+    if len(set(target)) < len(target):
+        return f"a broker is listed twice in {_list(target)}"
+    if min(target) < 0:
+        return f"{min(target)} is no broker"
+    return None
+
+
+def unacceptable(
+    target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
+) -> str | None:
+    """Why an entry of a request is dropped, or None. Brokers that are down are waited for (K12).
+
+    `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
+    are brokers that host nothing.
+    """
+    if (why := malformed(target)) is not None:
+        return why
+    if replicas is None:
+        return "there is no such partition"
+    if going:
+        return "the topic is being deleted"
+    if nothing := [broker for broker in target if broker in controllers]:
+        return f"{brokers_named(nothing, 'hosts', 'host')} no partitions"
+    return None
+
+
+def union(target: Brokers, replicas: Brokers) -> Brokers:
+    """The target, then the others in their order."""
+    return target + tuple(each for each in replicas if each not in target)
+
+
+def origin_in_topic(replicas: Brokers, adding: Collection[int]) -> Brokers:
+    """The replicas before a move that is in the topic's own keys (2.4), in the order of the union."""
+    return tuple(each for each in replicas if each not in adding)
+
+
+def target_in_topic(replicas: Brokers, removing: Collection[int]) -> Brokers:
+    """The target of such a move: where no request is left, it is finished from these keys alone."""
+    return tuple(each for each in replicas if each not in removing)
+
+
+def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
+    """Whether a request goes back: its target is where the move began, and it once was another one.
+
+    `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
+    the request was changed; None where it is not known.
+    """
+    return origin is not None and former is not None and former != target and set(origin) == set(target)
+
+
+def _list(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,7 +1,4 @@
-"""The epochs of a controller while it is active: the records of all of them, and a new one (`EpochBump`).
-
-Source: recipes.md 13, 17, 18.
-"""
+"""A new controller epoch after a deletion that was sent twice (`EpochBump`). Source: recipes.md 17, 18."""
 
 from __future__ import annotations
 
@@ -11,51 +8,9 @@ from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.ports import Feature, Ports
-from zkgroup.model.requests import Create, Delete, MultiDone, SetData
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import GuardRefusedError, Procedure, read_many, write
-from zkgroup.znodes.controller import HISTORY_KEPT, ControllerEpoch, ControllerRecord
-
-PRUNED_MAX: Final = 100
-"""Records deleted in one transaction."""
-
-
-class ControllerHistory:
-    """The records below `/zkgroup/controller/history` while this controller is active.
-
-    Beside what elections and resignations write.
-    """
-
-    def __init__(self, election: Elector, kept: int = HISTORY_KEPT) -> None:
-        self._election = election
-        self._kept = kept
-
-    def next(self) -> Work | None:
-        """Pruning, where there are more than are kept."""
-        return ("prune the history", self._prune) if len(self._election.recorded) > self._kept else None
-
-    def loaded(self, load_ms: int) -> Procedure[None]:
-        """Writes into this controller's record how long loading took."""
-        won = self._election.won
-        assert won is not None, "only an active controller loads"
-        record = won.record.loaded(load_ms)
-        operation = SetData(ControllerRecord.path(won.fence.epoch), record.encode(), won.record_version)
-        answer = yield from write([*won.fence.checks(), operation], FENCE_PATHS)
-        if isinstance(answer, MultiDone) and self._election.won is won:
-            version = won.record_version + 1
-            self._election.won = won._replace(record=record, record_version=version)
-
-    def _prune(self) -> Procedure[None]:
-        """Old records go: the newest, which is this controller's own, says all that they were kept for."""
-        election = self._election
-        won, doomed = election.won, election.recorded[: -self._kept][:PRUNED_MAX]
-        assert won is not None
-        election.recorded = election.recorded[len(doomed) :]
-        (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
-        deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
-        if deletions:
-            yield from write([*won.fence.checks(), *deletions], FENCE_PATHS)
-
+from zkgroup.model.requests import Create, MultiDone, SetData
+from zkgroup.runtime.procedures import GuardRefusedError, Procedure, write
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord
 
 BUMP_REASON: Final = "a deletion was sent twice, and the first copy may still be on its way"
 

@@ -1,0 +1,51 @@
+"""The records of all controllers, while this one is active. Source: recipes.md 13, 18."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
+from zkgroup.model.requests import Delete, MultiDone, SetData
+from zkgroup.runtime.machine import Work
+from zkgroup.runtime.procedures import Procedure, read_many, write
+from zkgroup.znodes.controller import HISTORY_KEPT, ControllerRecord
+
+PRUNED_MAX: Final = 100
+"""Records deleted in one transaction."""
+
+
+class ControllerHistory:
+    """The records below `/zkgroup/controller/history` while this controller is active.
+
+    Beside what elections and resignations write.
+    """
+
+    def __init__(self, election: Elector, kept: int = HISTORY_KEPT) -> None:
+        self._election = election
+        self._kept = kept
+
+    def next(self) -> Work | None:
+        """Pruning, where there are more than are kept."""
+        return ("prune the history", self._prune) if len(self._election.recorded) > self._kept else None
+
+    def loaded(self, load_ms: int) -> Procedure[None]:
+        """Writes into this controller's record how long loading took."""
+        won = self._election.won
+        assert won is not None, "only an active controller loads"
+        record = won.record.loaded(load_ms)
+        operation = SetData(ControllerRecord.path(won.fence.epoch), record.encode(), won.record_version)
+        answer = yield from write([*won.fence.checks(), operation], FENCE_PATHS)
+        if isinstance(answer, MultiDone) and self._election.won is won:
+            version = won.record_version + 1
+            self._election.won = won._replace(record=record, record_version=version)
+
+    def _prune(self) -> Procedure[None]:
+        """Old records go: the newest, which is this controller's own, says all that they were kept for."""
+        election = self._election
+        won, doomed = election.won, election.recorded[: -self._kept][:PRUNED_MAX]
+        assert won is not None
+        election.recorded = election.recorded[len(doomed) :]
+        (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
+        deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
+        if deletions:
+            yield from write([*won.fence.checks(), *deletions], FENCE_PATHS)
