@@ -9,12 +9,11 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.machine import events as ef
 from zkgroup.broker.machine.events import (
     BrokerMachineConfig,
@@ -53,15 +52,13 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
 from zkgroup.testing.batches import batches_in, records_of
+from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
 from zkgroup.testing.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.wire.records import ACKS_ALL
 from zkgroup.znodes.brokers import BrokerRegistration
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 LAG_MAX_MS: Final = 3_000
 NOTICES: Final = IsrChangePropagationConfig(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
@@ -78,15 +75,22 @@ class UnacknowledgedAppend:
 
 
 class SimulatedBroker:
-    """One start of a broker. Its files (`storage`) outlive it."""
+    """One start of a broker. Its files (`storages` of the environment) outlive it."""
 
     def __init__(
-        self, world: ClusterWorld, broker: int, storage: MemoryStorage, *, pid: int, is_kafka: bool
+        self,
+        world: ClusterEnvironment,
+        broker: int,
+        *,
+        pid: int,
+        is_kafka: bool,
+        registered: Callable[[SimulatedBroker, int], None],
     ) -> None:
+        """`registered` is called with the session's incarnation: the broker is in `/brokers/ids`."""
         self.broker, self.pid = broker, pid
         self.name = f"b{broker}-{pid}"
         logs = LogConfig(segment_bytes=world.setup.segment_bytes)
-        data_dir = DataDir.in_memory(logs, world.clock.wall_ms, storage)
+        data_dir = DataDir.in_memory(logs, world.clock.wall_ms, world.storages[broker])
         self.host = ReplicaManager(broker, data_dir, world.clock.wall_ms)
         self.cache = MetadataCache()
         self.receiver = ControlRequestHandler(broker, self.cache)
@@ -113,6 +117,7 @@ class SimulatedBroker:
         """Fetches of this broker, by leader."""
         self.world = self._world = world
         self._is_kafka = is_kafka
+        self._note_registered = registered
         timing: dict[str, Any] = {"lag_max_ms": LAG_MAX_MS, "notices": NOTICES}
         config = BrokerMachineConfig(
             broker=broker, new_cluster_id=CLUSTER_ID, jitter=world.rng.random, **timing
@@ -190,9 +195,9 @@ class SimulatedBroker:
 
     def _perform_action(self, action: Action, request: ControlRequest) -> int:
         if isinstance(action, BecomeLeader | BecomeFollower):
-            self._world.audit.begins(self, action.topic_partition, request)
+            self._world.audit.begins(self.broker, action.topic_partition, request)
         elif isinstance(action, DeleteReplica):
-            self._world.audit.deletes(self, action.topic_partition, request)
+            self._world.audit.deletes(self.broker, action.topic_partition, request)
         return perform(self.host, self.broker, action)
 
     def _action_done(self, action: Action, error: int) -> None:
@@ -247,7 +252,7 @@ class SimulatedBroker:
                 self.epoch = epoch
                 self.is_up = True
                 self.host_tasks.append(self._registered)
-                self._world.registered(self, incarnation)
+                self._note_registered(self, incarnation)
             case ef.SetMaximalIsrs():
                 self.host_tasks.append(lambda: self._count(effect))
             case ef.ReadFollowers():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from zkgroup.controller.machine import events as ef
 from zkgroup.controller.machine.events import (
@@ -22,12 +22,10 @@ from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Outc
 from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
+from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
 from zkgroup.testing.simulation.cluster.network import SimulatedConnection
 from zkgroup.testing.simulation.cluster.shell import MachineShell, Task
 from zkgroup.wire.messages import Response
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 
 class ProvenStore:
@@ -73,7 +71,14 @@ class ControllerProcess:
     """One controller, on the store of its broker or on its own client."""
 
     def __init__(
-        self, world: ClusterWorld, broker: int, name: str, store: Store, client: MemoryClient, *, alone: bool
+        self,
+        world: ClusterEnvironment,
+        broker: int,
+        name: str,
+        store: Store,
+        client: MemoryClient,
+        *,
+        alone: bool,
     ) -> None:
         self.broker, self.name, self.client = broker, name, client
         self.is_alone = alone
@@ -174,7 +179,7 @@ class ControllerProcess:
                 self._lease_until_ms = None
                 network.close_all(self)
             case ef.ShutdownAnswered():
-                self._world.shutdown_answered(self, effect)
+                self._world.shutdown_answered(is_granted=effect.error == 0 and not effect.remaining)
             case LogEvent(kind, fields):
                 assert kind != "handler.failed", f"{self.name}: {fields.get('detail')}"
                 self._world.figures[f"note {kind}"] += 1

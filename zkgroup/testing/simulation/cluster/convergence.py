@@ -14,7 +14,7 @@ from zkgroup.model.requests import Create
 from zkgroup.testing.batches import ValueBatch, batches_in
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.foreign_writers import NOTHING_AFFECTED, AffectedByCorruption
+from zkgroup.testing.simulation.cluster.corrupt_znodes import NOTHING_AFFECTED, AffectedByCorruption
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path

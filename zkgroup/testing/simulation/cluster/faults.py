@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper.server import Fault
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.controller import ControllerRegistration
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 
 class ClusterFaults:

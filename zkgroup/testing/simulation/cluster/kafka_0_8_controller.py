@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.errors import CorruptZnodeError
@@ -44,6 +44,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
+from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
 from zkgroup.testing.simulation.cluster.network import (
     SendingController,
     SimulatedConnection,
@@ -335,9 +336,6 @@ def _event_of(path: str) -> str:
     return "brokers" if path == broker_ids_path() else "topics"
 
 
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
-
 ANY_VERSION: Final = -1
 
 
@@ -347,7 +345,7 @@ class Kafka08Controller:
     is_alone = False
 
     def __init__(
-        self, world: ClusterWorld, broker: int, name: str, store: Store, client: MemoryClient
+        self, world: ClusterEnvironment, broker: int, name: str, store: Store, client: MemoryClient
     ) -> None:
         self.broker, self.name, self.client = broker, name, client
         self.is_active = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from zkgroup.controller.machine.fenced_writes import CONTROLLER_VERSION
 from zkgroup.controller.machine.leadership.selectors import UNCLEAN_SETTING
@@ -11,6 +10,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
+from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.admin_requests import (
     Move,
     PreferredElection,
@@ -24,9 +24,6 @@ from zkgroup.znodes.config_settings import FOLLOWER_RATE
 from zkgroup.znodes.controller import ControllerRegistration, ResignRequest
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 from zkgroup.znodes.reassignment_records import PlanState, StoredPlan
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 PARTITIONS_MAX = 4
 PLANS_MAX = 2

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from zkgroup.broker.fetch_session import FetchSessionHandler
 from zkgroup.broker.machine.events import FollowerFetches
+from zkgroup.broker.replica_view import ReplicaView
+from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_requests import DelayedFetch, follower_of, refused, topics_of
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
 from zkgroup.model import TopicPartition
+from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
+from zkgroup.testing.simulation.cluster.shell import MachineShell
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
-    from zkgroup.testing.simulation.cluster.world import ClusterWorld
 
 FETCH_WAIT_MS: Final = 500
 """Longest time for which a leader holds a fetch."""
@@ -26,12 +26,28 @@ PARTITION_BYTES: Final = 1_000
 """Most bytes of one partition in an answer."""
 
 
+class FetchingBroker(Protocol):
+    """A broker, as leader or follower."""
+
+    broker: int
+    epoch: int
+    world: ClusterEnvironment
+    host: ReplicaManager
+    shell: MachineShell
+    fetches: SimulatedFetches
+    """Fetches of other brokers from it."""
+
+    def leads(self, tp: TopicPartition) -> ReplicaView | None: ...
+
+    def knows(self, broker: int) -> bool: ...
+
+
 @dataclass(eq=False)
 class SimulatedFetcher:
     """A follower's connection to one leader, with at most one request in flight."""
 
-    follower: SimulatedBroker
-    leader: SimulatedBroker
+    follower: FetchingBroker
+    leader: FetchingBroker
     session: FetchSessionHandler = field(default_factory=FetchSessionHandler)
     moved: set[TopicPartition] = field(default_factory=set)
     """Partitions whose position may differ from the one that was named last."""
@@ -119,7 +135,7 @@ class HeldFetch:
 class SimulatedFetches:
     """The fetches of other brokers from this leader."""
 
-    def __init__(self, world: ClusterWorld, leader: SimulatedBroker) -> None:
+    def __init__(self, world: ClusterEnvironment, leader: FetchingBroker) -> None:
         self._world, self._leader = world, leader
         self._changes: dict[int, dict[TopicPartition, None]] = {}
         """Partitions that have changed, by session, since the session has read them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.transactions import Change, ServerTransaction
@@ -14,9 +12,6 @@ from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.stray_replicas import StrayReplicas, StrayTopic, stray_replicas_path
-
-if TYPE_CHECKING:
-    from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 
 
 class ClusterAuditError(AssertionError):
@@ -94,25 +89,25 @@ class ClusterAudit:
                 for number in each.partitions
             )
 
-    def deletes(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
+    def deletes(self, broker: int, tp: TopicPartition, request: ControlRequest) -> None:
         """Checks that a broker deletes no records while it is in sync, unless the topic is deleted (recipes
         17)."""
         replayed = self.catch_up()
-        self.abandoned.discard((process.broker, tp))
+        self.abandoned.discard((broker, tp))
         state = replayed.state(tp)
         if state is None or tp.topic in replayed.deletions:
             return
-        if process.broker in state.isr:
+        if broker in state.isr:
             raise ClusterAuditError(
-                f"S13 {tp}: broker {process.broker} deletes its records in epoch {request.controller_epoch}, "
+                f"S13 {tp}: broker {broker} deletes its records in epoch {request.controller_epoch}, "
                 f"while {list(state.isr)} are in sync"
             )
 
-    def begins(self, process: SimulatedBroker, tp: TopicPartition, request: ControlRequest) -> None:
+    def begins(self, broker: int, tp: TopicPartition, request: ControlRequest) -> None:
         """Checks that a broker becomes no replica with records of a deleted topic of that name (K20)."""
         self.catch_up()
-        if (process.broker, tp) in self.abandoned:
+        if (broker, tp) in self.abandoned:
             raise ClusterAuditError(
-                f"{tp}: broker {process.broker} becomes a replica in epoch {request.controller_epoch}, "
+                f"{tp}: broker {broker} becomes a replica in epoch {request.controller_epoch}, "
                 "and has not deleted its stray replica of the deleted topic"
             )

@@ -1,26 +1,21 @@
-"""The world of one schedule of a cluster: server, clock, brokers, controllers, and paused processes."""
+"""The world of one schedule of a cluster: brokers, controllers, paused processes, and faults that last."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from zkgroup.broker.log.storage import MemoryStorage
-from zkgroup.controller.machine.events import ShutdownAnswered
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
 from zkgroup.testing.batches import batches_in
-from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
+from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.foreign_writers import CorruptZnodes
+from zkgroup.testing.simulation.cluster.corrupt_znodes import CorruptZnodes
+from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
 from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
-from zkgroup.testing.simulation.cluster.network import SimulatedNetwork
 from zkgroup.testing.simulation.cluster.setup import ClusterSetup
-from zkgroup.testing.simulation.cluster.step_checks import ClusterAudit
-from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
+from zkgroup.testing.simulation.schedule import Action
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -31,35 +26,21 @@ TICK_MS = 1_000
 """Longest delay of a server that ends a session."""
 
 
-class ClusterWorld:
-    """The state of one schedule: server, clock, brokers, controllers, network and figures."""
+class ClusterWorld(ClusterEnvironment):
+    """The state of one schedule: the environment, brokers, controllers, and faults that last."""
 
     def __init__(self, setup: ClusterSetup, rng: random.Random) -> None:
-        self.setup = setup
-        self.rng = rng
-        self.clock = FakeClock()
-        self.server = MemoryZooKeeper(self.clock, stepped=True)
-        self.recording = ScheduleRecording(self.clock)
-        self.audit = ClusterAudit(self.server, self.clock)
-        self.figures: Counter[str] = Counter()
         self.brokers: dict[int, SimulatedBroker] = {}
         """Running brokers, by id."""
-        self.network = SimulatedNetwork(self.brokers)
+        super().__init__(setup, rng, self.brokers)
         self.controllers: dict[int, Controller] = {}
         """Running controllers, active or not, by their broker's id."""
-        self.storages = {broker: MemoryStorage() for broker in setup.brokers}
         self.consumers = Consumers(self, rng)
         self.lost: set[int] = set()
         """Brokers that are never started again."""
         self.switched_off: set[int] = set()
         """Brokers that are started again after the cluster has converged without them."""
         self.broken: set[tuple[int, TopicPartition]] = set()
-        self.acked: dict[TopicPartition, dict[int, bytes]] = {}
-        """Acknowledged records of each partition, for the present incarnation of its topic."""
-        self.read_ends: dict[tuple[TopicPartition, int], int] = {}
-        """End of what consumers have read, by partition and incarnation of its topic."""
-        self.log_starts: dict[tuple[TopicPartition, int], int] = {}
-        """The highest log start offset of a leader, by partition and incarnation of its topic."""
         self.sessions: dict[int, list[int]] = {}
         """Sessions of each zkgroup broker, in order."""
         self.stopping: set[int] = set()
@@ -72,23 +53,19 @@ class ClusterWorld:
         self.withdrawn: dict[TopicPartition, set[int]] = {}
         """Reassignments whose entries were deleted by hand, to the epochs of controllers that may have read
         them."""
-        self.unprotected: set[tuple[object, object]] = set()
-        """Brokers and partitions on which records of a deleted topic may pass for the new one's, because a
-        Kafka controller may have been active in between (docs/adr/0024)."""
         self.kafka_may_elect = True
         """Whether Kafka's controllers can be elected."""
         self._paused_until: dict[str, int] = {}
         self._isolated_until: dict[str, int] = {}
         self._stalled_until: dict[str, int] = {}
         self._pids = 0
-        self._lives: dict[TopicPartition, int] = {}
 
     # --- processes ------------------------------------------------------------------------------------
 
     def start_broker(self, broker: int) -> SimulatedBroker:
         self._pids += 1
         process = SimulatedBroker(
-            self, broker, self.storages[broker], pid=self._pids, is_kafka=self.setup.kind == "kafka"
+            self, broker, pid=self._pids, is_kafka=self.setup.kind == "kafka", registered=self.registered
         )
         self.brokers[broker] = process
         return process
@@ -206,39 +183,11 @@ class ClusterWorld:
     def active_controllers(self) -> list[Controller]:
         return [one for one in self.controllers.values() if one.is_active]
 
-    def life(self, topic: str) -> int:
-        """The present incarnation of a topic: the zxid of its creation."""
-        self.audit.catch_up()
-        return self.audit.lives.get(topic, 0)
-
     # --- events ---------------------------------------------------------------------------------
 
     def write(self, *operations: Operation) -> bool:
         """Executes an operator's transaction at once; returns whether it was accepted."""
         return isinstance(self.server.write(*operations), MultiDone)
-
-    def acknowledged(self, tp: TopicPartition, offset: int, values: tuple[bytes, ...]) -> None:
-        life = self.life(tp.topic)
-        if self._lives.get(tp) != life:
-            self._lives[tp], self.acked[tp] = life, {}
-        self.acked[tp].update(enumerate(values, offset))
-        self.figures["records acknowledged"] += len(values)
-
-    def records_read(self, tp: TopicPartition, life: int, end: int) -> None:
-        """Called when a consumer has read records up to `end`."""
-        before = self.read_ends.get((tp, life), 0)
-        self.read_ends[tp, life] = max(before, end)
-        self.figures["records read"] += max(0, end - before)
-
-    def deleted_below(self, tp: TopicPartition, life: int, offset: int) -> None:
-        """Called when a leader has deleted the records below an offset."""
-        before = self.log_starts.get((tp, life), 0)
-        self.log_starts[tp, life] = max(before, offset)
-        self.figures["records deleted"] += max(0, offset - before)
-
-    def shutdown_answered(self, controller: ControllerProcess, answer: ShutdownAnswered) -> None:
-        self.figures["shutdowns answered"] += 1
-        self.figures["shutdowns granted"] += answer.error == 0 and not answer.remaining
 
     def pause(self, name: str, ms: int) -> None:
         self._paused_until[name] = self.clock.now_ms() + ms
