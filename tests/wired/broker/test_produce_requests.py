@@ -387,3 +387,20 @@ def test_the_bytes_of_appended_batches_are_counted() -> None:
     assert bytes_in(request, response) == sizes[0]
     assert bytes_in(request, NO_ANSWER) == sum(sizes)
     assert bytes_in(request, None) == 0
+
+
+@on_a_loop
+async def test_a_wait_of_acks_all_is_one_call_of_the_replicas() -> None:
+    """What its followers do is checked where it happens: the request is not passed on again."""
+    leader, follower = in_memory(1), in_memory(2)
+    pair(leader, follower)
+    async with producing(host=leader) as one:
+        assert one.one.thread is not None
+        one.send(produce(batch(b"x")))
+        await until(lambda: leader.log_end_offset(TP) == 1)
+        calls = one.one.thread._given
+
+        await one.replicas(lambda host: replicate(host, follower, TP))
+
+        assert [result.error for result in await one.answer()] == [0]
+        assert one.one.thread._given == calls + 1

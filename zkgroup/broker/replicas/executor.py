@@ -1,7 +1,9 @@
 """The thread that calls a `ReplicaManager`, for code that runs on an asyncio loop.
 
-A replica manager blocks for its disk and allows one caller at a time. `changed` gives the loop an event that
-is set when the role, log end offset or high watermark of one of some partitions changes.
+A replica manager blocks for its disk and allows one caller at a time. What waits for a change of partitions
+(their role, log end offset or high watermark) is attempted again on the thread, in the call that has made the
+change: `ReplicaExecutor.complete`, Kafka's `DelayedOperationPurgatory`. So the loop is woken once, with the
+result.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -19,6 +21,8 @@ from zkgroup.runtime.clock_loop import party_beside
 
 T = TypeVar("T")
 Job = Callable[[], None]
+Attempt = Callable[[ReplicaManager], bool]
+"""Returns whether it is complete."""
 
 
 class ExecutorClosedError(RuntimeError):
@@ -45,17 +49,23 @@ class ReplicaExecutor:
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._moved: set[TopicPartition] = set()
-        self._waiting: dict[TopicPartition, set[asyncio.Event]] = {}
         self._watches: dict[TopicPartition, set[PartitionWatch]] = {}
+        """Of the thread."""
+        self._callbacks: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        """What the present job calls on the loop."""
         self._ended = asyncio.Event()
         self._closing = self._abandons = False
         host.listen(self._moved.add)
         if leader_failed is not None:
-            host.listen_to_failures(lambda tp, why: self._call_back(leader_failed, tp, why))
+            host.listen_to_failures(lambda tp, why: self.call_back(leader_failed, tp, why))
         self._given = self._taken = 0
         self._party = party_beside(self._loop, name, lambda: self._given != self._taken)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def now(self) -> float:
+        """The time of the loop, in seconds; on any thread."""
+        return self._loop.time()
 
     async def call(self, ask: Callable[[ReplicaManager], T]) -> T:
         """Calls `ask` on the replica manager's thread and returns its result.
@@ -74,47 +84,74 @@ class ReplicaExecutor:
             try:
                 value = ask(self._host)
             except BaseException as error:  # noqa: BLE001  # raised in the calling task
-                self._call_back(_set_exception, answer, error)
+                self.call_back(_set_exception, answer, error)
             else:
-                self._call_back(_set_result, answer, value)
+                self.call_back(_set_result, answer, value)
 
+        self._give(job)
+        return answer
+
+    def _give(self, job: Job | None) -> None:
         self._given += 1
         self._jobs.put(job)
-        return answer
 
     def post(self, ask: Callable[[ReplicaManager], object]) -> None:
         """Calls `ask` after all earlier calls, and drops its result. Without effect after `close`.
 
         An error of `ask` is reported by the event loop.
         """
+
+        def job() -> None:
+            try:
+                ask(self._host)
+            except Exception as error:  # noqa: BLE001  # reported
+                context = {"message": "a call of the replica manager failed", "exception": error}
+                self.call_back(self._loop.call_exception_handler, context)
+
         if not self._closing:
-            self._submit(ask)
+            self._give(job)
 
-    @contextmanager
-    def changed(self, *partitions: TopicPartition) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of one of the partitions; the caller clears it."""
-        event, watched = asyncio.Event(), set(partitions)
-        for tp in watched:
-            self._waiting.setdefault(tp, set()).add(event)
-        try:
-            yield event
-        finally:
-            for tp in watched:
-                events = self._waiting[tp]
-                events.discard(event)
-                if not events:
-                    del self._waiting[tp]
+    async def complete(self, watch: PartitionWatch, attempt: Attempt, until: float) -> bool:
+        """Calls `attempt` on the thread, and again at each change that `watch` notes, until it is complete.
 
-    @contextmanager
-    def watch(self, partitions: Iterable[TopicPartition]) -> Iterator[PartitionWatch]:
-        """Notes the changes of the partitions."""
-        watch = PartitionWatch(self)
+        Args:
+            watch: has no other attempt at the same time. The attempt may change which partitions it notes.
+            until: on the loop's clock; the attempt is not called any more then.
+
+        Returns whether it is complete. Raises the error of the attempt.
+        """
+        if self._closing:
+            raise ExecutorClosedError("the replica manager is closed")
+        if until <= self._loop.time():
+            return await self._submit(attempt)
+        done: asyncio.Future[None] = self._loop.create_future()
+        is_complete = False
+        failure: BaseException | None = None
+
+        def run() -> None:
+            nonlocal is_complete, failure
+            watch.attempt = None
+            try:
+                is_complete = attempt(self._host)
+            except BaseException as error:  # noqa: BLE001  # raised in the calling task
+                failure = error
+            if is_complete or failure is not None:
+                self.call_back(_set_result, done, None)
+            else:
+                watch.attempt = run
+
+        self._give(run)
         try:
-            for tp in partitions:
-                watch.add(tp)
-            yield watch
-        finally:
-            watch.close()
+            async with asyncio.timeout_at(until):
+                await done
+        except TimeoutError:
+            await self.call(lambda host: watch.end_attempt(run))  # it may have run meanwhile
+        except asyncio.CancelledError:
+            self.post(lambda host: watch.end_attempt(run))
+            raise
+        if failure is not None:
+            raise failure
+        return is_complete
 
     async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
@@ -124,8 +161,7 @@ class ReplicaExecutor:
         """
         if not self._closing:
             self._closing, self._abandons = True, abandon
-            self._given += 1
-            self._jobs.put(None)
+            self._give(None)
         try:
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
@@ -136,14 +172,17 @@ class ReplicaExecutor:
 
     # --- on the thread --------------------------------------------------------------------------
 
+    def call_back(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Calls back on the loop after the present job, in order. Used on the thread."""
+        self._callbacks.append((callback, arguments))
+
     def _run(self) -> None:
         try:
             while (job := self._next()) is not None:
                 job()
-                if self._moved:
-                    moved = frozenset(self._moved)
-                    self._moved.clear()
-                    self._call_back(self._wake, moved)
+                while self._moved:
+                    self._attempt_again()
+                self._call_all_back()
         finally:
             try:
                 if self._abandons:
@@ -151,9 +190,32 @@ class ReplicaExecutor:
                 else:
                     self._host.close()
             finally:
-                self._call_back(self._ended.set)
+                self.call_back(self._ended.set)
+                self._call_all_back()
                 if self._party is not None:
                     self._party.leave()
+
+    def _attempt_again(self) -> None:
+        """Notes the changes of the last calls, and attempts again what waits for them."""
+        moved = frozenset(self._moved)
+        self._moved.clear()
+        noted: dict[PartitionWatch, None] = {}
+        for tp in moved & self._watches.keys():
+            for watch in self._watches[tp]:
+                watch.note(tp)
+                noted[watch] = None
+        for watch in noted:
+            if watch.attempt is not None:
+                watch.attempt()
+
+    def _call_all_back(self) -> None:
+        """Wakes the loop once for all that a job calls back; without effect on a loop that is closed."""
+        if self._callbacks:
+            callbacks, self._callbacks = self._callbacks, []
+            try:
+                self._loop.call_soon_threadsafe(self._called_back, callbacks)
+            except RuntimeError:
+                self._jobs.put(None)
 
     def _next(self) -> Job | None:
         with self._party.resting() if self._party is not None else nullcontext():
@@ -161,33 +223,25 @@ class ReplicaExecutor:
         self._taken += 1
         return job
 
-    def _call_back(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Calls back on the loop; without effect on the loop if that is closed."""
-        try:
-            self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:
-            self._jobs.put(None)
-
     # --- on the loop ----------------------------------------------------------------------------
 
-    def _wake(self, moved: frozenset[TopicPartition]) -> None:
-        for tp in moved & self._waiting.keys():
-            for event in self._waiting[tp]:
-                event.set()
-        for tp in moved & self._watches.keys():
-            for watch in self._watches[tp]:
-                watch.note(tp)
+    def _called_back(self, callbacks: list[tuple[Callable[..., object], tuple[object, ...]]]) -> None:
+        for callback, arguments in callbacks:
+            try:
+                callback(*arguments)
+            except Exception as error:  # noqa: BLE001  # the others are called as well
+                self._loop.call_exception_handler({"message": "a callback failed", "exception": error})
 
 
 class PartitionWatch:
-    """Notes which of some partitions have changed. Used on the event loop of its executor."""
+    """Notes which of some partitions have changed. Used on the thread of its executor."""
 
     def __init__(self, executor: ReplicaExecutor) -> None:
         self._watches = executor._watches
         self._partitions: set[TopicPartition] = set()
         self._changed: dict[TopicPartition, None] = {}
-        self.event = asyncio.Event()
-        """Is set while a partition has changed."""
+        self.attempt: Callable[[], None] | None = None
+        """Called after a change; None without one."""
 
     def add(self, tp: TopicPartition) -> None:
         """Notes the changes of a partition from now on."""
@@ -208,16 +262,25 @@ class PartitionWatch:
     def note(self, tp: TopicPartition) -> None:
         """Notes a change."""
         self._changed[tp] = None
-        self.event.set()
 
     def take(self) -> list[TopicPartition]:
         """The partitions that have changed since the last call, in order of their changes."""
         changed, self._changed = list(self._changed), {}
-        self.event.clear()
         return changed
+
+    def end_attempt(self, attempt: Callable[[], None]) -> None:
+        """Does not call this attempt any more."""
+        if self.attempt is attempt:
+            self.attempt = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are partitions; on any thread."""
+        return bool(self._partitions)
 
     def close(self) -> None:
         """Notes nothing more."""
+        self.attempt = None
         for tp in tuple(self._partitions):
             self.discard(tp)
 

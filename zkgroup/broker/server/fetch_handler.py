@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.fetch_requests import (
     FOLLOWER_VERSION,
@@ -102,8 +104,18 @@ class FetchHandler:
     async def _without_session(self, request: FetchRequest, version: int) -> FetchResponse:
         wanted = dict(partitions_of(request))
         delayed = DelayedFetch(wanted, request)
-        with self._replicas.watch(wanted) as watch:
-            await self._complete(delayed, watch, request, list(wanted))
+        watch = PartitionWatch(self._replicas)
+
+        def due() -> list[TopicPartition]:
+            for tp in wanted:
+                watch.add(tp)
+            return list(wanted)
+
+        try:
+            await self._complete(delayed, watch, request, due, closes=True)
+        finally:
+            if watch.is_open:
+                self._replicas.post(lambda replicas: watch.close())
         results = {
             tp: without_zstd(self._with_known_error(tp, result), version)
             for tp, result in delayed.results.items()
@@ -120,15 +132,18 @@ class FetchHandler:
         if number not in self._watches:
             self._watches[number] = PartitionWatch(self._replicas)
         watch = self._watches[number]
-        for tp, _ in partitions_of(request):
-            watch.add(tp)
-        for tp in forgotten_by(request):
-            watch.discard(tp)
         delayed = session.begin(request)
         now = asyncio.get_running_loop().time()
         if sweeps := now >= self._swept_at.get(number, 0.0) + self._sweep_s:
             self._swept_at[number] = now
-        due = session.due(watch.take(), all_partitions=sweeps)
+
+        def due() -> list[TopicPartition]:
+            for tp, _ in partitions_of(request):
+                watch.add(tp)
+            for tp in forgotten_by(request):
+                watch.discard(tp)
+            return session.due(watch.take(), all_partitions=sweeps)
+
         await self._complete(delayed, watch, request, due)
         session.answered(delayed)
         return FetchResponse(topics_of(delayed.news), session_id=number)
@@ -136,45 +151,59 @@ class FetchHandler:
     def _session_ended(self, session: FetchSession) -> None:
         self._swept_at.pop(session.session_id, None)
         if (watch := self._watches.pop(session.session_id, None)) is not None:
-            watch.close()
+            self._replicas.post(lambda replicas: watch.close())
 
     async def _complete(
-        self, delayed: DelayedFetch, watch: PartitionWatch, request: FetchRequest, due: list[TopicPartition]
+        self,
+        delayed: DelayedFetch,
+        watch: PartitionWatch,
+        request: FetchRequest,
+        due: Callable[[], list[TopicPartition]],
+        *,
+        closes: bool = False,
     ) -> None:
-        """Reads the partitions, and again what changes, until the fetch is complete or its time is over."""
+        """Reads the partitions, and again what changes, until the fetch is complete or its time is over.
+
+        `due` is called on the thread of the replicas, and returns the partitions to read first. `closes`:
+        closes the watch with the fetch.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
-        await self._read(delayed, due, held=False)
-        while not delayed.is_complete and loop.time() < until:
-            due = watch.take() or await self._changed(watch, delayed, until)
-            await self._read(delayed, due, held=True)
+        first: Callable[[], list[TopicPartition]] | None = due
+        held = False
+        withheld: set[TopicPartition] = set()
+
+        def attempt(replicas: ReplicaManager) -> bool:
+            nonlocal first, held
+            some, first = (watch.take() if first is None else first()), None
+            self._read(replicas, delayed, some, held=held)
+            held = True
+            if closes and delayed.is_complete:
+                watch.close()
+            return delayed.is_complete or delayed.withheld != withheld
+
+        while True:
+            free_at = {tp: self._quota.free_at(tp) for tp in withheld} if self._quota else {}
+            await self._replicas.complete(watch, attempt, min(until, *free_at.values()) if free_at else until)
+            now = loop.time()
+            if delayed.is_complete or now >= until:
+                break
+            withheld = set(delayed.withheld)
+            first = partial(_and_changed, [tp for tp, at in free_at.items() if at <= now], watch)
         if self._quota is not None:
             for tp, size in delayed.sizes():
                 self._quota.took(tp, size, loop.time())
 
-    async def _changed(
-        self, watch: PartitionWatch, delayed: DelayedFetch, until: float
-    ) -> list[TopicPartition]:
-        """Waits for changes, or until throttled partitions are free, or the time is over."""
-        loop = asyncio.get_running_loop()
-        free_at = {tp: self._quota.free_at(tp) for tp in delayed.withheld} if self._quota else {}
-        try:
-            async with asyncio.timeout_at(min(until, *free_at.values()) if free_at else until):
-                await watch.event.wait()
-        except TimeoutError:
-            now = loop.time()
-            return [tp for tp, at in free_at.items() if at <= now]
-        return watch.take()
-
-    async def _read(self, delayed: DelayedFetch, due: list[TopicPartition], *, held: bool) -> None:
+    def _read(
+        self, replicas: ReplicaManager, delayed: DelayedFetch, due: list[TopicPartition], *, held: bool
+    ) -> None:
+        """Reads partitions on the thread of the replicas, and notifies the observer."""
         if not due:
             return
         throttled = self._throttled(due) if delayed.is_of_follower else ()
-        fetched = await self._replicas.call(
-            lambda one: delayed.read(one, due, held=held, throttled=throttled)
-        )
+        fetched = delayed.read(replicas, due, held=held, throttled=throttled)
         if fetched and self._observer is not None:
-            self._observer.on_fetches(fetched)
+            self._replicas.call_back(self._observer.on_fetches, fetched)
 
     def _throttled(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """The partitions of which a follower that lags gets nothing now.
@@ -185,6 +214,10 @@ class FetchHandler:
         if self._quota is None:
             return set()
         held = [tp for tp in partitions if self._quota.holds(tp)]
-        if held and self._quota.free_at(held[0]) <= asyncio.get_running_loop().time():
+        if held and self._quota.free_at(held[0]) <= self._replicas.now():
             del held[0]
         return set(held)
+
+
+def _and_changed(partitions: list[TopicPartition], watch: PartitionWatch) -> list[TopicPartition]:
+    return [*partitions, *watch.take()]

@@ -15,7 +15,7 @@ from typing import Final
 
 from zkgroup.broker.replica_view import AppendResult
 from zkgroup.broker.replicas.appends import DelayedProduce, append_records
-from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
@@ -95,18 +95,28 @@ class ProduceHandler:
         if acks != ACKS_ALL:
             return (await self._replicas.call(append)).results
         until = asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000
-        with self._replicas.changed(*records) as changed:
-            delayed = await self._replicas.call(append)
-            while delayed.waiting:
-                try:
-                    async with asyncio.timeout_at(until):
-                        await changed.wait()
-                except TimeoutError:
-                    delayed.time_out()
-                    break
-                changed.clear()
-                await self._replicas.call(delayed.check)
-            return delayed.results
+        watch = PartitionWatch(self._replicas)
+        appended: list[DelayedProduce] = []
+
+        def attempt(replicas: ReplicaManager) -> bool:
+            if appended:
+                is_complete = appended[0].check(replicas)
+            else:
+                appended.append(append(replicas))
+                is_complete = not appended[0].waiting
+                for tp in appended[0].waiting:
+                    watch.add(tp)
+            if is_complete:
+                watch.close()
+            return is_complete
+
+        try:
+            if not await self._replicas.complete(watch, attempt, until):
+                appended[0].time_out()
+        finally:
+            if watch.is_open:
+                self._replicas.post(lambda replicas: watch.close())
+        return appended[0].results
 
     def _with_known(self, tp: TopicPartition, result: AppendResult) -> AppendResult:
         if result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._is_known(tp):
