@@ -189,6 +189,8 @@ class _ReplicaFetcher:
         self._reopens_at: dict[TopicPartition, float] = {}
         self._changed = asyncio.Event()
         self._is_urgent = False
+        self._cut_off: asyncio.Timeout | None = None
+        """Ends the request in progress; None without one."""
         self._is_failing = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetches from {self._where}")
 
@@ -212,6 +214,8 @@ class _ReplicaFetcher:
         """Checks again which partitions are due; if it is urgent, the request in progress is cut off."""
         self._is_urgent = self._is_urgent or is_urgent
         self._changed.set()
+        if is_urgent and self._cut_off is not None and not self._cut_off.expired():
+            self._cut_off.reschedule(0)
 
     def end(self) -> asyncio.Task[None]:
         self._task.cancel()
@@ -360,20 +364,14 @@ class _ReplicaFetcher:
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
         )
-        asking = asyncio.ensure_future(self._client.ask(request, FetchResponse, version=FETCH_VERSION))
         try:
-            while not asking.done() and not self._is_urgent:
-                changed = asyncio.ensure_future(self._changed.wait())
-                try:
-                    await asyncio.wait([asking, changed], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    changed.cancel()
-                self._changed.clear()
-            if asking.done():
-                return asking.result()
+            async with asyncio.timeout(None) as self._cut_off:
+                return await self._client.ask(request, FetchResponse, version=FETCH_VERSION)
+        except TimeoutError:
+            if not self._is_urgent:
+                raise
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)  # also retrieves an error that nobody takes
+            self._cut_off = None
         self._session.reset()
         self._moved.update(self._session.partitions)
         return None

@@ -201,12 +201,12 @@ class Channel:
             self._failures = 0
             self._owner.answered(self._connection, response)
 
-    async def _write(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _write(self, frame: bytes, connection: BrokerConnection) -> None:
         """A frame that is not whole does nothing, so one that takes longer than the lease is cut off."""
         if not self._lease.left_ms:
             raise ConnectionAbortedError("the lease ended before the request was sent")
-        writer.write(frame)
-        taken = asyncio.ensure_future(writer.drain())
+        connection.write(frame)
+        taken = asyncio.ensure_future(connection.drain())
         try:
             while not taken.done():
                 if not (left_ms := self._lease.left_ms):

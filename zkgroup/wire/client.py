@@ -10,10 +10,9 @@ replica fetchers of 0.8.2.2 have.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.messages import (
@@ -31,42 +30,44 @@ CORRELATIONS: Final = 2**31
 """Correlation ids start again after so many."""
 
 ResponseT = TypeVar("ResponseT", bound=Response)
-Write = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+Write = Callable[[bytes, "BrokerConnection"], Awaitable[None]]
 
 
-async def _write(frame: bytes, writer: asyncio.StreamWriter) -> None:
-    writer.write(frame)
-    await writer.drain()
+async def _write(frame: bytes, connection: BrokerConnection) -> None:
+    connection.write(frame)
+    await connection.drain()
 
 
-class BrokerConnection:
+class BrokerConnection(asyncio.BufferedProtocol):
     """One connection to a broker, for one request at a time. Made by `open` and used on one event loop."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        timeout_ms: int,
-        response_bytes_max: int = REQUEST_BYTES_MAX,
-    ) -> None:
-        self._writer = writer
+    def __init__(self, timeout_ms: int, response_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        loop = asyncio.get_running_loop()
         self._timeout_ms = timeout_ms
+        self._splitter = FrameSplitter(response_bytes_max)
+        self._chunk = memoryview(bytearray(CHUNK_BYTES))
+        self._transport: asyncio.Transport
         self._correlation = 0
         self._response: asyncio.Future[bytes] | None = None
-        writer.transport.set_write_buffer_limits(high=0)
-        found: socket.socket | None = writer.get_extra_info("socket")
-        if found is not None:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._reading = asyncio.create_task(self._read(reader, FrameSplitter(response_bytes_max)))
+        self._writable: asyncio.Future[None] | None = None
+        """What waits until the broker has taken the last bytes; None without such bytes."""
+        self._end: Exception | None = None
+        """What has ended the connection."""
+        self._ended = loop.create_future()
+        """Is done when the connection has ended."""
+        self._lost = loop.create_future()
 
     @classmethod
     async def open(
         cls, host: str, port: int, *, timeout_ms: int, response_bytes_max: int = REQUEST_BYTES_MAX
     ) -> BrokerConnection:
         """Connects. `timeout_ms`: for that, and for each response. Raises OSError (TimeoutError is one)."""
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
-            reader, writer = await asyncio.open_connection(host, port, limit=CHUNK_BYTES)
-        return cls(reader, writer, timeout_ms, response_bytes_max)
+            _, connection = await loop.create_connection(
+                lambda: cls(timeout_ms, response_bytes_max), host, port
+            )
+        return connection
 
     async def ask(
         self,
@@ -91,12 +92,12 @@ class BrokerConnection:
         # ControlledShutdown version 0 has a header without a correlation id; it is answered with 0.
         sent = 0 if request.header_version(version) == 0 else self._correlation
         frame = encode_request(request, sent, client_id, version=version, body=body)
-        if self._reading.done():
-            self._reading.result()  # raises what has ended it
+        if self._end is not None:
+            raise self._end
         response = self._response = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                await write(frame, self._writer)
+                await write(frame, self)
                 payload = await response
         except TimeoutError as error:
             raise TimeoutError(f"no answer within {self._timeout_ms} ms") from error
@@ -107,41 +108,88 @@ class BrokerConnection:
             raise CorruptFrameError("correlation_id", 0, str(sent), str(correlation))
         return decoded
 
+    def write(self, data: bytes) -> None:
+        """Sends bytes; `drain` waits until the system has taken them."""
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Waits until the system has taken all bytes. Raises what has ended the connection."""
+        if self._end is not None:
+            raise self._end
+        if self._writable is not None:
+            await self._writable
+
     async def wait_ended(self) -> None:
         """Until the connection ends by itself. Raises why: EOFError, OSError or WireError."""
-        await asyncio.wait([self._reading])
-        self._reading.result()
+        await asyncio.wait([self._ended])
+        if self._end is not None:
+            raise self._end
 
     async def close(self) -> None:
         """Cuts the connection at once; what was in flight may or may not have arrived."""
-        # Not `writer.close`: that would wait for the broker to take what is left of a request.
-        self._writer.transport.abort()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        # Not `transport.close`: that would wait for the broker to take what is left of a request.
+        self._transport.abort()
+        await asyncio.wait([self._lost])
 
-    async def _read(self, reader: asyncio.StreamReader, splitter: FrameSplitter) -> None:
+    # --- called by the loop -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+        found: socket.socket | None = transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._chunk
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._end is not None:
+            return
         try:
-            while chunk := await reader.read(CHUNK_BYTES):
-                splitter.feed(chunk)
-                while (payload := splitter.next_frame()) is not None:
-                    self._take(payload)
-            splitter.finish()
-            _raise_end()
-        except Exception as error:
-            if self._response is not None and not self._response.done():
-                self._response.set_exception(error)
-            raise
+            self._splitter.feed(bytes(self._chunk[:nbytes]))
+            while (payload := self._splitter.next_frame()) is not None:
+                self._take(payload)
+        except CorruptFrameError as error:
+            self._end_by(error)
+
+    def eof_received(self) -> bool:
+        try:
+            self._splitter.finish()
+        except CorruptFrameError as error:
+            self._end_by(error)
+        else:
+            self._end_by(EOFError("the broker has closed the connection"))
+        return True  # `close` closes the transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._end_by(exc or EOFError("the connection is closed"))
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
 
     def _take(self, payload: bytes) -> None:
         if self._response is None or self._response.done():
             raise CorruptFrameError("frame", 0, "nothing: no request is in flight", f"{len(payload)} bytes")
         self._response.set_result(payload)
 
-
-def _raise_end() -> NoReturn:
-    raise EOFError("the broker has closed the connection")
+    def _end_by(self, error: Exception) -> None:
+        if self._end is not None:
+            return
+        self._end = error
+        self._ended.set_result(None)
+        for waiting in (self._response, self._writable):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()  # retrieved, otherwise asyncio would log what nothing awaits
 
 
 class BrokerClient:

@@ -214,7 +214,7 @@ async def test_it_ends_though_the_connection_breaks_in_the_same_moment(
             except asyncio.CancelledError:
                 raise ConnectionResetError("the broker has gone") from None
 
-        monkeypatch.setattr(BrokerConnection, "_read", breaks)
+        monkeypatch.setattr(BrokerConnection, "wait_ended", breaks)
         running = asyncio.create_task(scene.channel.run())
         await scene.line()
         await begun.wait()
@@ -286,9 +286,9 @@ async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
         body = encode(big, 0)
         begun, write = asyncio.Event(), scene.channel._write
 
-        async def writes(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        async def writes(frame: bytes, connection: BrokerConnection) -> None:
             begun.set()
-            await write(frame, writer)
+            await write(frame, connection)
 
         scene.channel._write = writes  # type: ignore[method-assign]
         scene.send(BrokerRequest(1, 5, big, body))
