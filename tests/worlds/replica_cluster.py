@@ -2,11 +2,11 @@
 
 The seed decides everything: appends, fetches whose answers arrive late, crashes and restarts, lost folders,
 decisions that some brokers receive late, ISR writes with an unknown outcome. After every step the cluster
-checks that no two replicas differ below their high watermarks and that no acknowledged line is lost.
+checks that no two replicas differ below their high watermarks and that no acknowledged record is lost.
 
 The partition exists when a schedule begins. The controller elects ISR members only, raises the leader epoch
 when a broker restarts, and treats a replica that answers error 56 as offline. A folder is lost only while
-another running ISR member has all lines and its own folder: without one, no line can be guaranteed.
+another running ISR member has all records and its own folder: without one, no record can be guaranteed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Leading:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Lines appended with acks=all that have not been answered."""
+    """Records appended with acks=all that have not been answered."""
 
     broker: int
     broker_epoch: int
     leader_epoch: int
     base_offset: int
-    lines: tuple[bytes, ...]
+    records: tuple[bytes, ...]
 
 
 @dataclass
@@ -83,8 +83,8 @@ class Cluster:
         self.emptied: set[int] = set()
         """Brokers whose folders were lost, until they join the ISR."""
         self.deleted = 0
-        """The highest log start offset of a leader: lines below it may be gone."""
-        self.lines = 0
+        """The highest log start offset of a leader: records below it may be gone."""
+        self.records = 0
         self.incarnations = 0
         for broker in BROKERS:
             self._open(broker)
@@ -161,19 +161,21 @@ class Cluster:
             self.elect()
 
     def may_go(self, broker: int, loses: bool) -> bool:
-        """Whether all lines are safe without this broker's folder."""
+        """Whether all records are safe without this broker's folder."""
         safe = {member for member in self.state.isr if member not in self.emptied and self.has_all(member)}
         if not loses and safe == self.state.isr:
             return True
         return any(member in self.up and member not in self.unnoticed for member in safe - {broker})
 
     def has_all(self, broker: int) -> bool:
-        lines = self.lines_of(broker)
-        return all(lines.get(offset) == line for offset, line in self.acked.items() if offset >= self.deleted)
+        records = self.records_of(broker)
+        return all(
+            records.get(offset) == value for offset, value in self.acked.items() if offset >= self.deleted
+        )
 
-    def lines_of(self, broker: int) -> dict[int, bytes]:
-        """The lines in a broker's log, by offset."""
-        return dict(enumerate(self.hosts.lines(broker), self.hosts.first_offset(broker)))
+    def records_of(self, broker: int) -> dict[int, bytes]:
+        """The records in a broker's log, by offset."""
+        return dict(enumerate(self.hosts.records(broker), self.hosts.first_offset(broker)))
 
     def _open(self, broker: int) -> None:
         self.incarnations += 1
@@ -214,17 +216,17 @@ class Cluster:
         leading.state, leading.proposed = self.state, None
         return True
 
-    # --- lines ------------------------------------------------------------------------------------
+    # --- records ------------------------------------------------------------------------------------
 
     def append(self, broker: int) -> None:
         count = self.random.randint(1, 3)
-        lines = tuple(b"line %d" % (self.lines + number) for number in range(count))
-        self.lines += count
+        records = tuple(b"line %d" % (self.records + number) for number in range(count))
+        self.records += count
         leader_epoch = self.leading[broker].state.leader_epoch
-        response = append(self.up[broker], leader_epoch, *lines)
+        response = append(self.up[broker], leader_epoch, *records)
         if response.error == ErrorCode.NONE:
             self.waiting.append(
-                Waiting(broker, self.broker_epochs[broker], leader_epoch, response.base_offset, lines)
+                Waiting(broker, self.broker_epochs[broker], leader_epoch, response.base_offset, records)
             )
 
     def delete(self, broker: int) -> None:
@@ -256,12 +258,12 @@ class Cluster:
             view = host.view(TP)
             if view is None or view.failure:
                 continue
-            lines = self.lines_of(broker)
+            records = self.records_of(broker)
             for offset in range(host.offsets(TP).log_start_offset, view.high_watermark):
-                line = self.committed.setdefault(offset, lines[offset])
-                if line != lines[offset]:
+                value = self.committed.setdefault(offset, records[offset])
+                if value != records[offset]:
                     raise ViolationError(
-                        f"{self}: broker {broker} has {lines[offset]!r} at {offset}, another {line!r}"
+                        f"{self}: broker {broker} has {records[offset]!r} at {offset}, another {value!r}"
                     )
             if view.role is Role.LEADER:
                 term = broker, self.broker_epochs[broker], view.leader_epoch
@@ -278,10 +280,10 @@ class Cluster:
             view = host.view(TP)
             if view is None or (view.role, view.leader_epoch) != (Role.LEADER, waiting.leader_epoch):
                 continue
-            if view.high_watermark < waiting.base_offset + len(waiting.lines):
+            if view.high_watermark < waiting.base_offset + len(waiting.records):
                 still.append(waiting)
                 continue
-            self.acked.update(enumerate(waiting.lines, waiting.base_offset))
+            self.acked.update(enumerate(waiting.records, waiting.base_offset))
         self.waiting = still
 
     def _check_has_all(self, broker: int, when: str) -> None:
@@ -336,7 +338,7 @@ class Cluster:
         return True
 
     def heal(self) -> None:
-        """Starts every broker; then the ISR is full, all logs are equal, and a line is acknowledged.
+        """Starts every broker; then the ISR is full, all logs are equal, and a record is acknowledged.
 
         Raises ViolationError otherwise.
         """
@@ -354,7 +356,7 @@ class Cluster:
                     break
                 if not self.waiting:
                     self.append(self.state.leader)
-        logs = [self.hosts.lines(broker) for broker in BROKERS]
+        logs = [self.hosts.records(broker) for broker in BROKERS]
         if len(self.acked) == before or not all(self.has_all(broker) for broker in BROKERS):
             raise ViolationError(f"{self}: {self.state} after healing, {logs}, acknowledged {self.acked}")
 

@@ -26,7 +26,7 @@ EVERYTHING = 1 << 30
 
 
 def in_memory(broker: int) -> ReplicaManager:
-    """A replica manager whose lines are lost when it is closed."""
+    """A replica manager whose records are lost when it is closed."""
     return over(broker, MemoryStorage())
 
 
@@ -57,12 +57,12 @@ class Hosts(Protocol):
         """The leader epochs recorded in a broker's log of `TP`."""
         ...
 
-    def lines(self, broker: int) -> list[bytes]:
-        """The lines in a broker's log of `TP`, as a leader or as a follower."""
+    def records(self, broker: int) -> list[bytes]:
+        """The records in a broker's log of `TP`, as a leader or as a follower."""
         ...
 
     def first_offset(self, broker: int) -> int:
-        """The offset of the first of these lines; 0 with none."""
+        """The offset of the first of these records; 0 with none."""
         ...
 
 
@@ -81,8 +81,8 @@ class MemoryHosts:
     def epochs(self, broker: int) -> LeaderEpochs:
         return _epochs_in(self._storages[broker])
 
-    def lines(self, broker: int) -> list[bytes]:
-        return lines_in(stored_records(self._storages[broker], TP))
+    def records(self, broker: int) -> list[bytes]:
+        return values_in(stored_records(self._storages[broker], TP))
 
     def first_offset(self, broker: int) -> int:
         return _first_offset(stored_records(self._storages[broker], TP))
@@ -103,8 +103,8 @@ class DirectoryHosts:
     def epochs(self, broker: int) -> LeaderEpochs:
         return _epochs_in(DiskStorage(self.base / str(broker)))
 
-    def lines(self, broker: int) -> list[bytes]:
-        return lines_on_disk(self.base / str(broker), TP)
+    def records(self, broker: int) -> list[bytes]:
+        return records_on_disk(self.base / str(broker), TP)
 
     def first_offset(self, broker: int) -> int:
         return _first_offset(stored_records(DiskStorage(self.base / str(broker)), TP))
@@ -118,18 +118,18 @@ def _epochs_in(storage: Storage) -> LeaderEpochs:
     return decode_leader_epochs(storage.read_all(f"{TP}/{LEADER_EPOCHS}") or b"")
 
 
-def lines_on_disk(folder: Path, tp: TopicPartition) -> list[bytes]:
-    """The lines of a partition in a broker's data folder."""
-    return lines_in(stored_records(DiskStorage(folder), tp))
+def records_on_disk(folder: Path, tp: TopicPartition) -> list[bytes]:
+    """The records of a partition in a broker's data folder."""
+    return values_in(stored_records(DiskStorage(folder), tp))
 
 
-def lines_in(records: bytes) -> list[bytes]:
-    """The lines of record batches."""
-    return list(_lines_in(bytes(records)))
+def values_in(records: bytes) -> list[bytes]:
+    """The records of record batches."""
+    return list(_values_in(bytes(records)))
 
 
 @lru_cache(maxsize=64)
-def _lines_in(records: bytes) -> tuple[bytes, ...]:
+def _values_in(records: bytes) -> tuple[bytes, ...]:
     """Replicas of one partition mostly hold the same bytes, and a schedule reads them after each step."""
     return tuple(record.value or b"" for record in all_records(records))
 
@@ -209,7 +209,7 @@ def fetched(
 
 
 def text_of(response: FetchedPartition) -> bytes:
-    return b"".join(line + b"\n" for line in lines_in(bytes(response.records or b"")))
+    return b"".join(value + b"\n" for value in values_in(bytes(response.records or b"")))
 
 
 def changes_of(host: ReplicaManager) -> Callable[[], int]:

@@ -86,7 +86,7 @@ class ScriptedHost(ReplicaManager):
     fetches: list[FetchedPartition] = field(default_factory=list)
     """Answers to fetches, in order; the last one stays."""
     cut: bool = False
-    """Lines that were appended are not here any more."""
+    """Records that were appended are not here any more."""
     in_sync: int = 3
     """Replicas that the high watermark waits for."""
     closed: int = 0

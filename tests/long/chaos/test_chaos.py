@@ -77,7 +77,7 @@ def test_a_move_in_which_the_controller_is_killed_has_all_steps(now: tuple[int, 
 def test_a_short_round_on_real_servers(
     zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks, tmp_path: Path
 ) -> None:
-    """F1, F12, F37, F38: S1-S17, L6, L7 by logs and records, and every acknowledged line.
+    """F1, F12, F37, F38: S1-S17, L6, L7 by logs and records, and every acknowledged record.
 
     The controller is killed when the replica list of a move is written and no broker has got a request, and
     when a replica of the target leads and no old one is removed. A replaced controller's write is refused.

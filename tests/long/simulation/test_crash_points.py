@@ -18,7 +18,7 @@ MORE_PAIRS = 9
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_other_point(name: str) -> None:
-    """Controller item 39: S11-S17, L6, L7, and every acknowledged line, during any operation."""
+    """Controller item 39: S11-S17, L6, L7, and every acknowledged record, during any operation."""
     points = points_of(name)
 
     crash_at(name, points, others(len(points), name))

@@ -37,5 +37,5 @@ def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
 
 @pytest.mark.parametrize("seeds", batches(OF_CLUSTERS, FIRST), ids=name_of)
 def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
-    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
+    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged record."""
     hold_for_clusters(seeds)

@@ -261,7 +261,7 @@ def test_a_deleted_replica_is_forgotten() -> None:
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_stopping_what_is_not_known_is_asked_of_the_host_and_answered_0(delete: bool) -> None:
-    """There may be lines of it from before a restart."""
+    """There may be records of it from before a restart."""
     actions, response = handled(receiver().stop_replica(stop_replica(ONE, ONE, delete=delete)))
 
     assert actions == [DeleteReplica(ONE) if delete else StopReplica(ONE)]

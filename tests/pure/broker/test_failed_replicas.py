@@ -119,7 +119,7 @@ def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
 
 
 def test_what_must_not_lead_has_failed_with_why(world: World) -> None:
-    """Its lines are there, and not those of a leader."""
+    """Its records are there, and not those of a leader."""
     world.host.become_follower(TP, 3)
     assert world.host.become_leader(TP, 4, (1, 2), (1, 2)) is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -27,17 +27,17 @@ ONE = len(records_of([b"x"], timestamp_ms=1))
 FOLLOWER = 2
 
 
-def leader_of(*partitions: TopicPartition, lines: int = 2, isr: tuple[int, ...] = (1,)) -> ReplicaManager:
-    """A leader with batches of one line each."""
+def leader_of(*partitions: TopicPartition, records: int = 2, isr: tuple[int, ...] = (1,)) -> ReplicaManager:
+    """A leader with batches of one record each."""
     host = in_memory(1)
     for tp in partitions:
         host.become_leader(tp, 0, (1, FOLLOWER), set(isr))
-        append(host, tp, lines)
+        append(host, tp, records)
     return host
 
 
-def append(host: ReplicaManager, tp: TopicPartition, lines: int = 1) -> None:
-    for _ in range(lines):
+def append(host: ReplicaManager, tp: TopicPartition, records: int = 1) -> None:
+    for _ in range(records):
         assert host.append(tp, records_of([b"x"], timestamp_ms=1)).error == 0
 
 
@@ -118,7 +118,7 @@ def test_a_partition_without_records_leaves_the_first_batch_to_the_next(
 
 def test_a_partition_that_is_read_again_counts_once() -> None:
     """Its former records do not use up the limit."""
-    host = leader_of(A, B, lines=1)
+    host = leader_of(A, B, records=1)
     delayed = fetch(A, B, min_bytes=4 * ONE, max_bytes=4 * ONE)
     delayed.read(host, (A, B), held=False)
     assert (counts(delayed), delayed.is_complete) == ([1, 1], False)
@@ -133,7 +133,7 @@ def test_a_partition_that_is_read_again_counts_once() -> None:
 
 def test_a_consumer_waits_for_its_bytes_and_no_longer_with_an_error() -> None:
     """A high watermark alone is nothing to a consumer."""
-    host = leader_of(A, lines=0, isr=(1, FOLLOWER))
+    host = leader_of(A, records=0, isr=(1, FOLLOWER))
     delayed = fetch(A)
     delayed.read(host, (A,), held=False)
     assert not delayed.is_complete
@@ -152,7 +152,7 @@ def test_a_consumer_waits_for_its_bytes_and_no_longer_with_an_error() -> None:
 
 def test_a_consumer_without_a_wait_for_bytes_is_answered_at_once() -> None:
     """`min_bytes` 0; so is a request for no partition."""
-    host = leader_of(A, lines=0)
+    host = leader_of(A, records=0)
     delayed = fetch(A, min_bytes=0)
     delayed.read(host, (A,), held=False)
 

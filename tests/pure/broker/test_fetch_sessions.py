@@ -135,7 +135,7 @@ def test_the_session_that_was_used_longest_ago_makes_room(monkeypatch: pytest.Mo
 
 def test_idle_partitions_are_neither_named_nor_read() -> None:
     """Once after they were answered: the follower joins the ISR after an answer."""
-    leader = Leader(leader_of(A, B, C, lines=0))
+    leader = Leader(leader_of(A, B, C, records=0))
     news, _ = leader.ask(request((A, 0), (B, 0), (C, 0)))
     assert news == [A, B, C]
     leader.ask(request(session=(1, 1)))
@@ -155,7 +155,7 @@ def test_idle_partitions_are_neither_named_nor_read() -> None:
 
 def test_a_forgotten_partition_is_not_read_until_it_is_named_again() -> None:
     """Then it is answered whatever the follower knew."""
-    leader = Leader(leader_of(A, B, lines=0))
+    leader = Leader(leader_of(A, B, records=0))
     leader.ask(request((A, 0), (B, 0)))
     leader.ask(request(session=(1, 1), forgotten=(0,)))
     assert leader.read == [B]
@@ -194,7 +194,7 @@ def test_a_follower_that_names_a_new_leader_epoch_is_answered_with_the_same_high
 
 def test_partitions_whose_records_did_not_fit_come_first_next_time() -> None:
     """So none starves, however many records the first one gets."""
-    leader = Leader(leader_of(A, B, C, lines=1))
+    leader = Leader(leader_of(A, B, C, records=1))
     answers = [leader.ask(request((A, 0), (B, 0), (C, 0), max_bytes=1))[1]]
     for number in range(1, 4):
         append(leader.host, A)
@@ -209,7 +209,7 @@ def test_partitions_whose_records_did_not_fit_come_first_next_time() -> None:
 
 def test_both_sides_of_a_session_agree() -> None:
     """What the follower names is what the leader expects, through errors and partitions that come and go."""
-    host = leader_of(A, B, C, lines=0)
+    host = leader_of(A, B, C, records=0)
     leader, follower = Leader(host), FetchSessionHandler()
     offsets = {A: 0, B: 0}
     for number in range(30):

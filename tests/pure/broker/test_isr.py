@@ -117,7 +117,7 @@ def test_a_follower_under_a_steady_stream_keeps_up_by_what_stood_at_its_last_fet
     assert write.state.isr == (1, 2)
 
 
-def test_one_that_lost_lines_goes_at_once() -> None:
+def test_one_that_lost_records_goes_at_once() -> None:
     """Though it has just caught up: the next fetch would find less than the high watermark."""
     isr = led()
     isr.fetched(2, offset=10, log_end_offset=10, now_ms=START_MS)

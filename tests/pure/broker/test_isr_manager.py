@@ -70,7 +70,7 @@ def test_a_follower_that_lags_too_long_leaves_the_isr() -> None:
 
 
 def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
-    """The host waits for it before ZooKeeper is asked: else a line could be acknowledged without it."""
+    """The host waits for it before ZooKeeper is asked: else a record could be acknowledged without it."""
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
@@ -85,10 +85,10 @@ def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
     assert node.told(SetMaximalIsrs)[-1].isrs[0].isr == {1, 2, 3}
 
 
-def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> None:
-    """The leader acknowledged a line alone between the read of the followers and the new maximal ISR.
+def test_one_that_lacks_a_record_acknowledged_meanwhile_does_not_join_yet() -> None:
+    """The leader acknowledged a record alone between the read of the followers and the new maximal ISR.
 
-    In the ISR, the follower could become leader without that line.
+    In the ISR, the follower could become leader without that record.
     """
     world, node = _leader(isr=(1, 2))
     node.answers = False
@@ -106,7 +106,7 @@ def test_one_that_lacks_a_line_acknowledged_meanwhile_does_not_join_yet() -> Non
     assert world.state().isr == (1, 2, 3)
 
 
-def test_the_count_says_who_lacks_a_line() -> None:
+def test_the_count_says_who_lacks_a_record() -> None:
     """Compared with the high watermark that waits for the new member."""
     host = in_memory(1)
     host.become_leader(T0, 0, (1, 2, 3, 4), (1,))
@@ -148,7 +148,7 @@ def test_no_isr_is_written_before_the_broker_is_registered() -> None:
     assert world.state().isr == (1, 2)
 
 
-def test_a_member_that_lost_lines_leaves_at_once() -> None:
+def test_a_member_that_lost_records_leaves_at_once() -> None:
     """replica-host.md rule 3: it fetched below the high watermark."""
     world, node = _leader()
     node.followers[T0] = (0, {2: LEVEL, 3: EMPTIED})

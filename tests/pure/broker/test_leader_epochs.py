@@ -30,8 +30,8 @@ def test_end_of_an_epoch(leader_epoch: int, expected: EpochEnd) -> None:
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, -1), (1, 1), (4, 1), (5, 3), (9, 3), (10, 6), (12, 6)])
-def test_epoch_of_the_line_before(offset: int, expected: int) -> None:
-    """An epoch that begins at the offset has no part in the line before it."""
+def test_epoch_of_the_record_before(offset: int, expected: int) -> None:
+    """An epoch that begins at the offset has no part in the record before it."""
     assert MARKS.epoch_before(offset) == expected
 
 
@@ -80,7 +80,7 @@ def test_a_log_whose_first_records_are_deleted_agrees_with_one_that_ends_where_i
     assert marks.diverging(12, 1, 7) == EpochEnd(1, 6)
 
 
-def test_an_epoch_without_lines_is_forgotten() -> None:
+def test_an_epoch_without_records_is_forgotten() -> None:
     """At the next one, and by a cut; the same again changes nothing, an earlier one is refused."""
     waiting = MARKS.begin(7, 12)
 

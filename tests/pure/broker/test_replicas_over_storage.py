@@ -28,8 +28,8 @@ from zkgroup.wire.messages import ErrorCode
 def led_pair() -> tuple[ReplicaManager, ReplicaManager]:
     one, two = in_memory(1), in_memory(2)
     pair(one, two)
-    for line in (b"a", b"b", b"c"):
-        append(one, 0, line)
+    for value in (b"a", b"b", b"c"):
+        append(one, 0, value)
     return one, two
 
 
@@ -57,12 +57,12 @@ def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
     """Later requests to it are refused, and its records stay as they are."""
     leader = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     leader.lead(0, (1,), {1})
-    lines = records_of((b"a",), timestamp_ms=1)
-    assert leader.append(lines, 1).error is ErrorCode.NONE
+    records = records_of((b"a",), timestamp_ms=1)
+    assert leader.append(records, 1).error is ErrorCode.NONE
     leader.stop()
 
     assert (leader.leads, leader.view().role) == (False, Role.NONE)
-    assert leader.append(lines, 1).error is ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert leader.append(records, 1).error is ErrorCode.NOT_LEADER_FOR_PARTITION
     assert leader.end_offset == 1
     follower = Replica(2, TP, create_log(MemoryStorage(), TP, LogConfig(), 0))
     follower.follow(0)
@@ -71,7 +71,7 @@ def test_a_replica_that_is_stopped_neither_leads_nor_follows() -> None:
 
 
 def test_a_replica_shows_no_high_watermark_behind_its_end() -> None:
-    """Of lines that are lost nothing can be read; that they were acknowledged keeps it from leading."""
+    """Of records that are lost nothing can be read; that they were acknowledged keeps it from leading."""
     replica = Replica(1, TP, create_log(MemoryStorage(), TP, LogConfig(), 5))
     assert (replica.view().high_watermark, replica.view().log_end_offset) == (0, 0)
 

@@ -37,18 +37,18 @@ def delete_below(host: ReplicaManager, offset: int) -> None:
     assert host.delete_records(TP, offset) is ErrorCode.NONE
 
 
-def of_three_lines(host: ReplicaManager, *, isr: tuple[int, ...] = (1,)) -> None:
+def of_three_records(host: ReplicaManager, *, isr: tuple[int, ...] = (1,)) -> None:
     """Broker 1 leads a log of three batches and deletes the first two."""
     assert host.become_leader(TP, 0, (1, 2), set(isr)) is ErrorCode.NONE
-    for line in (b"a", b"b", b"c"):
-        append(host, 0, line)
+    for value in (b"a", b"b", b"c"):
+        append(host, 0, value)
     if isr == (1,):
         delete_below(host, 2)
 
 
 def test_a_consumer_below_the_start_is_out_of_range(one: ReplicaManager) -> None:
     """Also if its epoch is not known any more; the answer does not say where to go on, as in Kafka."""
-    of_three_lines(one)
+    of_three_records(one)
 
     below = fetch(one, 1)
     assert (below.error, below.log_start_offset, below.high_watermark) == (OUT_OF_RANGE, NO_OFFSET, -1)
@@ -60,8 +60,8 @@ def test_a_consumer_below_the_start_is_out_of_range(one: ReplicaManager) -> None
 def test_a_follower_follows_the_leaders_log_start_offset(one: ReplicaManager, two: ReplicaManager) -> None:
     """As far as its own high watermark."""
     pair(one, two)
-    for line in (b"a", b"b", b"c"):
-        append(one, 0, line)
+    for value in (b"a", b"b", b"c"):
+        append(one, 0, value)
     assert replicate(one, two, TP)
     delete_below(one, 2)
     two.take(TP, *answered(one, two))
@@ -80,8 +80,8 @@ def test_a_follower_below_the_leaders_log_start_begins_there(
     append(one, 0, b"a")
     two.become_follower(TP, 0)
     assert replicate(one, two, TP)
-    for line in (b"b", b"c"):
-        append(one, 0, line)
+    for value in (b"b", b"c"):
+        append(one, 0, value)
     delete_below(one, 2)
     assert start_of(one) == 2
 
@@ -92,15 +92,15 @@ def test_a_follower_below_the_leaders_log_start_begins_there(
     assert asked(two).last_fetched_epoch == -1
     assert replicate(one, two, TP)
 
-    assert hosts.lines(2) == [b"c"]
+    assert hosts.records(2) == [b"c"]
     assert (end(two), watermark(two), one.caught_up(TP, 2)) == (3, 3, True)
 
 
 def test_a_follower_below_the_log_start_is_not_compared(one: ReplicaManager) -> None:
     """Its last epoch may lie between two that the leader has, of which the records are deleted."""
-    for epoch, line in ((0, b"a"), (1, b"b"), (2, b"c"), (4, b"d")):
+    for epoch, value in ((0, b"a"), (1, b"b"), (2, b"c"), (4, b"d")):
         assert one.become_leader(TP, epoch, (1, 2), {1}) is ErrorCode.NONE
-        append(one, epoch, line)
+        append(one, epoch, value)
     delete_below(one, 2)
 
     response = fetch(one, 1, replica=2, leader_epoch=4, last_fetched_epoch=3)
@@ -111,7 +111,7 @@ def test_a_follower_below_the_log_start_is_not_compared(one: ReplicaManager) -> 
 
 def test_an_empty_log_above_0_does_not_diverge(one: ReplicaManager, two: ReplicaManager) -> None:
     """No record is before its end, so it has no leader epoch: in the leader's log as in the follower's."""
-    of_three_lines(one)
+    of_three_records(one)
     delete_below(one, 3)
     two.become_follower(TP, 0)
     two.take(TP, *answered(one, two))
@@ -147,7 +147,7 @@ def test_an_emptied_replica_that_starts_at_the_leaders_log_start_does_not_lead_b
     hosts: Hosts, one: ReplicaManager
 ) -> None:
     """Rule 4: that its log is empty again does not make it complete."""
-    of_three_lines(one)
+    of_three_records(one)
     emptied = hosts.open(2)
     emptied.become_follower(TP, 1)
     one.become_leader(TP, 1, (1, 2), {1})
@@ -164,8 +164,8 @@ def test_an_emptied_replica_that_starts_at_the_leaders_log_start_does_not_lead_b
 
 
 def test_an_isr_member_below_the_log_start_gets_nothing_before_it_is_out(one: ReplicaManager) -> None:
-    """Rule 3: it has lost its lines, and must not begin anew while it can be elected."""
-    of_three_lines(one, isr=(1, 2))
+    """Rule 3: it has lost its records, and must not begin anew while it can be elected."""
+    of_three_records(one, isr=(1, 2))
     fetch(one, 3, replica=2, leader_epoch=0, last_fetched_epoch=0)
     delete_below(one, 2)
 
@@ -254,7 +254,7 @@ def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(
 
     assert replicate(one, two, TP)
 
-    assert hosts.lines(2) == [b"a", b"b", b"c", b"d"]
+    assert hosts.records(2) == [b"a", b"b", b"c", b"d"]
     assert (start_of(two), end(two), watermark(two)) == (2, 4, 4)
 
 

@@ -34,8 +34,8 @@ OTHER = TopicPartition("orders", 1)
 # --- the two requests -----------------------------------------------------------------------------
 
 
-def test_append_says_where_the_lines_are(one: ReplicaManager) -> None:
-    """Base offset and high watermark; any bytes but newlines are lines, empty ones too."""
+def test_append_says_where_the_records_are(one: ReplicaManager) -> None:
+    """Base offset and high watermark; any bytes but newlines are records, empty ones too."""
     one.become_leader(TP, 0, (1,), {1})
 
     first = append(one, 0, b"", b"\xff\x00\r")
@@ -46,8 +46,8 @@ def test_append_says_where_the_lines_are(one: ReplicaManager) -> None:
     assert text_of(fetch(one, 0)) == b"\n\xff\x00\r\nc\n"
 
 
-def test_a_leader_keeps_lines_by_their_epoch(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Through its own later leader epochs; not as a follower, and not if other lines have their offsets."""
+def test_a_leader_keeps_records_by_their_epoch(one: ReplicaManager, two: ReplicaManager) -> None:
+    """Through its own later leader epochs; not as a follower, and not if other records have their offsets."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     two.become_follower(TP, 0)
     append(one, 0, b"a")
@@ -130,8 +130,8 @@ def test_an_answer_has_a_bound_whatever_is_asked_for(
     """A client that asks for everything gets a part of it, and a batch that is larger than that alone."""
     monkeypatch.setattr(replica, "FETCH_BYTES_MAX", 2 * len(records_of([b"a" * 9], timestamp_ms=1)))
     one.become_leader(TP, 0, (1, 2), {1})
-    for line in (b"a" * 9, b"b" * 9, b"c" * 500):
-        append(one, 0, line)
+    for value in (b"a" * 9, b"b" * 9, b"c" * 500):
+        append(one, 0, value)
 
     def count(records: Buffer | None) -> int:
         return len(list(batches_in(records or b"")))
@@ -141,7 +141,7 @@ def test_an_answer_has_a_bound_whatever_is_asked_for(
 
 
 def test_a_consumer_that_names_its_epoch_is_told_what_diverges(one: ReplicaManager) -> None:
-    """It read lines that an unclean election has taken back."""
+    """It read records that an unclean election has taken back."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a")
     one.become_leader(TP, 2, (1,), {1})
@@ -293,7 +293,7 @@ def test_an_older_term_or_two_roles_in_one_are_the_callers_mistake(one: ReplicaM
         one.become_leader(TP, 3, (1,), {1})
 
 
-def test_lines_of_a_later_term_make_a_replica_useless(hosts: Hosts) -> None:
+def test_records_of_a_later_term_make_a_replica_useless(hosts: Hosts) -> None:
     """They are from another life of a topic of that name, and no answer would cut them away."""
     former = hosts.open(1)
     former.become_leader(TP, 0, (1,), {1})
@@ -308,7 +308,7 @@ def test_lines_of_a_later_term_make_a_replica_useless(hosts: Hosts) -> None:
     host.close()
 
 
-def test_a_stopped_replica_keeps_its_lines_and_a_deleted_one_does_not(
+def test_a_stopped_replica_keeps_its_records_and_a_deleted_one_does_not(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
     """A deletion works for an unopened partition, and for an unknown one."""
@@ -332,8 +332,8 @@ def test_a_stopped_replica_keeps_its_lines_and_a_deleted_one_does_not(
     again.close()
 
 
-def test_a_restarted_host_has_its_lines_and_no_roles(hosts: Hosts) -> None:
-    """Lines that are lost are missing."""
+def test_a_restarted_host_has_its_records_and_no_roles(hosts: Hosts) -> None:
+    """Records that are lost are missing."""
     host = hosts.open(1)
     host.become_leader(TP, 0, (1, 2), {1})
     append(host, 0, b"a")

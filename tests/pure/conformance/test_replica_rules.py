@@ -39,7 +39,7 @@ OTHER = TopicPartition("orders", 1)
 def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """The entry of a leader epoch without lines is removed once the next one begins."""
+    """The entry of a leader epoch without records is removed once the next one begins."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a", b"b")
     one.become_leader(TP, 3, (1,), {1})
@@ -52,7 +52,7 @@ def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
 
 
 def test_rule_1_followers_do_not_cut_to_the_high_watermark(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Lines above the high watermark stay through changes of role: the leader finds the diverging ones."""
+    """Records above the high watermark stay through changes of role: the leader finds the diverging ones."""
     pair(one, two)
     append(one, 0, b"a", b"b")
     two.take(TP, *answered(one, two))
@@ -80,7 +80,7 @@ def test_rule_1_a_leader_that_lacks_the_epoch_answers_diverging(one: ReplicaMana
 
 
 def test_rule_1_a_leader_whose_end_of_the_epoch_is_below_answers_diverging(one: ReplicaManager) -> None:
-    """At the end of the epoch the follower is right, one line further it is not."""
+    """At the end of the epoch the follower is right, one record further it is not."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a", b"b")
     one.become_leader(TP, 3, (1, 2), {1})
@@ -117,10 +117,10 @@ def test_rule_1_a_follower_cuts_to_the_smaller_end_and_asks_again(
     assert end(two) == 3
 
 
-def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
+def test_rule_1_a_term_without_records_does_not_keep_older_records_away(
     hosts: Hosts, one: ReplicaManager, two: ReplicaManager
 ) -> None:
-    """A leader that appended no line takes lines of the epoch before from the next leader."""
+    """A leader that appended no record takes records of the epoch before from the next leader."""
     pair(one, two)
     append(one, 0, b"a")
     assert replicate(one, two, TP)
@@ -131,12 +131,12 @@ def test_rule_1_a_term_without_lines_does_not_keep_older_lines_away(
 
     assert replicate(one, two, TP)
 
-    assert hosts.lines(2) == [b"a", b"b"]
+    assert hosts.records(2) == [b"a", b"b"]
     assert hosts.epochs(2) == ((0, 0),)
 
 
 def test_rule_1_a_term_that_agreed_before_cannot_diverge(one: ReplicaManager, two: ReplicaManager) -> None:
-    """A leader without lines that it sent in the same leader epoch has lost them; its follower keeps them."""
+    """A leader without records that it sent in the same epoch has lost them; its follower keeps them."""
     pair(one, two)
     append(one, 0, b"a")
     assert replicate(one, two, TP)
@@ -174,7 +174,7 @@ def test_rule_1_a_leader_that_is_behind_its_own_term_gives_up(hosts: Hosts, two:
 
 
 def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaManager) -> None:
-    """Its lines can be of a deleted topic of that name; this leader has acknowledged none of them."""
+    """Its records can be of a deleted topic of that name; this leader has acknowledged none of them."""
     assert one.become_leader(TP, 0, (1, 2, 3), {1, 3}) is ErrorCode.NONE
     append(one, 0, b"a")
 
@@ -253,7 +253,7 @@ def test_rule_2_a_follower_learns_the_high_watermark(one: ReplicaManager, two: R
 
 
 def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, two: ReplicaManager) -> None:
-    """A newly elected leader may not know yet which lines its predecessor acknowledged."""
+    """A newly elected leader may not know yet which records its predecessor acknowledged."""
     pair(one, two)
     append(one, 0, b"a")
     append(one, 0, b"b")
@@ -271,7 +271,7 @@ def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, tw
 def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_term(
     one: ReplicaManager,
 ) -> None:
-    """Lines of earlier epochs above the high watermark may have been acknowledged, so it needs them too."""
+    """Records of earlier epochs above the high watermark may have been acknowledged, so it needs them too."""
     one.become_leader(TP, 0, (1, 2, 3), {1, 2})
     append(one, 0, b"a")
     append(one, 0, b"b")
@@ -312,7 +312,7 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
 def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaManager) -> None:
     """ADR 0024: it may arrive when its broker is back and empty, and has not fetched from this leader yet.
 
-    Its lines were of another topic, whose offsets and leader epoch are equal to those of this one. It is one
+    Its records were of another topic, with the same offsets and leader epoch as this one. It is one
     fetch: it was not sent the log end offset before. The new incarnation begins at 0, and joins by its own
     fetches alone.
     """
@@ -332,7 +332,7 @@ def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: Repl
     assert one.caught_up(TP, 2)
 
 
-def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_lines(one: ReplicaManager) -> None:
+def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_records(one: ReplicaManager) -> None:
     """It gets none before it is out of the ISR: with some of them it could be elected."""
     one.become_leader(TP, 0, (1, 2), {1, 2})
     append(one, 0, b"a")
@@ -372,7 +372,7 @@ def test_rule_4_an_empty_partition_of_the_first_term_can_be_led_later(one: Repli
 def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """Not with no line, not with some, and after a restart no more; then it does."""
+    """Not with no record, not with some, and after a restart no more; then it does."""
     one.become_leader(TP, 0, (1, 2), {1})
     append(one, 0, b"a")
     append(one, 0, b"b")
@@ -398,11 +398,11 @@ def test_rule_4_a_folder_that_was_emptied_does_not_lead_before_it_was_level(
 def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
-    """A new leader may have a lower high watermark than the last: it does not bound acknowledged lines."""
+    """A new leader may have a lower high watermark than the last: it does not bound acknowledged records."""
     one.become_follower(TP, 0)
     records = b"".join(
-        records_of([line], timestamp_ms=1, base_offset=offset, leader_epoch=0)
-        for offset, line in enumerate((b"a", b"b"))
+        records_of([value], timestamp_ms=1, base_offset=offset, leader_epoch=0)
+        for offset, value in enumerate((b"a", b"b"))
     )
     one.take(TP, asked(one), fetched(0, 0, 2, records=records))
     one.become_leader(TP, 1, (1, 2), {1, 2})
@@ -439,7 +439,7 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
 
 
 def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, two: ReplicaManager) -> None:
-    """Leader, follower or stopped; an observer gets no lines and does not count as a replica."""
+    """Leader, follower or stopped; an observer gets no records and does not count as a replica."""
     pair(one, two)
     append(one, 0, b"a", b"b")
     two.take(TP, *answered(one, two))

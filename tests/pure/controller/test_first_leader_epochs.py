@@ -90,7 +90,7 @@ def _written(world: SteppedControllers) -> None:
 
 
 def _moving(world: SteppedControllers) -> None:
-    """Step 1 of a move is written: 2 is in no ISR, and the partition may be full of lines."""
+    """Step 1 of a move is written: 2 is in no ISR, and the partition may be full of records."""
     world.grow("t", {0: (2, 3, 1)})
     path = PartitionState.path(tp(0))
     world.delete(path)

@@ -46,7 +46,7 @@ def ended(controller: ControllerNode) -> list[object]:
 
 
 def test_a_leader_that_started_again_unseen_leads_in_a_new_leader_epoch() -> None:
-    """replica-host.md rule 1: in its old leader epoch it could append other lines at offsets that followers
+    """replica-host.md rule 1: in its old leader epoch it could append other records at offsets that followers
     have."""
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)

@@ -34,8 +34,8 @@ def test_a_leader_epoch_has_one_leader() -> None:
     assert broken(world.check()) == {"S12"}
 
 
-def test_acknowledged_lines_are_kept() -> None:
-    """Lines kept at their offsets hold; lines missing from what a replica kept are named."""
+def test_acknowledged_records_are_kept() -> None:
+    """Records kept at their offsets hold; records missing from what a replica kept are named."""
     world = ClusterHistory()
     world.note(1, "append.ok", topic="t", partition=0, offset=1, records=["b", "c"])
     world.note(2, "records.kept", broker=2, topic="t", partition=0, records=["a", "b", "c", "d"])

@@ -48,7 +48,7 @@ def _force(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _force_and_make_again(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K20: the name is taken when the lost broker comes back, with its old lines."""
+    """K20: the name is taken when the lost broker comes back, with its old records."""
     _force(simulation, operations)
     simulation.convergence.pass_time(2_000)
     assert "t" not in simulation.world.audit.catch_up().topics

@@ -272,8 +272,8 @@ def _consumers_read_to_the_end(patch: Patch) -> None:
     patch.setattr(Replica, "_read", further)
 
 
-def _epoch_ends_a_line_later(patch: Patch) -> None:
-    """A follower keeps a line that its leader never had."""
+def _epoch_ends_a_record_later(patch: Patch) -> None:
+    """A follower keeps a record that its leader never had."""
     end_of = LeaderEpochs.end_of
 
     def later(self: LeaderEpochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
@@ -285,8 +285,8 @@ def _epoch_ends_a_line_later(patch: Patch) -> None:
     patch.setattr(LeaderEpochs, "end_of", later)
 
 
-def _epoch_ends_a_line_earlier(patch: Patch) -> None:
-    """A follower cuts off a line that it had rightly, and is never level with its leader."""
+def _epoch_ends_a_record_earlier(patch: Patch) -> None:
+    """A follower truncates a record that it rightly has, and never catches up with its leader."""
     end_of = LeaderEpochs.end_of
 
     def earlier(self: LeaderEpochs, leader_epoch: int, log_end_offset: int) -> EpochEnd:
@@ -332,13 +332,13 @@ BUGS = {
     "writes states without version": Bug(_writes_states_without_version, ("S12",), seed=35),
     "lease twice as long": Bug(_lease_twice_as_long, ("S18",), seed=23),
     "consumers read to the end": Bug(_consumers_read_to_the_end, ("records",), seed=55),
-    "epoch ends a line later": Bug(_epoch_ends_a_line_later, ("records",), seed=72),
+    "epoch ends a record later": Bug(_epoch_ends_a_record_later, ("records",), seed=72),
     "second fetches are not read": Bug(_second_fetches_are_not_read, ("L7",)),
     "followers keep what the leader has deleted": Bug(
         _followers_keep_what_the_leader_has_deleted, ("L7", "records"), seed=25
     ),
     "tries again without a pause": Bug(_tries_again_without_a_pause, ("pace",), seed=8),
-    "epoch ends a line earlier": Bug(_epoch_ends_a_line_earlier, ("records", "L7")),
+    "epoch ends a record earlier": Bug(_epoch_ends_a_record_earlier, ("records", "L7")),
 }
 """Noticed in drawn schedules."""
 

@@ -34,7 +34,7 @@ def others(points: int, name: str) -> list[int]:
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:
-    """S11-S17, L6, L7, and every acknowledged line, after crashes at these points."""
+    """S11-S17, L6, L7, and every acknowledged record, after crashes at these points."""
     crashed = [play(ACTIONS[name], [at]).crashed for at in chosen]
 
     assert crashed == [[points[at]] for at in chosen]

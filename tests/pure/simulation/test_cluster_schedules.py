@@ -17,7 +17,7 @@ from zkgroup.testing.simulation.cluster import ClusterSimulation
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
 def test_drawn_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
-    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged line."""
+    """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged record."""
     hold_for_clusters(seeds)
 
 
@@ -37,7 +37,7 @@ def test_same_seed_is_the_same_schedule() -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_cluster_without_faults_holds(seed: int) -> None:
-    """The cluster starts, has leaders, and acknowledges every line."""
+    """The cluster starts, has leaders, and acknowledges every record."""
     figures: Counter[str] = ClusterSimulation(seed, steps=0).run().figures
 
     assert figures["elections"] == 1

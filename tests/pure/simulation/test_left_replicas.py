@@ -19,13 +19,13 @@ from zkgroup.znodes.admin_requests import Reassignment
 MOVED_MS = 8_000
 
 
-def lines_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
-    """The lines of `t-0` on a broker."""
+def records_of(world: ClusterWorld, broker: int) -> tuple[bytes, ...]:
+    """The records of `t-0` on a broker."""
     return tuple(record.value or b"" for record in all_records(stored_records(world.storages[broker], T0)))
 
 
 def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
-    """Broker 1 was switched off, with lines of `t-0`, before its reassignment to 2 and 3; now the topic is
+    """Broker 1 was switched off, with records of `t-0`, before its reassignment to 2 and 3; now the topic is
     deleted.
 
     When all is well without the broker, the topic is made again with a place for it, and it comes back.
@@ -39,7 +39,7 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     simulation.convergence.pass_time(MOVED_MS)
     assert world.server.find(Reassignment.path()) is None
     assert world.audit.catch_up().replicas(T0) == (2, 3)
-    assert lines_of(world, 1)
+    assert records_of(world, 1)
     world.network.point = point
     assert operations.delete_without("t", ())
 
@@ -63,6 +63,6 @@ def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None
         assert world.figures["topics recreated"] == 1
         assert world.audit.catch_up().replicas(T0) == (1, 2)
         assert world.audit.abandoned == set()
-        assert lines_of(world, 1) == lines_of(world, 2) != ()
+        assert records_of(world, 1) == records_of(world, 2) != ()
 
     assert points > 10

@@ -38,7 +38,7 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Hosts:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_no_acknowledged_line_is_lost_and_no_replicas_differ(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_and_no_replicas_differ(seed: int) -> None:
     """Under crashes, lost folders, late decisions and open ISR writes; afterwards all replicas are equal."""
     cluster = run(MemoryHosts(), seed, STEPS)
 
@@ -46,13 +46,13 @@ def test_no_acknowledged_line_is_lost_and_no_replicas_differ(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_acknowledged_line_is_lost_on_disk(tmp_path: Path, seed: int) -> None:
+def test_no_acknowledged_record_is_lost_on_disk(tmp_path: Path, seed: int) -> None:
     """The same with files."""
     run(DirectoryHosts(tmp_path), seed, STEPS)
 
 
 def test_schedules_reach_everything() -> None:
-    """Each step occurs, and leader epochs change while lines are acknowledged."""
+    """Each step occurs, and leader epochs change while records are acknowledged."""
     clusters = [run(MemoryHosts(), seed, STEPS) for seed in range(100, 104)]
     steps = {name for cluster in clusters for name in cluster.steps}
 
@@ -78,7 +78,7 @@ def test_schedules_reach_everything() -> None:
 def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_acknowledged(hosts: Hosts) -> None:
     """A follower without the new high watermark restarts, and is elected before it fetches again.
 
-    With the cut to the high watermark of former protocols the second line is lost.
+    With the cut to the high watermark of former protocols the second record is lost.
     """
     leader, follower = hosts.open(1), hosts.open(2)
     pair(leader, follower)
@@ -98,13 +98,13 @@ def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_ackno
     back.become_follower(TP, 1)
     assert replicate(again, back, TP)
 
-    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"m2"]
+    assert hosts.records(1) == hosts.records(2) == [b"m1", b"m2"]
     again.close()
     back.close()
 
 
 def test_kip_101_scenario_2_logs_that_grew_apart_become_equal(hosts: Hosts) -> None:
-    """Both were down; the one with fewer lines leads first, and appends another line at the same offset."""
+    """Both were down; the one with fewer records leads first, and appends another at the same offset."""
     one, two = hosts.open(1), hosts.open(2)
     pair(one, two)
     append(one, 0, b"m1")
@@ -121,14 +121,14 @@ def test_kip_101_scenario_2_logs_that_grew_apart_become_equal(hosts: Hosts) -> N
     assert end(one) == end(two) == 2, "of the same length, and not the same"
     assert replicate(two, one, TP)
 
-    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"m3"]
+    assert hosts.records(1) == hosts.records(2) == [b"m1", b"m3"]
     assert hosts.epochs(1) == ((0, 0), (1, 1))
     one.close()
     two.close()
 
 
 def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
-    """Successive leaders append lines that no other gets; one exchange does not find where the logs
+    """Successive leaders append records that no other gets; one exchange does not find where the logs
     diverge."""
     one, two = hosts.open(1), hosts.open(2)
     pair(one, two)
@@ -145,7 +145,7 @@ def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
     one.become_follower(TP, 3)
     assert replicate(two, one, TP)
 
-    assert hosts.lines(1) == hosts.lines(2) == [b"m1", b"lost in 1", b"lost too", b"m3"]
+    assert hosts.records(1) == hosts.records(2) == [b"m1", b"lost in 1", b"lost too", b"m3"]
     one.close()
     two.close()
 
@@ -153,8 +153,10 @@ def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
 # --- rules taken out ------------------------------------------------------------------------------
 
 
-def _cuts_to_the_high_watermark(replica: Replica, leader_epoch: int) -> ErrorCode:
-    error = FOLLOW(replica, leader_epoch)
+def _cuts_to_the_high_watermark(
+    replica: Replica, leader_epoch: int, level_at: int | None = None
+) -> ErrorCode:
+    error = FOLLOW(replica, leader_epoch, level_at)
     if replica.high_watermark < replica.end_offset:
         replica._log.truncate_to(replica.high_watermark)
     return error
@@ -181,7 +183,7 @@ FOLLOW = Replica.follow
 def test_a_rule_that_is_taken_out_is_missed(
     monkeypatch: pytest.MonkeyPatch, kind: type, name: str, without: Callable[..., object]
 ) -> None:
-    """Some schedule then loses an acknowledged line, or ends with replicas that differ."""
+    """Some schedule then loses an acknowledged record, or ends with replicas that differ."""
     monkeypatch.setattr(kind, name, without)
 
     with pytest.raises(ViolationError):

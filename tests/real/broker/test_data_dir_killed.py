@@ -29,7 +29,7 @@ while True:
 
 
 def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
-    """Three times in a row: every answered line is at its offset, and the folder can be used at once."""
+    """Three times in a row: every answered record is at its offset, and the folder can be used at once."""
     answered = 0
     for leader_epoch in range(3):
         with subprocess.Popen(
@@ -47,13 +47,13 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
         host = on_disk(1, tmp_path / "1")
         kept = end(host)
         host.close()
-        lines = DirectoryHosts(tmp_path).lines(1)
+        records = DirectoryHosts(tmp_path).records(1)
 
         assert kept is not None
         assert kept >= answered
-        assert lines == [b"line %d" % offset for offset in range(kept)]
+        assert records == [b"line %d" % offset for offset in range(kept)]
 
     host = on_disk(1, tmp_path / "1")
     assert host.become_leader(TP, 3, (1,), {1}) is ErrorCode.NONE
-    assert append(host, 3, b"next").base_offset == len(lines)
+    assert append(host, 3, b"next").base_offset == len(records)
     host.close()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import becomes, eventually
 from tests.worlds.processes import Process
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
@@ -64,8 +64,8 @@ class Brokers:
     def folder(self, broker: int | str) -> Path:
         return self.shell.home / f"broker-{broker}"
 
-    def lines(self, broker: int) -> list[str]:
-        return [line.decode() for line in lines_on_disk(self.folder(broker), TopicPartition("t", 0))]
+    def records(self, broker: int) -> list[str]:
+        return [value.decode() for value in records_on_disk(self.folder(broker), TopicPartition("t", 0))]
 
     def produce(self, *lines: str) -> None:
         ran = self.shell.run("produce", "t", stdin="".join(f"{line}\n" for line in lines))
@@ -85,7 +85,9 @@ def _state(witness: Blocking) -> PartitionState:
     return PartitionState(-1, -1, (), 0) if found is None else PartitionState.decode(path, found.data)
 
 
-def test_no_acknowledged_line_is_lost_when_the_leader_is_killed(brokers: Brokers, witness: Blocking) -> None:
+def test_no_acknowledged_record_is_lost_when_the_leader_is_killed(
+    brokers: Brokers, witness: Blocking
+) -> None:
     """It is also the controller. Another leads on; the killed one comes back into the ISR with its folder."""
     brokers.start(1, 2, 3)
     created = brokers.shell.run("topic", "create", "t", "--partitions", "1", "--replica-assignment", "1:2:3")
@@ -99,8 +101,8 @@ def test_no_acknowledged_line_is_lost_when_the_leader_is_killed(brokers: Brokers
     brokers.start(1)
     state = eventually(lambda: _state(witness), lambda state: set(state.isr) == {1, 2, 3})
 
-    assert brokers.lines(state.leader) == ["a", "b", "c", "d"]
-    becomes(lambda: brokers.lines(1), ["a", "b", "c", "d"])
+    assert brokers.records(state.leader) == ["a", "b", "c", "d"]
+    becomes(lambda: brokers.records(1), ["a", "b", "c", "d"])
     assert [brokers.processes[broker].stop() for broker in (1, 2, 3)] == [0, 0, 0]
 
 
@@ -127,7 +129,7 @@ def test_a_killed_broker_that_is_started_at_once_waits_for_its_old_session(
         eventually(lambda: _state(witness), lambda state: set(state.isr) == {1, 2})
         brokers.produce("b")
 
-        becomes(lambda: [brokers.lines(1), brokers.lines(2)], [["a", "b"], ["a", "b"]])
+        becomes(lambda: [brokers.records(1), brokers.records(2)], [["a", "b"], ["a", "b"]])
 
 
 def _czxid(witness: Blocking, broker: int) -> int:
@@ -148,7 +150,7 @@ def test_sigterm_hands_leaderships_over_before_the_broker_ends(brokers: Brokers,
     assert "controlled shutdown" not in brokers.processes[2].errors
     assert witness.exists(BrokerRegistration.path(2)) is None
     brokers.produce("b")
-    assert brokers.lines(1) == ["a", "b"]
+    assert brokers.records(1) == ["a", "b"]
 
 
 def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witness: Blocking) -> None:
@@ -176,11 +178,11 @@ def test_a_leader_whose_disk_fails_ends_and_another_leads(brokers: Brokers, witn
     assert [one["reason"] for one in brokers.processes[1].events if one["event"] == "failed"] == [reason]
     assert (state.leader, state.leader_epoch) == (2, 1)
     assert witness.exists(BrokerRegistration.path(1)) is None
-    assert brokers.lines(2) == ["a", "b", big]
+    assert brokers.records(2) == ["a", "b", big]
 
     brokers.start(1)
     eventually(lambda: _state(witness), lambda state: set(state.isr) == {1, 2})
-    assert brokers.lines(1) == ["a", "b", big]
+    assert brokers.records(1) == ["a", "b", big]
     assert [brokers.processes[broker].stop() for broker in (1, 2)] == [0, 0]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import eventually
-from tests.worlds.line_brokers import LineBrokers
+from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.clients.producer import RECORD_BYTES_MAX, partition_of_key
@@ -29,11 +29,11 @@ ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
 
 @pytest.fixture
-def brokers(groups: ServerGroups) -> Iterator[LineBrokers]:
+def brokers(groups: ServerGroups) -> Iterator[RecordBrokers]:
     """Brokers 1 and 2, registered, with a topic `orders` of three partitions that they lead in turn."""
     zk = groups.zk
     zk.create_missing(brokers_path(), broker_ids_path(), topics_path())
-    with LineBrokers(2) as made:
+    with RecordBrokers(2) as made:
         for number, registration in made.registrations().items():
             zk.multi(Create(BrokerRegistration.path(number), registration.encode(), ephemeral=True))
         zk.multi(Create(Topic.path("orders"), Topic(dict.fromkeys(range(3), (1, 2))).encode()))
@@ -42,12 +42,12 @@ def brokers(groups: ServerGroups) -> Iterator[LineBrokers]:
         yield made
 
 
-def logs(brokers: LineBrokers) -> list[list[bytes]]:
+def logs(brokers: RecordBrokers) -> list[list[bytes]]:
     """What the leaders have."""
-    return [brokers.lines(1 + tp.partition % 2, tp) for tp in ORDERS]
+    return [brokers.records(1 + tp.partition % 2, tp) for tp in ORDERS]
 
 
-def test_records_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
+def test_records_go_to_the_partitions_in_turn(shell: Shell, brokers: RecordBrokers, tmp_path: Path) -> None:
     """Byte for byte, the last one without a newline too; the document says where they are."""
     file = tmp_path / "lines"
     file.write_bytes(b"a\nb\r\n\n\xff\x00\ne")
@@ -65,7 +65,7 @@ def test_records_go_to_the_partitions_in_turn(shell: Shell, brokers: LineBrokers
     ]
 
 
-def test_people_get_a_table(shell: Shell, brokers: LineBrokers) -> None:
+def test_people_get_a_table(shell: Shell, brokers: RecordBrokers) -> None:
     """Of partitions and offsets, with a sentence."""
     ran = shell.run("produce", "orders", "--partition", "2", stdin="a\nb\n")
 
@@ -79,7 +79,7 @@ def test_people_get_a_table(shell: Shell, brokers: LineBrokers) -> None:
 
 
 @pytest.mark.parametrize(("acks", "message"), [("0", "1 sent"), ("1", "1 acknowledged by their leaders")])
-def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, message: str) -> None:
+def test_less_can_be_waited_for(shell: Shell, brokers: RecordBrokers, acks: str, message: str) -> None:
     """With --acks 0 nothing is said of offsets."""
     ran = shell.run("produce", "orders", "--partition", "0", "--acks", acks, stdin="a\n")
 
@@ -88,7 +88,7 @@ def test_less_can_be_waited_for(shell: Shell, brokers: LineBrokers, acks: str, m
     assert logs(brokers)[0] == [b"a"]
 
 
-def test_equal_keys_go_together(shell: Shell, brokers: LineBrokers) -> None:
+def test_equal_keys_go_together(shell: Shell, brokers: RecordBrokers) -> None:
     """As Kafka's producers hash them; a number is a key too."""
     lines = [json.dumps({"user": user, "n": n}) for n, user in enumerate(["ada", "ben", 7, "ada", 7])]
 
@@ -100,7 +100,7 @@ def test_equal_keys_go_together(shell: Shell, brokers: LineBrokers) -> None:
     assert sorted(line.decode() for found in logs(brokers) for line in found) == sorted(lines)
 
 
-def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers: LineBrokers) -> None:
+def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers: RecordBrokers) -> None:
     """Exit 4: partly done; the first line alone is exit 2, and nothing is appended."""
     bad = shell.run(
         "produce", "orders", "--key", "user", stdin='{"user": "ada"}\n{"n": 1}\n{"user": "ben"}\n'
@@ -115,7 +115,7 @@ def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers
     assert "<stdin>:1: expected a JSON object with 'user', found no JSON" in first.err
 
 
-def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: RecordBrokers, tmp_path: Path) -> None:
     """As a record that is too long for every broker; the records before it are there."""
     file = tmp_path / "lines"
     file.write_bytes(b"a\n" + b"x" * (RECORD_BYTES_MAX + 1))
@@ -142,7 +142,7 @@ def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: LineBrokers, tm
     ],
 )
 def test_what_cannot_be_is_refused(
-    shell: Shell, brokers: LineBrokers, args: tuple[str, ...], code: int, message: str
+    shell: Shell, brokers: RecordBrokers, args: tuple[str, ...], code: int, message: str
 ) -> None:
     """Before a line is read."""
     ran = shell.run("produce", *args, stdin="a\n")
@@ -163,14 +163,14 @@ def test_without_a_zkgroup_broker_it_is_refused(shell: Shell, groups: ServerGrou
     assert "expected a broker that keeps records in /brokers/ids, found none; start one with" in ran.err
 
 
-def test_a_dry_run_appends_nothing(shell: Shell, brokers: LineBrokers) -> None:
+def test_a_dry_run_appends_nothing(shell: Shell, brokers: RecordBrokers) -> None:
     """It checks the same."""
     assert shell.run("produce", "orders", "--dry-run", stdin="a\n").code == 0
     assert shell.run("produce", "clicks", "--dry-run", stdin="a\n").code == 5
     assert logs(brokers) == [[], [], []]
 
 
-def test_records_without_a_leader_are_given_up(shell: Shell, brokers: LineBrokers) -> None:
+def test_records_without_a_leader_are_given_up(shell: Shell, brokers: RecordBrokers) -> None:
     """In time, and reported as not appended; with acknowledged ones before them it is partly done."""
     brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
 
@@ -189,7 +189,7 @@ def test_records_without_a_leader_are_given_up(shell: Shell, brokers: LineBroker
     assert logs(brokers)[0] == []
 
 
-def test_an_unknown_outcome_is_reported(shell: Shell, brokers: LineBrokers) -> None:
+def test_an_unknown_outcome_is_reported(shell: Shell, brokers: RecordBrokers) -> None:
     """A follower in the ISR never gets the record: exit 124, no verdict."""
     brokers.held.add(2)
 
@@ -201,7 +201,7 @@ def test_an_unknown_outcome_is_reported(shell: Shell, brokers: LineBrokers) -> N
     assert logs(brokers)[0] == [b"a"]
 
 
-def test_a_record_is_there_once_though_its_answer_was_lost(shell: Shell, brokers: LineBrokers) -> None:
+def test_a_record_is_there_once_though_its_answer_was_lost(shell: Shell, brokers: RecordBrokers) -> None:
     """The producer is idempotent with --acks all; with --acks 1 it says that a record may be there twice."""
     brokers.lost_answers.add(1)
     once = shell.json("produce", "orders", "--partition", "0", stdin="a\n")
@@ -212,7 +212,7 @@ def test_a_record_is_there_once_though_its_answer_was_lost(shell: Shell, brokers
     assert (twice["acknowledged"], twice["may_be_repeated"], logs(brokers)[0]) == (1, 1, [b"a", b"b", b"b"])
 
 
-def test_records_of_json_objects(shell: Shell, brokers: LineBrokers) -> None:
+def test_records_of_json_objects(shell: Shell, brokers: RecordBrokers) -> None:
     """Key, value, partition, and lines without a record; the first bad line is named by its number."""
     lines = [
         {"event": "state"},
@@ -235,7 +235,7 @@ def test_records_of_json_objects(shell: Shell, brokers: LineBrokers) -> None:
     assert b"a" in found[partition_of_key(b"k", range(3))]
 
 
-def test_records_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBrokers) -> None:
+def test_records_travel_while_the_pipe_is_open(shell: Shell, brokers: RecordBrokers) -> None:
     """`tail -f | zkgroup produce`: a record is there before the next one is written."""
     with shell.piped("produce", "orders", fresh=True) as producer:
         producer.write(b"a\n")
@@ -246,7 +246,7 @@ def test_records_travel_while_the_pipe_is_open(shell: Shell, brokers: LineBroker
     assert logs(brokers) == [[b"a"], [b"b"], []]
 
 
-def test_an_interrupt_prints_how_far_it_was(shell: Shell, brokers: LineBrokers) -> None:
+def test_an_interrupt_prints_how_far_it_was(shell: Shell, brokers: RecordBrokers) -> None:
     """Exit 130, as for every command that is not a server; nothing of it is left running."""
     with shell.piped("produce", "orders") as producer:
         producer.write(b"a\n")
@@ -258,7 +258,7 @@ def test_an_interrupt_prints_how_far_it_was(shell: Shell, brokers: LineBrokers) 
     assert logs(brokers) == [[b"a"], [], []]
 
 
-def test_a_group_reads_what_was_produced(shell: Shell, brokers: LineBrokers) -> None:
+def test_a_group_reads_what_was_produced(shell: Shell, brokers: RecordBrokers) -> None:
     """`consume --source brokers`: while the leaders of the topic change."""
     assert shell.run("produce", "orders", stdin="".join(f"{n}\n" for n in range(30))).code == 0
     words = ("consume", "g", "--topic", "orders", "--source", "brokers", "--session-timeout", "60s")

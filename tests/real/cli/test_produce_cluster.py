@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.shell import Shell
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.settings import BrokerSettings
@@ -20,7 +20,7 @@ QUICK = BrokerSettings(
 )
 
 
-def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
+def test_records_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
     """Acknowledged by all in-sync replicas, read by a group, and in the files of the broker that is left."""
     zookeeper = shell.variables["ZKGROUP_ZOOKEEPER"]
     brokers = {
@@ -56,7 +56,7 @@ def test_lines_outlive_their_leaders(shell: Shell, tmp_path: Path) -> None:
 
     assert sorted(record["value"] + "\n" for record in records) == sorted(lines)
     for partition in range(3):
-        stored = lines_on_disk(tmp_path / "3", TopicPartition("orders", partition))
+        stored = records_on_disk(tmp_path / "3", TopicPartition("orders", partition))
         assert {(partition, offset, line.decode()) for offset, line in enumerate(stored)} == {
             (record["partition"], record["offset"], record["value"])
             for record in records

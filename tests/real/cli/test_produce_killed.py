@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.admin.cluster.brokers import ClusterReader, read_states
@@ -75,7 +75,7 @@ def test_acknowledged_records_are_at_their_offsets_after_a_leader_was_killed(
     for tp, state in states.items():
         assert state is not None
         assert state.leader in (2, 3)
-        log = lines_on_disk(tmp_path / f"b{state.leader}", tp)
+        log = records_on_disk(tmp_path / f"b{state.leader}", tp)
         of_it = [one for one in deliveries[tp.topic] if one.partition == tp.partition]
         assert {one.offset: values[tp.topic][one.number] for one in of_it} == dict(enumerate(log))
     led = states[PARTITIONS[0]]

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import QUICK, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
@@ -38,7 +38,7 @@ from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 
-def test_lines_are_acknowledged_once_the_followers_have_them(world: MemoryBrokers) -> None:
+def test_records_are_acknowledged_once_the_followers_have_them(world: MemoryBrokers) -> None:
     """Three brokers; two fetch from the leader."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2, 3))
@@ -62,14 +62,14 @@ def test_the_metrics_of_a_broker(world: MemoryBrokers) -> None:
     world.add(1, metrics=PrometheusMetrics(registry))
     world.add(2)
     world.running.lead(world.zk, T0, 1, (1, 2))
-    for line in (b"abc", b"de"):
-        assert world.running.append(1, T0, line).error == 0
+    for record in (b"abc", b"de"):
+        assert world.running.append(1, T0, record).error == 0
     world.becomes(lambda: value("log_end_offset", topic="t", partition="0"), 2)
     world.becomes(lambda: (value("partition_count"), value("leader_count")), (1, 1))
     world.becomes(lambda: value("under_replicated_partitions"), 0)
     assert value("requests_total", request="Produce") == 2
     assert value("request_seconds_count", request="Produce") == 2
-    batches = [records_of([line], timestamp_ms=1) for line in (b"abc", b"de")]
+    batches = [records_of([record], timestamp_ms=1) for record in (b"abc", b"de")]
     assert value("bytes_in_total") == sum(map(len, batches))
     world.becomes(lambda: value("bytes_out_total"), sum(map(len, batches)))
     assert (value("connection_count") or 0) >= 1
@@ -137,7 +137,7 @@ def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world:
     assert world.running.view(3, T0).log_end_offset == 1
 
 
-def test_a_topic_that_wants_two_replicas_takes_no_line_with_one(world: MemoryBrokers) -> None:
+def test_a_topic_that_wants_two_replicas_takes_no_record_with_one(world: MemoryBrokers) -> None:
     """The topic's setting applies although another setting cannot be read, and so does the leader's ISR."""
     settings = {"min.insync.replicas": "2", LEADER_REPLICAS: "of no form"}
     world.add(1, 2)
@@ -183,7 +183,7 @@ def test_a_leader_that_is_elsewhere_is_followed_there(world: MemoryBrokers, tmp_
 
 
 def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> None:
-    """Metadata, lines and fetches; it says how old its metadata is, and whose."""
+    """Metadata, records and fetches; it says how old its metadata is, and whose."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b1")
@@ -224,8 +224,8 @@ def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -
     assert world.running.append(1, T0, b"a").error == 0
     world.server.expire("b2")
     world.becomes(lambda: len(world.running.told[2].of("registered")), 2)
-    for line in (b"b", b"c"):
-        assert world.running.append(1, T0, line).error == 0
+    for value in (b"b", b"c"):
+        assert world.running.append(1, T0, value).error == 0
 
     world.becomes(lambda: world.running.view(2, T0).log_end_offset, 3)
     world.becomes(lambda: world.isr(), (1, 2))
@@ -386,7 +386,7 @@ def test_a_folder_remembers_its_broker(world: MemoryBrokers, tmp_path: Path) -> 
         world.running.add(other.client("d"), 1001, data=folder, settings=QUICK)
 
 
-def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
+def test_records_that_no_controller_has_placed_here_are_named_and_kept(
     world: MemoryBrokers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic was deleted while the broker was away. Once for each controller, and never removed."""
@@ -405,7 +405,7 @@ def test_lines_that_no_controller_has_placed_here_are_named_and_kept(
     world.running.controller_epoch += 1
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=3)
     assert caplog.text.count("keeps records of gone-0, which the controller has not placed here") == 2
-    assert lines_on_disk(tmp_path / "one", TopicPartition("gone", 0)) == [b"a"]
+    assert records_on_disk(tmp_path / "one", TopicPartition("gone", 0)) == [b"a"]
 
 
 def test_a_folder_in_use_is_refused(world: MemoryBrokers, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, happened
 from tests.worlds.memory_brokers import T0, MemoryBrokers
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import Idle
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.hosted_controller import RegisteredStore
@@ -115,11 +115,11 @@ def test_a_killed_broker_writes_nothing_more(world: MemoryBrokers, tmp_path: Pat
     assert world.zk.exists(BrokerRegistration.path(1)) is not None
     world.becomes(lambda: world.zk.exists(BrokerRegistration.path(1)), None)
     world.running.add(world.server.client("again"), 1, data=folder)
-    assert lines_on_disk(folder, T0) == [b"kept"]
+    assert records_on_disk(folder, T0) == [b"kept"]
 
 
 def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) -> None:
-    """Killed or closed, the next broker has its lines and takes its registration over."""
+    """Killed or closed, the next broker has its records and takes its registration over."""
     storage = MemoryStorage()
     storage.directory_id = "of-broker-1"
     world.add(1, data=storage)

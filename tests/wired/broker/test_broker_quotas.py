@@ -48,7 +48,7 @@ def test_a_throttled_replica_is_fetched_at_its_rate_until_it_is_level(world: Mem
 
 
 def test_a_throttled_leader_gives_at_its_rate_to_who_lags(world: MemoryBrokers) -> None:
-    """KIP-73: the newcomer waits for the leader's bound; who is in sync gets every line at once."""
+    """KIP-73: the newcomer waits for the leader's bound; who is in sync gets every record at once."""
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2), isr=(1, 2))
     _configured(world, ConfigEntity.topic("t"), given="0:1,0:2")

@@ -31,7 +31,7 @@ T1 = TopicPartition("t", 1)
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file takes the line "too much"."""
+    """No file takes the record "too much"."""
     pwrite = os.pwrite
 
     def refuse(file: int, data: bytes, position: int) -> int:
@@ -49,7 +49,7 @@ def begin(
     replicas: tuple[int, ...] = (1, 2),
     settings: BrokerSettings = QUICK,
 ) -> None:
-    """Broker 1 leads, with its lines in a folder; the controller is in broker 2's process."""
+    """Broker 1 leads, with its records in a folder; the controller is in broker 2's process."""
     world.add(1, settings=settings, data=folder)
     world.add(2)
     session = world.server.clients["b2"].session
@@ -64,7 +64,7 @@ def begin(
 
 
 def fail(world: MemoryBrokers) -> None:
-    """The disk takes no line of the first partition; the broker has said so."""
+    """The disk takes no record of the first partition; the broker has said so."""
     assert world.running.append(1, T0, b"too much").error == 6
     world.eventually(lambda: world.running.told[1].of("failed"))
 
@@ -119,7 +119,7 @@ def test_without_controlled_shutdown_it_goes_at_once(world: MemoryBrokers, tmp_p
     assert world.zk.exists(BrokerRegistration.path(1)) is None
 
 
-def test_a_leader_that_has_fewer_lines_than_a_follower_of_its_term_leaves(
+def test_a_leader_that_has_fewer_records_than_a_follower_of_its_term_leaves(
     world: MemoryBrokers, tmp_path: Path
 ) -> None:
     """It restarted with an empty directory and became leader: it would lead in ZooKeeper without serving."""

@@ -39,11 +39,11 @@ LONG_MS = 20_000
 FOLLOWER = 2
 
 
-def leader(*, lines: int = 1, isr: tuple[int, ...] = (1,)) -> ReplicaManager:
+def leader(*, records: int = 1, isr: tuple[int, ...] = (1,)) -> ReplicaManager:
     host = in_memory(1)
     for tp in (TP, OTHER):
         host.become_leader(tp, 0, (1, FOLLOWER), set(isr))
-        for _ in range(lines):
+        for _ in range(records):
             host.append(tp, BATCH)
     return host
 
@@ -135,7 +135,7 @@ async def test_a_consumer_before_version_10_gets_no_zstd(version: int) -> None:
 @on_a_loop
 async def test_a_consumer_waits_until_one_of_its_partitions_has_records() -> None:
     """Together `min_bytes` of them; no longer than `max_wait_ms`."""
-    async with served(leader(lines=0)) as one:
+    async with served(leader(records=0)) as one:
         client = await one.client()
         client.send(request((TP, 0), (OTHER, 0), wait_ms=LONG_MS, min_bytes=2 * len(BATCH)), 12)
         answer = asyncio.create_task(client.receive(FetchResponse, version=12))
@@ -180,7 +180,7 @@ async def test_a_consumer_keeps_no_session_and_learns_who_leads_not_here() -> No
 @on_a_loop
 async def test_a_follower_in_a_session_waits_for_any_of_its_partitions() -> None:
     """Its first request is answered at once, with all; a change of an unnamed partition ends the wait."""
-    async with served(leader(lines=0, isr=(1, FOLLOWER))) as one:
+    async with served(leader(records=0, isr=(1, FOLLOWER))) as one:
         client = await one.client()
         first = await client.ask(
             request((TP, 0), (OTHER, 0), replica=FOLLOWER, wait_ms=LONG_MS, session=(0, 0)), FetchResponse, 12
@@ -246,7 +246,7 @@ async def test_a_follower_of_an_earlier_version_is_refused() -> None:
 @on_a_loop
 async def test_all_partitions_of_a_session_are_read_at_intervals() -> None:
     """The machine measures the lag of a follower by its fetches, also where nothing changes."""
-    async with _handler(leader(lines=0), sweep_s=0.0) as (handler, fetched, _):
+    async with _handler(leader(records=0), sweep_s=0.0) as (handler, fetched, _):
         await handler.fetch(CONTEXT, request((TP, 0), (OTHER, 0), replica=FOLLOWER, session=(0, 0)))
         await handler.fetch(CONTEXT, request(replica=FOLLOWER, session=(1, 1)))
         fetched.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually_at
-from tests.worlds.replica_managers import lines_on_disk
+from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import QUICK
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.topics.creation import create_topic, plan_topic
@@ -92,10 +92,10 @@ def produce(operator: Ensemble, *values: bytes) -> None:
     assert [one.outcome for one in delivered] == [Outcome.ACKNOWLEDGED] * len(values)
 
 
-def follows(back: Broker, lines: int) -> bool:
-    """Whether it has as many lines as the new topic."""
+def follows(back: Broker, records: int) -> bool:
+    """Whether it has as many records as the new topic."""
     view = back.replicas().get(T0)
-    return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, lines)
+    return view is not None and (view.role, view.high_watermark) == (Role.FOLLOWER, records)
 
 
 def test_a_deletion_ends_when_an_empty_broker_takes_the_place(
@@ -120,14 +120,14 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
     """K16 and K20, from end to end: the topic has moved away while the broker was down, no list names it, and
-    the deletion does not wait for it. The next topic of the name gives it a place and has more lines: with
+    the deletion does not wait for it. The next topic of the name gives it a place and has more records: with
     the old ones before the last of them it would be in sync."""
     broker(1, "one")
     left = broker(2, "two")
     broker(3, "three")
     make_topic(operator)
-    for line in (b"old 0", b"old 1"):
-        produce(operator, line)
+    for value in (b"old 0", b"old 1"):
+        produce(operator, value)
     eventually_at(server.clock, lambda: left.replicas()[T0].high_watermark, lambda found: found == 2)
     left.close()
     operator.zk.multi(Create(Reassignment.path(), Reassignment((Move(T0, (1, 3)),)).encode()))
@@ -135,21 +135,21 @@ def test_a_broker_that_a_move_has_left_behind_brings_nothing_back(
     delete_topic(operator, plan_topic_deletion(operator, "t"))
     eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
     make_topic(operator)
-    for line in (b"new 0", b"new 1", b"new 2"):
-        produce(operator, line)
+    for value in (b"new 0", b"new 1", b"new 2"):
+        produce(operator, value)
     back = broker(2, "two")
 
     eventually_at(server.clock, lambda: follows(back, 3), what=lambda: str(back.replicas()))
-    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1", b"new 2"]
+    assert records_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1", b"new 2"]
     assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
 def test_a_broker_that_was_given_up_brings_nothing_back(
     operator: Ensemble, server: MemoryZooKeeper, broker: StartBroker, tmp_path: Path
 ) -> None:
-    """K20, end to end: its old lines have the same offsets and epoch as those of the new topic.
+    """K20, end to end: its old records have the same offsets and epoch as those of the new topic.
 
-    Its files cannot show the difference; in the end it has only the lines of the new topic.
+    Its files cannot show the difference; in the end it has only the records of the new topic.
     """
     broker(1, "one")
     lost = broker(2, "two")
@@ -165,14 +165,14 @@ def test_a_broker_that_was_given_up_brings_nothing_back(
     )
     delete_topic(operator, plan_topic_deletion(operator, "t", [2]))
     eventually_at(server.clock, lambda: not topic_exists(operator, "t"))
-    old = lines_on_disk(tmp_path / "two", T0)
+    old = records_on_disk(tmp_path / "two", T0)
     make_topic(operator)
     produce(operator, b"new 0", b"new 1")
     back = broker(2, "two")
 
     eventually_at(server.clock, lambda: follows(back, 2), what=lambda: str(back.replicas()))
     assert old == [b"old 0", b"old 1", b"old 2"]
-    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]
+    assert records_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]
     assert operator.zk.children(stray_replicas_path())[0] == ()
 
 
@@ -181,7 +181,7 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
 ) -> None:
     """It keeps fetching while its topic is deleted and created again without it.
 
-    It has more lines than the new leader in the same leader epoch. Its fetches are refused until it has got
+    It has more records than the new leader in the same leader epoch. Its fetches are refused until it has got
     StopReplica.
     """
     leader = broker(1, "one")
@@ -209,4 +209,4 @@ def test_a_broker_that_only_zookeeper_has_lost_does_not_stop_its_next_leader(
     view = leader.replicas()[T0]
     assert (view.role, view.leader_epoch, view.failure) == (Role.LEADER, 0, None)
     leader.check()
-    assert lines_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]
+    assert records_on_disk(tmp_path / "two", T0) == [b"new 0", b"new 1"]

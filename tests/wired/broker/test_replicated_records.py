@@ -6,7 +6,7 @@ import asyncio
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import ORDERS, consume_request, leader_and_isr, produce_request, state
-from tests.worlds.replica_managers import in_memory, lines_in
+from tests.worlds.replica_managers import in_memory, values_in
 from tests.worlds.serving import Client, Served, on_a_loop, served
 from zkgroup.broker.machine.isr import Isr, IsrOutcome
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -83,7 +83,7 @@ async def test_records_for_all_are_acknowledged_and_readable_once_the_follower_h
 
         assert await acknowledged(answer) == (0, 0)
         found = await reading
-        assert (found.high_watermark, lines_in(found.records or b"")) == (2, [b"a", b"b"])
+        assert (found.high_watermark, values_in(found.records or b"")) == (2, [b"a", b"b"])
         assert follower.high_watermark(ORDERS) == 2
         for client in (controller, producer, fetcher, consumer):
             await client.close()

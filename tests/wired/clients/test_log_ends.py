@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.worlds.line_brokers import LineBrokers
+from tests.worlds.record_brokers import RecordBrokers
 from zkgroup.clients.log_ends import (
     FailedReplicaReport,
     LogEnd,
@@ -27,14 +27,14 @@ SHORT_MS = 300
 class Registered:
     """The cluster of these brokers, for a producer."""
 
-    def __init__(self, brokers: LineBrokers) -> None:
+    def __init__(self, brokers: RecordBrokers) -> None:
         self.brokers = brokers.registrations
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         return (0,)
 
 
-def produce(brokers: LineBrokers, *values: bytes) -> None:
+def produce(brokers: RecordBrokers, *values: bytes) -> None:
     producer = RecordProducer(Registered(brokers), "orders", lambda _: None, ProducerSettings(acks="1"))
     try:
         for value in values:
@@ -46,7 +46,7 @@ def produce(brokers: LineBrokers, *values: bytes) -> None:
 
 def test_each_replica_reports_its_own_end_and_watermark() -> None:
     """A follower that fetches nothing stays behind, and the watermark with it; the end of readers too."""
-    with LineBrokers(2) as brokers:
+    with RecordBrokers(2) as brokers:
         brokers.held.add(2)
         brokers.lead(TP, 1)
         produce(brokers, b"a", b"b")
@@ -62,7 +62,7 @@ def test_each_replica_reports_its_own_end_and_watermark() -> None:
 def test_all_replicas_of_a_broker_are_one_request() -> None:
     """Of each kind; a partition that is not there has its reason."""
     places = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(20)]
-    with LineBrokers(1) as brokers:
+    with RecordBrokers(1) as brokers:
         for tp in places[:-1]:
             brokers.lead(tp, 1)
 
@@ -78,7 +78,7 @@ def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> N
     """Gone, without a plain listener, closed, or silent."""
     places = [TopicPartition("orders", number) for number in range(3)]
     with (
-        LineBrokers(1) as brokers,
+        RecordBrokers(1) as brokers,
         socket.create_server(("127.0.0.1", 0)) as silent,
         socket.create_server(("127.0.0.1", 0)) as gone,
     ):
@@ -109,7 +109,7 @@ def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> N
 
 def test_a_broker_reports_why_its_replicas_have_failed() -> None:
     """With the time; a broker that works reports none."""
-    with LineBrokers(2) as brokers:
+    with RecordBrokers(2) as brokers:
         brokers.lead(TP, 1)
         brokers.stop(2)
         brokers.lose(2)

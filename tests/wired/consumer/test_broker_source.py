@@ -9,7 +9,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.faces import Face, MemberWorld, orders
-from tests.worlds.line_brokers import LineBrokers
+from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.records import places, polled
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
 from zkgroup.consumer.sources import BrokerSource
@@ -20,19 +20,19 @@ from zkgroup.znodes.brokers import BrokerRegistration
 
 
 @pytest.fixture
-def brokers() -> Iterator[LineBrokers]:
-    with LineBrokers(2) as made:
+def brokers() -> Iterator[RecordBrokers]:
+    with RecordBrokers(2) as made:
         for tp in orders(0, 1, 2, 3):
             made.lead(tp, 1 + tp.partition % 2)
         yield made
 
 
-def register(world: MemberWorld, brokers: LineBrokers) -> None:
+def register(world: MemberWorld, brokers: RecordBrokers) -> None:
     for number, registration in brokers.registrations().items():
         world.server.put(BrokerRegistration.path(number), registration.encode())
 
 
-def append(brokers: LineBrokers, partitions: list[TopicPartition], *records: bytes | NewRecord) -> None:
+def append(brokers: RecordBrokers, partitions: list[TopicPartition], *records: bytes | NewRecord) -> None:
     """Produces the same records to each of these partitions."""
     delivered: list[DeliveryReport] = []
     producer = RecordProducer(Registered(brokers), "orders", delivered.append)
@@ -47,7 +47,7 @@ def append(brokers: LineBrokers, partitions: list[TopicPartition], *records: byt
 
 
 def test_a_consumer_reads_records_and_waits_for_more(
-    face: Face, world: MemberWorld, brokers: LineBrokers
+    face: Face, world: MemberWorld, brokers: RecordBrokers
 ) -> None:
     """From every leader, at their offsets, with all that a record has."""
     register(world, brokers)
@@ -61,7 +61,9 @@ def test_a_consumer_reads_records_and_waits_for_more(
     assert (record.timestamp_ms, record.headers) == (1_767_225_600_123, (("h", b"1"), ("h", b"\xff")))
 
 
-def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: MemberWorld, brokers: LineBrokers) -> None:
+def test_a_consumer_goes_on_at_the_next_leader(
+    face: Face, world: MemberWorld, brokers: RecordBrokers
+) -> None:
     """Its position stays; nothing is read twice."""
     register(world, brokers)
     append(brokers, orders(0), b"a")
@@ -75,7 +77,7 @@ def test_a_consumer_goes_on_at_the_next_leader(face: Face, world: MemberWorld, b
 
 
 def test_nothing_is_claimed_while_no_broker_is_registered(
-    face: Face, world: MemberWorld, brokers: LineBrokers
+    face: Face, world: MemberWorld, brokers: RecordBrokers
 ) -> None:
     """The wait says why: `waiting_for_brokers`."""
     with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
@@ -88,7 +90,7 @@ def test_nothing_is_claimed_while_no_broker_is_registered(
 
 
 def test_records_that_are_gone_are_the_reset_policys(
-    face: Face, world: MemberWorld, brokers: LineBrokers, caplog: pytest.LogCaptureFixture
+    face: Face, world: MemberWorld, brokers: RecordBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A replica outside the ISR was elected: by default its records are read from the first on."""
     register(world, brokers)
@@ -105,7 +107,7 @@ def test_records_that_are_gone_are_the_reset_policys(
     assert "orders-0: offset 2 is out of range: the reset policy 'earliest' decides" in caplog.text
 
 
-def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: LineBrokers) -> None:
+def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: RecordBrokers) -> None:
     """The second one is refused, until the first is closed."""
     register(world, brokers)
     source = BrokerSource()
@@ -118,7 +120,7 @@ def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: L
         assert places(polled(again, 1)) == [(0, 0)]
 
 
-def test_bounds_need_a_leader(brokers: LineBrokers) -> None:
+def test_bounds_need_a_leader(brokers: RecordBrokers) -> None:
     """From the first record to the high watermark; without a leader in time there is an error."""
     first, second = orders(0, 1)
     append(brokers, [first], b"a")
@@ -137,7 +139,7 @@ def test_bounds_need_a_leader(brokers: LineBrokers) -> None:
 class Registered:
     """A `Cluster` out of the brokers themselves."""
 
-    def __init__(self, brokers: LineBrokers) -> None:
+    def __init__(self, brokers: RecordBrokers) -> None:
         self._brokers = brokers
 
     def brokers(self) -> Mapping[int, BrokerRegistration]:

@@ -19,7 +19,7 @@ from zkgroup.demo.brokers.client_checks import (
     LeftOut,
     SegmentDump,
 )
-from zkgroup.demo.brokers.demo_cluster import READ_EVERY_S, REPLICATION, DemoCluster, records_in
+from zkgroup.demo.brokers.demo_cluster import READ_EVERY_S, REPLICATION, DemoCluster, values_in
 from zkgroup.demo.brokers.kafka_clients import KafkaClient
 from zkgroup.demo.brokers.kafka_tools import ConsoleTools, KafkaTools
 from zkgroup.errors import SourceError
@@ -102,8 +102,7 @@ class ClientsStep:
         stage = self._stage
         replicas = {
             broker: [
-                ClientRecord(one.key or b"", one.value or b"")
-                for one in records_in(stage.data_of(broker), TP)
+                ClientRecord(one.key or b"", one.value or b"") for one in values_in(stage.data_of(broker), TP)
             ]
             for broker in self._replicas
         }

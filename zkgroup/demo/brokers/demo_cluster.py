@@ -131,10 +131,10 @@ def high_watermark(folder: Path, partition: int) -> int:
 
 def values_of(folder: Path, partition: int) -> tuple[bytes, ...]:
     """The value of every record of a replica, from a stopped broker's files; none where it has no files."""
-    return tuple(record.value or b"" for record in records_in(folder, TopicPartition(TOPIC, partition)))
+    return tuple(record.value or b"" for record in values_in(folder, TopicPartition(TOPIC, partition)))
 
 
-def records_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
+def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
     """Every record of a replica, from a stopped broker's files; none where it has no files."""
     return tuple(all_records(stored_records(DiskStorage(folder), tp)))
 

@@ -1,6 +1,6 @@
-"""Brokers with lines on loopback, without ZooKeeper and controller: the test chooses the leaders.
+"""Brokers with records on loopback, without ZooKeeper and controller: the test chooses the leaders.
 
-All of them run on one event loop in one thread. Followers get appended lines at once, unless they are held.
+All of them run on one event loop in one thread. Followers get appended records at once, unless they are held.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.replica_managers import Hosts, MemoryHosts, lines_in
+from tests.worlds.replica_managers import Hosts, MemoryHosts, values_in
 from tests.worlds.serving import context_of
 from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replica_view import FollowerId
@@ -55,7 +55,7 @@ class _Running:
     requests: list[Request]
 
 
-class LineBrokers:
+class RecordBrokers:
     """Brokers 1 to n. Methods are called from the test's thread."""
 
     def __init__(self, brokers: int = 3, hosts: Hosts | None = None, clock: FakeClock | None = None) -> None:
@@ -101,17 +101,17 @@ class LineBrokers:
         return BrokerRegistration.of([listener], 1, extensions={"zkgroup": {"role": "data"}})
 
     def start(self, number: int) -> None:
-        """Starts a broker on the lines of its predecessor; it gets all states."""
+        """Starts a broker on the records of its predecessor; it gets all states."""
         self._run(self._start(number))
         self._tell_all()
 
     def stop(self, number: int) -> None:
-        """Stops a broker: its connections close, its lines stay."""
+        """Stops a broker: its connections close, its records stay."""
         running = self._running.pop(number)
         self._run(self._stop(running))
 
     def lose(self, number: int) -> None:
-        """Stops a broker and deletes its lines."""
+        """Stops a broker and deletes its records."""
         self._hosts.lose(number)
 
     def requests(self, number: int, kind: type[T]) -> list[T]:
@@ -142,12 +142,12 @@ class LineBrokers:
         """Partitions with a leader."""
         return {tp.topic for tp in self._states}
 
-    def lines(self, number: int, tp: TopicPartition) -> list[bytes]:
-        """Lines of a running broker, in any role."""
+    def records(self, number: int, tp: TopicPartition) -> list[bytes]:
+        """Records of a running broker, in any role."""
 
         def read(host: ReplicaManager) -> list[bytes]:
             log = host._replicas[tp]._log  # type: ignore[attr-defined]
-            return lines_in(log.read(0, log.end_offset, 1 << 30))
+            return values_in(log.read(0, log.end_offset, 1 << 30))
 
         return self._run(self._running[number].thread.call(read))
 
