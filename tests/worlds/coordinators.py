@@ -67,9 +67,14 @@ class Coordinator:
     """One coordinator, its clock and what it did. With `stores` every write is stored at once."""
 
     def __init__(
-        self, settings: CoordinatorSettings = SETTINGS, *, slots: int = 1, stores: bool = True
+        self,
+        settings: CoordinatorSettings = SETTINGS,
+        *,
+        slots: int = 1,
+        stores: bool = True,
+        first_id: int = 1,
     ) -> None:
-        numbers = itertools.count(1)
+        numbers = itertools.count(first_id)
         self.machine = GroupCoordinator(settings, slots, lambda: f"{next(numbers):04}")
         self.now_ms = 0
         self.stores = stores
