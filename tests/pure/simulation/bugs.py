@@ -59,12 +59,14 @@ BUGS: tuple[Bug, ...] = (
         broken_writes.unknown_outcome_taken_for_applied,
         SETUPS["join"],
         "S6",
+        seed=12,
     ),
     Bug(
         "position from before a reset",
         broken_writes.position_from_before_a_reset,
         SETUPS["reset"],
         "committed at",
+        seed=8,
     ),
     Bug("claim without bump", broken_writes.claim_without_bump, SETUPS["foreign-writes"], "S3", "bump"),
     Bug(
@@ -86,6 +88,7 @@ BUGS: tuple[Bug, ...] = (
         broken_writes.blocked_partition_is_forgotten,
         SETUPS["join"],
         "not converged",
+        seed=46,
     ),
     Bug(
         "orphaned claims forgotten",
@@ -133,6 +136,7 @@ BUGS: tuple[Bug, ...] = (
         SETUPS["reset-then-stranger-reassert"],
         "ignored",
         "marker by equality",
+        seed=37,
     ),
     Bug("reset ignored", broken_writes.reset_is_ignored, SETUPS["reset"], "ignored"),
     Bug(
@@ -240,6 +244,7 @@ BUGS: tuple[Bug, ...] = (
         broken_delivery.lease_from_the_answer,
         SETUPS["late-answers"],
         "lease until",
+        seed=8,
     ),
     Bug(
         "claim without its topic",
@@ -259,7 +264,7 @@ BUGS: tuple[Bug, ...] = (
         broken_delivery.any_on_assigned_starts,
         SETUPS["slow-callbacks"],
         "before the on_assigned",
-        seed=18,
+        seed=34,
     ),
     Bug(
         "all wait for one start",
