@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.reassign.stored_plans import Storing as Storing
     from zkgroup.admin.reassign.submission import ReassignmentPlan as ReassignmentPlan
     from zkgroup.admin.reassign.submission import ReplicaMove as ReplicaMove
+    from zkgroup.admin.reassign.submission import RunningRequest as RunningRequest
     from zkgroup.admin.reassign.throttles import Throttled as Throttled
     from zkgroup.admin.status import Finding as Finding
     from zkgroup.admin.status import Status as Status
@@ -192,6 +193,7 @@ _HOMES = {
     "ReplicaMove": "zkgroup.admin.reassign.submission",
     "Resignation": "zkgroup.admin.cluster.controller",
     "ResignationPlan": "zkgroup.admin.cluster.controller",
+    "RunningRequest": "zkgroup.admin.reassign.submission",
     "ServerStatus": "zkgroup.zookeeper.four_letter_words",
     "SetData": "zkgroup.model.requests",
     "Shift": "zkgroup.admin.offsets.planning",
@@ -294,6 +296,7 @@ __all__ = [
     "ReplicaMove",
     "Resignation",
     "ResignationPlan",
+    "RunningRequest",
     "ServerStatus",
     "SetData",
     "Shift",
