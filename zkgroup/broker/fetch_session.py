@@ -9,10 +9,15 @@ from collections.abc import Iterable, Mapping
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-
-FULL_EPOCH = 0
-"""Session epoch of a request that names all its partitions, and asks for a session."""
+from zkgroup.wire.records import (
+    INITIAL_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    next_session_epoch,
+)
 
 
 class FetchSessionHandler:
@@ -22,7 +27,7 @@ class FetchSessionHandler:
         self.partitions: dict[TopicPartition, FetchPartition] = {}
         """The partitions that the next request fetches, as they were named last; those with records last."""
         self._session_id = 0
-        self._epoch = FULL_EPOCH
+        self._epoch = INITIAL_SESSION_EPOCH
         self._named: dict[TopicPartition, FetchPartition] = {}
         self._forgotten: dict[TopicPartition, None] = {}
 
@@ -40,7 +45,7 @@ class FetchSessionHandler:
 
     def reset(self) -> None:
         """Begins a new session with the next request, which ends the present one: no answer has come."""
-        self._epoch = FULL_EPOCH
+        self._epoch = INITIAL_SESSION_EPOCH
 
     def request(
         self,
@@ -52,7 +57,7 @@ class FetchSessionHandler:
         max_bytes: int,
     ) -> FetchRequest:
         """The next request."""
-        is_full = self._epoch == FULL_EPOCH
+        is_full = self._epoch == INITIAL_SESSION_EPOCH
         named = self.partitions if is_full else self._named
         forgotten: Iterable[TopicPartition] = () if is_full else self._forgotten
         request = FetchRequest(
@@ -72,11 +77,11 @@ class FetchSessionHandler:
     def answered(self, response: FetchResponse) -> bool:
         """Takes the leader's answer; False after an error: the next request begins a new session."""
         if response.error != ErrorCode.NONE:
-            self._session_id, self._epoch = 0, FULL_EPOCH
+            self._session_id, self._epoch = 0, INITIAL_SESSION_EPOCH
             return False
-        if self._epoch == FULL_EPOCH:
+        if self._epoch == INITIAL_SESSION_EPOCH:
             self._session_id = response.session_id
-        self._epoch = self._epoch % (2**31 - 1) + 1 if self._session_id else FULL_EPOCH
+        self._epoch = next_session_epoch(self._epoch) if self._session_id else INITIAL_SESSION_EPOCH
         for topic in response.topics:
             for fetched in topic.partitions:
                 tp = TopicPartition(topic.topic, fetched.partition)

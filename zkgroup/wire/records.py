@@ -47,6 +47,8 @@ OBSERVER_REPLICA: Final = -2
 """`replica_id` of a client that may ask a replica in any role: Kafka's `DEBUGGING_REPLICA_ID`."""
 FINAL_SESSION_EPOCH: Final = -1
 """Epoch of a fetch that wants no session (and closes the one it names)."""
+INITIAL_SESSION_EPOCH: Final = 0
+"""Epoch of a request that names all its partitions, and asks for a fetch session."""
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 
@@ -128,6 +130,11 @@ class ProduceRequest(Request):
 
 
 # --- Fetch ----------------------------------------------------------------------------------------
+
+
+def next_session_epoch(epoch: int) -> int:
+    """The epoch of the next request in a fetch session."""
+    return epoch % (2**31 - 1) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,14 @@ from zkgroup.broker.server.fetch_requests import DelayedFetch, topics_of
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from zkgroup.wire.records import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    next_session_epoch,
+)
 
 
 def request(
@@ -97,7 +104,7 @@ def test_a_request_must_have_the_next_epoch_of_its_session() -> None:
     assert sessions.find(request(session=(1, 2))) is first
     for other in (request(session=(2, 3)), request(session=(1, 3), broker_epoch=6)):
         assert sessions.find(other) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert fetch_sessions.next_session_epoch(2**31 - 1) == 1
+    assert next_session_epoch(2**31 - 1) == 1
 
 
 def test_a_full_request_ends_the_session_that_it_names() -> None:

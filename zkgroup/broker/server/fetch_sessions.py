@@ -20,17 +20,17 @@ from zkgroup.broker.server.fetch_requests import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.records import FINAL_SESSION_EPOCH, NO_EPOCH_END, FetchPartition, FetchRequest
+from zkgroup.wire.records import (
+    FINAL_SESSION_EPOCH,
+    INITIAL_SESSION_EPOCH,
+    NO_EPOCH_END,
+    FetchPartition,
+    FetchRequest,
+    next_session_epoch,
+)
 
 SESSIONS_MAX: Final = 1_000
 """Most sessions (`max.incremental.fetch.session.cache.slots`); the one used longest ago makes room."""
-FULL_EPOCH: Final = 0
-"""Session epoch of a request that names all its partitions, and asks for a session."""
-
-
-def next_session_epoch(epoch: int) -> int:
-    """The epoch of the next request in a session."""
-    return epoch % (2**31 - 1) + 1
 
 
 class FetchSession:
@@ -39,7 +39,7 @@ class FetchSession:
     def __init__(self, session_id: int, follower: FollowerId) -> None:
         self.session_id = session_id
         self.follower = follower
-        self.epoch = next_session_epoch(FULL_EPOCH)
+        self.epoch = next_session_epoch(INITIAL_SESSION_EPOCH)
         """Of the next request."""
         self.partitions: dict[TopicPartition, FetchPartition] = {}
         self._known: dict[TopicPartition, int] = {}
@@ -100,10 +100,10 @@ class FetchSessions:
         Errors: 70 no such session (of this incarnation of the follower), 71 another epoch than the next one.
         """
         follower = follower_of(request)
-        if request.session_epoch in (FULL_EPOCH, FINAL_SESSION_EPOCH):
+        if request.session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
             if (old := self._sessions.get(request.session_id)) is not None and old.follower == follower:
                 self._end(old)
-            is_new = follower is not None and request.session_epoch == FULL_EPOCH
+            is_new = follower is not None and request.session_epoch == INITIAL_SESSION_EPOCH
             return self._open(follower) if is_new and follower is not None else None
         session = self._sessions.get(request.session_id)
         if session is None or session.follower != follower:
