@@ -94,6 +94,8 @@ def connection_limits(settings: BrokerSettings) -> ConnectionLimits:
         request_bytes_max=settings.socket_request_max_bytes,
         buffered_bytes_max=settings.queued_max_request_bytes,
         idle_ms=settings.connections_max_idle_ms,
+        request_ms=settings.socket_request_timeout_ms,
+        answer_ms=settings.socket_response_timeout_ms,
     )
 
 

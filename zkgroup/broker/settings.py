@@ -165,6 +165,16 @@ class BrokerSettings:
     socket_request_max_bytes: int = setting(
         104_857_600, "Largest request that is read.", kafka="socket.request.max.bytes"
     )
+    socket_request_timeout_ms: int = setting(
+        60_000,
+        "Longest time from the first byte of a request to its last; then the connection is closed.",
+        why="Kafka closes it after `connections.max.idle.ms` without a byte.",
+    )
+    socket_response_timeout_ms: int = setting(
+        60_000,
+        "Longest time for a client to receive an answer; then the connection is closed.",
+        why="Kafka closes it after `connections.max.idle.ms` without a byte.",
+    )
     queued_max_request_bytes: int = setting(
         419_430_400,
         "Most bytes of requests and answers in memory, of all connections; above it the connection with the "

@@ -2,7 +2,8 @@
 
 Reading: a reader is given the whole frame and where to start, and says where it ended. Before anything is
 cut out or made, the bytes for it are known to be there; a count is compared with the least that so many
-items take. So memory follows the size of the frame, never a number in it.
+items take. So memory follows the size of the frame, never a number in it. A record of two bytes in the frame
+takes some 60 in memory, so the items of a large request are also limited (`requests.ITEMS_MAX`).
 
 A controller that takes over writes a hundred thousand partitions into one message, and every broker reads
 them. So neighbouring fields are packed in one go, and neighbouring integers unpacked in one. Where that
@@ -27,6 +28,7 @@ from zkgroup.wire.primitives import (
     Read,
     Write,
     count_codec,
+    count_items,
     data,
     fixed,
     integer,
@@ -63,18 +65,21 @@ class Form(NamedTuple):
     """Of the message."""
     flexible: bool
     """Whether lengths are compact and every record ends with tagged fields (KIP-482)."""
+    is_counted: bool = False
+    """Whether reading counts the items of arrays and the tagged fields (`primitives.limit_items`)."""
 
 
 @cache
-def codec_of(kind: type, version: int, flexible: bool | None = None) -> Codec:
+def codec_of(kind: type, version: int, flexible: bool | None = None, *, is_counted: bool = False) -> Codec:
     """The codec of a message, of a header or of a record of a message, in one version of the message.
 
     flexible: whether that is a flexible version; None for what `kind` says itself (`FLEXIBLE_FROM`).
+    is_counted: whether reading is limited by `primitives.limit_items`, which has to be called before.
     """
     if flexible is None:
         first: int | None = getattr(kind, "FLEXIBLE_FROM", None)
         flexible = first is not None and version >= first
-    return _record(schema_of(kind), Form(version, flexible))
+    return _record(schema_of(kind), Form(version, flexible, is_counted))
 
 
 def _codec(node: Node, where: str, form: Form) -> Codec:
@@ -91,7 +96,7 @@ def _codec(node: Node, where: str, form: Form) -> Codec:
         case Truth():
             return truth(where)
         case Array(Integer() as item):
-            return integers(item, where, compact=compact, nullable=node.nullable)
+            return integers(item, where, compact=compact, nullable=node.nullable, is_counted=form.is_counted)
         case Array():
             return _array(node, where, form)
         case Nullable():
@@ -110,6 +115,7 @@ def _array(node: Array, where: str, form: Form) -> Codec:
     if smallest == 0:
         raise TypeError(f"{where}: items without bytes cannot be counted by them")
     write_count, count_of = count_codec(where, smallest, compact=form.flexible, nullable=node.nullable)
+    is_counted = form.is_counted
 
     def write(values: Sequence[Any] | None, parts: list[Buffer]) -> None:
         parts.append(write_count(values))
@@ -121,6 +127,8 @@ def _array(node: Array, where: str, form: Form) -> Codec:
         if count < 0:
             values.append(None)
             return at
+        if is_counted:
+            count_items(where, at, count)
         items: list[Any] = []
         for _ in range(count):
             at = read_item(buffer, at, items)
@@ -170,7 +178,7 @@ def _record(node: StructSchema, form: Form) -> Codec:
             writers.append(_write_tagged(tagged, codecs))
         elif not plain or not _is_flat(plain[-1], form):
             writers.append(_write_no_tags)
-        readers.append(_read_tagged(node, tagged, codecs))
+        readers.append(_read_tagged(node, tagged, codecs, is_counted=form.is_counted))
     make = _maker(node)
 
     def write_all(value: Any, parts: list[Buffer]) -> None:
@@ -252,7 +260,9 @@ def _write_tagged(fields: Sequence[Field], codecs: dict[str, Codec]) -> Write:
     return write
 
 
-def _read_tagged(node: StructSchema, present: Sequence[Field], codecs: dict[str, Codec]) -> Read:
+def _read_tagged(
+    node: StructSchema, present: Sequence[Field], codecs: dict[str, Codec], *, is_counted: bool
+) -> Read:
     """Reads the tagged fields, those that are missing as their defaults; skips those that are not known."""
     where = f"{node.kind.__name__} (tagged fields)"
     every = [field for field in node.fields if field.tag is not None]
@@ -269,6 +279,8 @@ def _read_tagged(node: StructSchema, present: Sequence[Field], codecs: dict[str,
         if count * 2 > left:
             expected = f"a count of 0 to {left // 2}, as {left} bytes are left"
             raise CorruptFrameError(where, at, expected, str(count))
+        if is_counted:
+            count_items(where, at, count)
         at = start
         for _ in range(count):
             (tag, start), place = read_uvarint(buffer, at, where), at

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import CorruptFrameError, UnencodableError
 from zkgroup.wire.schema import Buffer, Data, Fixed, Integer, Text
@@ -84,8 +85,8 @@ def truth(where: str) -> Codec:
     return Codec(write, read, 1)
 
 
-def integers(node: Integer, where: str, *, compact: bool, nullable: bool) -> Codec:
-    """An array of numbers, unpacked in one go."""
+def integers(node: Integer, where: str, *, compact: bool, nullable: bool, is_counted: bool = False) -> Codec:
+    """An array of numbers, unpacked in one go. `is_counted`: `INTEGERS_OF_ITEM` count as one item."""
     size = node.size
     few = tuple(struct.Struct(f">{count}{node.code}") for count in range(8))
     """Replica lists are short: their layouts are kept."""
@@ -107,6 +108,8 @@ def integers(node: Integer, where: str, *, compact: bool, nullable: bool) -> Cod
             values.append(None)
             return start
         else:
+            if is_counted:
+                count_items(where, at, count // INTEGERS_OF_ITEM)
             values.append(struct.unpack_from(f">{count}{node.code}", buffer, start))
         return start + count * size
 
@@ -267,6 +270,24 @@ WriteLength = Callable[[Sequence[Any] | memoryview | None], bytes]
 """The bytes of the length of a value, or of null."""
 ReadLength = Callable[[bytes, int], tuple[int, int]]
 """The length that stands at an offset, -1 for null, and where what it counts starts."""
+
+
+INTEGERS_OF_ITEM: Final = 8
+"""Numbers of an array that take about the memory of a record with a text."""
+_ITEMS_LEFT: ContextVar[list[int]] = ContextVar("items_left")
+
+
+def limit_items(most: int) -> None:
+    """Limits the items that counted codecs read from now on in this context."""
+    _ITEMS_LEFT.set([most])
+
+
+def count_items(where: str, at: int, count: int) -> None:
+    """Raises CorruptFrameError where so many more items are beyond the limit."""
+    left = _ITEMS_LEFT.get()
+    if count > left[0]:
+        raise CorruptFrameError(where, at, f"at most {left[0]} more items in one request", str(count))
+    left[0] -= count
 
 
 def count_codec(

@@ -13,14 +13,16 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
+from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, ConnectionLimits
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, decode_response, encode_request
-from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic, TopicMetadata
 from zkgroup.wire.records import FetchedPartition, FetchedTopic, FetchRequest, FetchResponse
-from zkgroup.wire.requests import READABLE
+from zkgroup.wire.requests import ITEMS_MAX, READABLE
 
 ALL = MetadataRequest.of()
 
@@ -207,6 +209,23 @@ async def test_a_large_answer_is_sent_whole_to_a_slow_client() -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
+def test_each_limit_of_connections_is_a_setting() -> None:
+    """Under Kafka's names, where Kafka has one."""
+    settings = BrokerSettings(
+        max_connections=1,
+        socket_request_max_bytes=2,
+        queued_max_request_bytes=3,
+        connections_max_idle_ms=4,
+        socket_request_timeout_ms=5,
+        socket_response_timeout_ms=6,
+    )
+
+    assert connection_limits(settings) == ConnectionLimits(
+        connections_max=1, request_bytes_max=2, buffered_bytes_max=3, idle_ms=4, request_ms=5, answer_ms=6
+    )
+    assert connection_limits(BrokerSettings()) == ConnectionLimits()
+
+
 @on_a_loop
 async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
     """And are taken again once others have left."""
@@ -249,6 +268,19 @@ async def test_a_request_takes_two_turns_of_the_loop(monkeypatch: pytest.MonkeyP
 
     assert len(turns) <= 2 * count + 20  # some to connect
     await server.close()
+
+
+@on_a_loop
+async def test_a_request_of_too_many_items_closes_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """However few bytes they have; others are served."""
+    async with served() as broker:
+        client, other = await connected(broker, 2)
+        client.writer.write(encode_request(MetadataRequest((RequestedTopic(""),) * (ITEMS_MAX + 1)), 1, "x"))
+
+        assert await client.is_closed()
+        assert await other.ask(ALL, MetadataResponse)
+        assert "more items in one request" in caplog.text
+        await closed(client, other)
 
 
 @on_a_loop

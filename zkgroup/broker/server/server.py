@@ -128,9 +128,9 @@ class ConnectionLimits:
     idle_ms: int = 600_000
     """`connections.max.idle.ms`: longest time without a request."""
     request_ms: int = 60_000
-    """Longest time from the first byte of a request to its last."""
+    """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
     answer_ms: int = 60_000
-    """Longest time for a client to receive an answer."""
+    """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
 
 
 class Connection(asyncio.BufferedProtocol):
