@@ -1,4 +1,4 @@
-"""The version of this release, on the floor of the package: registrations carry it."""
+"""The version of this release, which registrations carry; it imports nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ensemble on one screen, and what is wrong with it."""
+"""Reads the status of the ensemble for one screen, and finds the problems in it."""
 
 from __future__ import annotations
 

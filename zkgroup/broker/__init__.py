@@ -1,4 +1,4 @@
-"""A broker, and a controller without partitions.
+"""The zkgroup broker, and the controller process without partitions.
 
 * `broker`: `Broker`, for programs; `lifecycle`: its components, from start to close; `settings`, `telemetry`
 * `machine`: the broker in ZooKeeper, as a pure machine

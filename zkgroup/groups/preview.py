@@ -1,4 +1,4 @@
-"""What a change of members, partitions or strategy would do to a group. Pure."""
+"""Previews the assignment of a group after a change of members, partitions or strategy. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where replicas should live: pure functions from a snapshot of a cluster to replica lists and plans.
+"""Replica placement: pure functions from a snapshot of a cluster to replica lists and plans.
 
 Two kinds of answer:
 

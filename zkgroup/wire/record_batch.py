@@ -1,4 +1,4 @@
-"""Record batches (magic 2) as they lie in the log, in Produce and in Fetch. Pure.
+"""Record batches (magic 2), as logs, Produce and Fetch have them. Pure.
 
 A batch stays as its producer made it: its base offset and partition leader epoch lie outside of its CRC, so a
 leader stamps them. Its records are read only where that is asked for, and only of batches without compression

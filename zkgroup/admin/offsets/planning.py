@@ -1,4 +1,4 @@
-"""What an operator wants the offsets of a group to become: targets, and the plan of changes. Pure."""
+"""Plans changes of a group's offsets: the targets of an operator, and the change of each partition. Pure."""
 
 from __future__ import annotations
 

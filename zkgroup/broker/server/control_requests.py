@@ -1,4 +1,4 @@
-"""What a broker does on LeaderAndIsr, StopReplica and UpdateMetadata: the actions for its replicas. Pure."""
+"""Handles LeaderAndIsr, StopReplica and UpdateMetadata: the actions for a broker's replicas. Pure."""
 
 from __future__ import annotations
 

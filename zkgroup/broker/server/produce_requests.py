@@ -1,4 +1,4 @@
-"""Produce: which records are refused, what is answered for the others, and the wait of acks=all.
+"""Produce: the checks of records, the answers, and the wait of acks=all.
 
 Versions 0 to 2 carry message sets of magic 0 and 1, which the log does not keep: their records are refused
 with error 43. They are listed nevertheless, because librdkafka compresses nothing for a broker without them.

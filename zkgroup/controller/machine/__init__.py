@@ -1,4 +1,4 @@
-"""What a controller decides, as pure functions and values: no connection, no clock, no log.
+"""The pure machine of a controller: it decides, without connection, clock or log.
 
 `context` is what is known of the cluster. `selectors`, `steps` and `decision` decide on it. `state_machines`
 says which phase may follow which. `fenced_writes` and the `transactions` modules build the transactions,

@@ -1,4 +1,4 @@
-"""The moves that are open, and what one controller remembers of each. Source: controller.md 4; recipes.md 17.
+"""The open reassignments, and what one controller remembers of each. Source: controller.md 4; recipes.md 17.
 
 Written down are the request, the replica lists and, from 2.4 on, the topics' own keys.
 `OpenReassignments.follow` makes of them what there is to do; stages, and where a move began, are remembered

@@ -1,4 +1,4 @@
-"""Which state of a partition or replica may follow which. Source: controller.md 3.1, 3.2.
+"""The states of partitions and replicas, and the allowed transitions. Source: controller.md 3.1, 3.2.
 
 (kafka/controller/PartitionStateMachine.scala and ReplicaStateMachine.scala@0.8.2.2, mended as in 2.0.)
 

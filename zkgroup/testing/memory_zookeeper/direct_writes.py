@@ -1,4 +1,4 @@
-"""What a test reads and writes in a `MemoryZooKeeper` without a client."""
+"""Reads and writes of a test in a `MemoryZooKeeper`, without a client."""
 
 from __future__ import annotations
 

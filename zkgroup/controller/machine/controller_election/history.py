@@ -1,4 +1,4 @@
-"""The records of all controllers, while this one is active. Source: recipes.md 13, 18."""
+"""The history of controllers, which the active one records in ZooKeeper. Source: recipes.md 13, 18."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an active controller does on a takeover and when brokers, topics or notifications change."""
+"""The active controller's handling of a takeover, and of changed brokers, topics and notifications."""

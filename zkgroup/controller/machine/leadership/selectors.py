@@ -1,4 +1,4 @@
-"""Who shall lead a partition, and who is in sync then. Source: controller.md 3.1, 3.3, 3.4.
+"""Selects the leader of a partition, and its ISR. Source: controller.md 3.1, 3.3, 3.4.
 
 (kafka/controller/PartitionLeaderSelector.scala@0.8.2.2, kafka/controller/Election.scala@2.8.2.)
 

@@ -1,1 +1,1 @@
-"""What the active controller sends to brokers: LeaderAndIsr, UpdateMetadata and StopReplica, in order."""
+"""The requests of the active controller: LeaderAndIsr, UpdateMetadata and StopReplica, in order."""
