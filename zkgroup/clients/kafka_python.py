@@ -53,14 +53,14 @@ def connecting() -> Mapping[str, object]:
                 sock.close()
                 raise
 
-    class Client(KafkaNetClient):  # type: ignore[misc]
+    class ClosingClient(KafkaNetClient):  # type: ignore[misc]
         def close(self, node_id: object = None) -> None:
             super().close(node_id)
             if node_id is None:
                 for sock in opened.pop(self._net, ()):
                     sock.close()
 
-    return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://", "kafka_client": Client}
+    return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://", "kafka_client": ClosingClient}
 
 
 def address_of(broker: BrokerRegistration) -> str | None:

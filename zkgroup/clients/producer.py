@@ -319,7 +319,7 @@ class Attempts:
 
         attempts = self
 
-        class Client(base or KafkaNetClient):  # type: ignore[misc]
+        class ReportingClient(base or KafkaNetClient):  # type: ignore[misc]
             def send(self, node_id: object, request: Any, **options: object) -> Any:
                 if not isinstance(request, ProduceRequest):
                     return super().send(node_id, request, **options)
@@ -329,7 +329,7 @@ class Attempts:
                 future = super().send(node_id, request, **options)
                 return future.add_callback(attempts.answered, before)
 
-        return Client
+        return ReportingClient
 
     def sent(self, partitions: AbstractSet[int]) -> AbstractSet[int]:
         """Takes in a request for these partitions; those of them that were unresolved before."""

@@ -85,24 +85,24 @@ class Delivery:
             self._subscriptions.last_move_id = max(self._subscriptions.last_move_id, effect.move_id)
             for grant in effect.grants:
                 self._given_up.discard(grant.topic_partition)
-                flow = TopicPartitionState(grant, self._unacked_max)
-                flow.paused = grant.topic_partition in self._paused
-                self._subscriptions.by_partition[grant.topic_partition] = flow
+                state = TopicPartitionState(grant, self._unacked_max)
+                state.paused = grant.topic_partition in self._paused
+                self._subscriptions.by_partition[grant.topic_partition] = state
         self._wake_fetcher()
 
     def started(self, grants: Iterable[LeaseGrant]) -> None:
         with self._subscriptions.lock:
             for grant in grants:
-                flow = self._subscriptions.find(grant.topic_partition)
-                if flow is not None and flow.grant.token == grant.token:
-                    flow.started = True
+                state = self._subscriptions.find(grant.topic_partition)
+                if state is not None and state.grant.token == grant.token:
+                    state.started = True
         self._wake_application()
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
         with self._subscriptions.lock:
-            for flow in self._subscriptions.of(partitions):
-                flow.stopped = True
-                flow.buffer.clear()
+            for state in self._subscriptions.of(partitions):
+                state.stopped = True
+                state.buffer.clear()
         self._history_queue.send()  # before the member records that the ownership ends
 
     def drain(
@@ -136,23 +136,23 @@ class Delivery:
 
     def extended(self) -> None:
         with self._subscriptions.lock:
-            waiting = any(flow.buffer for flow in self._subscriptions.by_partition.values())
+            waiting = any(state.buffer for state in self._subscriptions.by_partition.values())
         if waiting:
             self._wake_application()
 
     def moved(self, move: SeekTo) -> None:
         with self._subscriptions.lock:
             self._subscriptions.last_move_id = move.move_id
-            flow = self._subscriptions.find(move.topic_partition)
-            if flow is not None:
-                flow.move(move.offset if move.offset >= 0 else None)
+            state = self._subscriptions.find(move.topic_partition)
+            if state is not None:
+                state.move(move.offset if move.offset >= 0 else None)
         self._wake_fetcher()
 
     def committed(self, outcome: FinishCommit) -> None:
         with self._subscriptions.lock:
             for topic_partition, offset in outcome.committed.items():
-                if (flow := self._subscriptions.find(topic_partition)) is not None:
-                    flow.was_committed(outcome.stored.get(topic_partition, offset))
+                if (state := self._subscriptions.find(topic_partition)) is not None:
+                    state.was_committed(outcome.stored.get(topic_partition, offset))
 
     def finished(self) -> None:
         with self._subscriptions.lock:
@@ -178,34 +178,34 @@ class Delivery:
         """Up to `max_records` records, partition by partition in turn, each started within the lease."""
         records: list[Record] = []
         with self._subscriptions.lock:
-            flows = list(self._subscriptions.by_partition.values())
-        for flow in flows:
-            while taken := self._take_from(flow, max_records - len(records)):
+            states = list(self._subscriptions.by_partition.values())
+        for state in states:
+            while taken := self._take_from(state, max_records - len(records)):
                 records += taken
                 self._history_queue.send()
             if len(records) >= max_records:
                 break
         return records
 
-    def _take_from(self, flow: TopicPartitionState, max_records: int) -> list[Record]:
+    def _take_from(self, state: TopicPartitionState, max_records: int) -> list[Record]:
         """The next records of one partition; a single one if the start of each delivery is recorded."""
         records: list[Record] = []
-        token, lease_table = flow.grant.token, self.host.lease_table
+        token, lease_table = state.grant.token, self.host.lease_table
         with self._subscriptions.lock:
-            if self._subscriptions.find(flow.topic_partition) is not flow or not flow.is_open:
+            if self._subscriptions.find(state.topic_partition) is not state or not state.is_open:
                 return records
             holdings = lease_table.current
             for _ in range(min(1, max_records) if self._records_noted else max_records):
-                if not flow.buffer or flow.tracker.is_full:
+                if not state.buffer or state.tracker.is_full:
                     break
-                if not holdings.may_deliver(flow.topic_partition, token, lease_table.now_ms()):
+                if not holdings.may_deliver(state.topic_partition, token, lease_table.now_ms()):
                     break
-                records.append(flow.hand_out())
+                records.append(state.hand_out())
                 if self._records_noted:
                     self._note("deliver.start", records[-1], until_ms=holdings.until_ms)
             if records:
-                self._subscriptions.put_last(flow)
-            is_low = flow.reached_low_watermark(self._buffered_max)
+                self._subscriptions.put_last(state)
+            is_low = state.reached_low_watermark(self._buffered_max)
             if self._auto_ack:
                 self._unacked_batch.extend(records)
         if is_low:
@@ -223,15 +223,15 @@ class Delivery:
         return acked
 
     def _ack(self, record: Record) -> bool:
-        flow = self._subscriptions.find(record.topic_partition)
-        if flow is None or flow.grant.token != record.token:
+        state = self._subscriptions.find(record.topic_partition)
+        if state is None or state.grant.token != record.token:
             self.acks_ignored += 1
             return False
-        was_full = flow.tracker.is_full
-        if flow.tracker.is_waiting(record.offset) and self._records_noted:
+        was_full = state.tracker.is_full
+        if state.tracker.is_waiting(record.offset) and self._records_noted:
             self._note("deliver.end", record)  # before any commit can cover it
-        flow.tracker.ack(record.offset)
-        if was_full and not flow.tracker.is_full:
+        state.tracker.ack(record.offset)
+        if was_full and not state.tracker.is_full:
             self._wake_application()
         return True
 
@@ -264,14 +264,14 @@ class Delivery:
         """Stops delivery of these partitions until `resume`, also if they come back after a rebalance."""
         with self._subscriptions.lock:
             self._paused.update(partitions)
-            for flow in self._subscriptions.of(partitions):
-                flow.paused = True
+            for state in self._subscriptions.of(partitions):
+                state.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         with self._subscriptions.lock:
             self._paused.difference_update(partitions)
-            for flow in self._subscriptions.of(partitions):
-                flow.paused = False
+            for state in self._subscriptions.of(partitions):
+                state.paused = False
         self._wake_application()
 
     @property
@@ -282,10 +282,10 @@ class Delivery:
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Continues from this offset; raises `NotOwnerError` if the partition is not owned."""
         with self._subscriptions.lock:
-            flow = self._subscriptions.owned(topic_partition)
-            flow.seek(offset)
+            state = self._subscriptions.owned(topic_partition)
+            state.seek(offset)
             if self._records_noted:
-                self._history_queue.add("seek", flow.place(offset))
+                self._history_queue.add("seek", state.place(offset))
             self._unacked_batch = [r for r in self._unacked_batch if r.topic_partition != topic_partition]
         self._history_queue.send()
         self._wake_fetcher()
@@ -293,8 +293,8 @@ class Delivery:
     def position(self, topic_partition: TopicPartition) -> int | None:
         """Offset of the next record to be delivered; None until the reset policy has given one."""
         with self._subscriptions.lock:
-            flow = self._subscriptions.owned(topic_partition)
-            return flow.tracker.next_offset if flow.fetch_offset is not None else None
+            state = self._subscriptions.owned(topic_partition)
+            return state.tracker.next_offset if state.fetch_offset is not None else None
 
     def owned(self) -> tuple[TopicPartition, ...]:
         with self._subscriptions.lock:
@@ -360,14 +360,14 @@ class FetchBuffer:
 
     def __init__(
         self,
-        flows: SubscriptionState,
+        subscriptions: SubscriptionState,
         host: Callable[[], DeliveryHost],
         *,
         buffered_max: int,
         history_queue: HistoryQueue | None,
         wake_application: Callable[[], None],
     ) -> None:
-        self._subscriptions = flows
+        self._subscriptions = subscriptions
         self._host = host
         self._buffered_max = buffered_max
         self._history_queue = history_queue
@@ -377,13 +377,13 @@ class FetchBuffer:
     def order(self) -> FetchOrder:
         """The partitions to fetch now; empty if there is nothing to do until `wake_fetcher`."""
         with self._subscriptions.lock:
-            flows = self._subscriptions.by_partition
-            unresolved = {tp: flow.identity for tp, flow in flows.items() if flow.unresolved}
-            wanted = {tp: flow for tp, flow in flows.items() if flow.wants}
+            states = self._subscriptions.by_partition
+            unresolved = {tp: state.identity for tp, state in states.items() if state.unresolved}
+            wanted = {tp: state for tp, state in states.items() if state.wants}
             positions = {
-                tp: flow.fetch_offset for tp, flow in wanted.items() if flow.fetch_offset is not None
+                tp: state.fetch_offset for tp, state in wanted.items() if state.fetch_offset is not None
             }
-            identities = {tp: flow.identity for tp, flow in wanted.items()}
+            identities = {tp: state.identity for tp, state in wanted.items()}
         return FetchOrder(unresolved, positions, identities)
 
     def accept(self, order: FetchOrder, records: Sequence[SourceRecord]) -> None:
@@ -393,34 +393,34 @@ class FetchBuffer:
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         with self._subscriptions.lock:
             for topic_partition, fetched in by_partition.items():
-                flow = self._subscriptions.find(topic_partition)
-                if flow is None or flow.stopped:
+                state = self._subscriptions.find(topic_partition)
+                if state is None or state.stopped:
                     continue
-                if order.identities.get(topic_partition) == flow.identity:
-                    flow.accept(fetched, self._buffered_max)
+                if order.identities.get(topic_partition) == state.identity:
+                    state.accept(fetched, self._buffered_max)
         if records:
             self._wake_application()
 
     def out_of_range(self, topic_partition: TopicPartition, order: FetchOrder) -> None:
         """Makes the reset policy give another position: the source does not have this one."""
         with self._subscriptions.lock:
-            flow = self._subscriptions.find(topic_partition)
-            if flow is None or order.identities.get(topic_partition) != flow.identity:
+            state = self._subscriptions.find(topic_partition)
+            if state is None or order.identities.get(topic_partition) != state.identity:
                 return
-            flow.restart()
+            state.restart()
 
     def resolved(self, order: FetchOrder, starts: Positions) -> None:
         """Takes start positions of the reset policy; each is committed before its first delivery."""
         with self._subscriptions.lock:
             fresh: dict[TopicPartition, PositionEpoch] = {}
             for topic_partition, offset in starts.items():
-                flow = self._subscriptions.find(topic_partition)
-                if flow is None or flow.identity != order.unresolved.get(topic_partition):
+                state = self._subscriptions.find(topic_partition)
+                if state is None or state.identity != order.unresolved.get(topic_partition):
                     continue
-                flow.begin_at(offset)
+                state.begin_at(offset)
                 if self._history_queue is not None:
-                    self._history_queue.add("seek" if flow.sought else "start", flow.place(offset))
-                fresh[topic_partition] = flow.identity
+                    self._history_queue.add("seek" if state.sought else "start", state.place(offset))
+                fresh[topic_partition] = state.identity
         if self._history_queue is not None:
             self._history_queue.send()
         if fresh:
@@ -428,8 +428,8 @@ class FetchBuffer:
 
     def _commit_starts(self, wanted: Mapping[TopicPartition, PositionEpoch]) -> None:
         with self._subscriptions.lock:
-            flows = [flow for _, flow in self._settling(wanted)]
-            positions = {flow.topic_partition: flow.tracker.position for flow in flows}
+            states = [state for _, state in self._settling(wanted)]
+            positions = {state.topic_partition: state.tracker.position for state in states}
             processed = ProcessedPositions(
                 positions, self._subscriptions.seeks(positions), self._subscriptions.last_move_id
             )
@@ -446,10 +446,10 @@ class FetchBuffer:
             return  # the member has ended
         result = done.result()
         with self._subscriptions.lock:
-            for topic_partition, flow in self._settling(wanted):
+            for topic_partition, state in self._settling(wanted):
                 if topic_partition in result.committed:
-                    flow.settling = False
-            left = {tp: flow.identity for tp, flow in self._settling(wanted)}
+                    state.settling = False
+            left = {tp: state.identity for tp, state in self._settling(wanted)}
         self._wake_application()
         if left:
             self._retries += 1  # each batch has a timer of its own: batches may share partitions
@@ -461,7 +461,7 @@ class FetchBuffer:
         self, wanted: Mapping[TopicPartition, PositionEpoch]
     ) -> list[tuple[TopicPartition, TopicPartitionState]]:
         return [
-            (tp, flow)
-            for tp, flow in self._subscriptions.by_partition.items()
-            if flow.settling and not flow.stopped and flow.identity == wanted.get(tp)
+            (tp, state)
+            for tp, state in self._subscriptions.by_partition.items()
+            if state.settling and not state.stopped and state.identity == wanted.get(tp)
         ]

@@ -326,32 +326,32 @@ class SubscriptionState:
 
     def of(self, partitions: Iterable[TopicPartition]) -> list[TopicPartitionState]:
         """The states of the owned partitions among these."""
-        return [flow for tp in partitions if (flow := self.by_partition.get(tp)) is not None]
+        return [state for tp in partitions if (state := self.by_partition.get(tp)) is not None]
 
     def owned(self, topic_partition: TopicPartition) -> TopicPartitionState:
         """The state of an owned partition. Raises `NotOwnerError`."""
-        flow = self.by_partition.get(topic_partition)
-        if flow is None:
+        state = self.by_partition.get(topic_partition)
+        if state is None:
             raise NotOwnerError(f"{topic_partition} is not owned by this member")
-        return flow
+        return state
 
-    def put_last(self, flow: TopicPartitionState) -> None:
+    def put_last(self, state: TopicPartitionState) -> None:
         """Moves a partition behind the others for the next delivery."""
-        self.by_partition[flow.topic_partition] = self.by_partition.pop(flow.topic_partition)
+        self.by_partition[state.topic_partition] = self.by_partition.pop(state.topic_partition)
 
     def are_drained(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether all delivered records of these partitions are acknowledged."""
-        return all(flow.tracker.unacked == 0 for flow in self.of(partitions))
+        return all(state.tracker.unacked == 0 for state in self.of(partitions))
 
     def news(self, partitions: Iterable[TopicPartition]) -> ProcessedPositions:
         """The positions of these partitions that are processed and not committed yet."""
-        flows = self.of(partitions)
-        positions = {flow.topic_partition: at for flow in flows if (at := flow.to_commit()) is not None}
+        states = self.of(partitions)
+        positions = {state.topic_partition: at for state in states if (at := state.to_commit()) is not None}
         return ProcessedPositions(positions, self.seeks(positions), self.last_move_id)
 
     def seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The partitions with a seek, each with the number of its last seek."""
-        return {flow.topic_partition: flow.sought for flow in self.of(partitions) if flow.sought}
+        return {state.topic_partition: state.sought for state in self.of(partitions) if state.sought}
 
 
 class PendingRevocations:

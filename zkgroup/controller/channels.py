@@ -252,60 +252,64 @@ class ControllerChannelManager:
         self._client_id = client_id
         self._settings = settings or ChannelSettings()
         self._jitter = jitter
-        self._links: dict[int, _Link] = {}
+        self._channels: dict[int, _BrokerChannel] = {}
 
     def open(self, order: OpenChannel) -> None:
         """Connects to this incarnation instead of another one of the broker."""
         self._close(order.broker)
-        link = _Link(self, order)
-        link.channel = Channel(
+        opened = _BrokerChannel(self, order)
+        opened.channel = Channel(
             order.host,
             order.port,
             client_id=self._client_id,
             lease=self._lease,
-            owner=link,
+            owner=opened,
             settings=self._settings,
             jitter=self._jitter,
         )
-        self._links[order.broker] = link
-        self._thread.call(link.begin)
+        self._channels[order.broker] = opened
+        self._thread.call(opened.begin)
 
     def close(self, order: CloseChannel) -> None:
         """Ends the channel to this incarnation, if it is there."""
-        link = self._links.get(order.broker)
-        if link is not None and link.incarnation == order.incarnation:
+        opened = self._channels.get(order.broker)
+        if opened is not None and opened.incarnation == order.incarnation:
             self._close(order.broker)
 
     def close_all(self) -> None:
         """Ends every channel: this controller is no longer active."""
-        for broker in list(self._links):
+        for broker in list(self._channels):
             self._close(broker)
 
     def send(self, order: SendToBroker) -> None:
         """Sends a request on the connection that the machine knows of, or drops it."""
         message = order.message
-        link = self._links.get(message.broker)
-        if link is not None and link.incarnation == message.incarnation and link.connection != NO_CONNECTION:
-            assert link.channel is not None
-            self._thread.call(link.channel.send, link.connection, message)
+        opened = self._channels.get(message.broker)
+        if (
+            opened is not None
+            and opened.incarnation == message.incarnation
+            and opened.connection != NO_CONNECTION
+        ):
+            assert opened.channel is not None
+            self._thread.call(opened.channel.send, opened.connection, message)
 
     def _close(self, broker: int) -> None:
-        if (link := self._links.pop(broker, None)) is not None:
-            self._thread.call(link.end)
+        if (opened := self._channels.pop(broker, None)) is not None:
+            self._thread.call(opened.end)
 
     # --- what happens on the loop ---------------------------------------------------------------
 
-    def happened(self, link: _Link, connection: int, event: ChannelEvent) -> None:
+    def happened(self, opened: _BrokerChannel, connection: int, event: ChannelEvent) -> None:
         """Called on the loop: hands the event to the machine's thread."""
-        self._post(partial(self._deliver, link, connection, event))
+        self._post(partial(self._deliver, opened, connection, event))
 
-    def _deliver(self, link: _Link, connection: int, event: ChannelEvent) -> None:
-        if self._links.get(link.broker) is link:
-            link.connection = connection
+    def _deliver(self, opened: _BrokerChannel, connection: int, event: ChannelEvent) -> None:
+        if self._channels.get(opened.broker) is opened:
+            opened.connection = connection
             self._notify(event)
 
 
-class _Link:
+class _BrokerChannel:
     """The channel to one incarnation, from its opening to its end."""
 
     def __init__(self, pool: ControllerChannelManager, order: OpenChannel) -> None:

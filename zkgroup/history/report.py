@@ -54,7 +54,7 @@ class Figures:
     """Changes of an offset by members that are not of zkgroup."""
     reasserted: int = 0
     """Offsets that went back because a member wrote its own position over a foreign one."""
-    resets_obeyed: int = 0
+    resets_applied: int = 0
     in_flight_overlaps: int = 0
     """Records that an old owner began before and finished after the new owner's first: allowed, bounded."""
     overlap_ms_max: float = 0.0

@@ -246,7 +246,9 @@ class FakeClock:
                 if self._now_ms >= begun_ms + max_ms or not self._waiters:
                     break
                 self._step(begun_ms + max_ms)
-        wait_until(predicate, timeout_s, lambda: _told(predicate, message, self._now_ms - begun_ms))
+        wait_until(
+            predicate, timeout_s, lambda: _timeout_message(predicate, message, self._now_ms - begun_ms)
+        )
 
     async def advance_async(self, ms: int) -> None:
         """`advance` on an event loop, which keeps running: coroutine callbacks can run."""
@@ -274,7 +276,7 @@ class FakeClock:
             deadline_s = time.monotonic() + timeout_s
             while not predicate():
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError(_told(predicate, message, self._now_ms - begun_ms))
+                    raise TimeoutError(_timeout_message(predicate, message, self._now_ms - begun_ms))
                 await _nap()
 
     def jump(self, ms: int) -> None:
@@ -453,7 +455,9 @@ def _never() -> bool:
     return False
 
 
-def _told(predicate: Callable[[], object], message: str | Callable[[], str], passed_ms: int) -> str:
+def _timeout_message(
+    predicate: Callable[[], object], message: str | Callable[[], str], passed_ms: int
+) -> str:
     description = message() if callable(message) else message
     return f"{description or predicate}; {passed_ms} ms of the clock have passed"
 

@@ -23,13 +23,13 @@ def test_an_operators_reset_is_applied(server: bool) -> None:
     """With a reset marker the offset may go back, and the owner goes on from there."""
     world = good_history()
     world.foreign_set(2, 0, marker=True)
-    world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
+    world.note("b", "reset.applied", topic=TOPIC, partition=2, offset=0, mzxid=world.zxid)
     world.work("b", 2, 0)
 
     report = world.check(server=server)
 
     assert report.violations == ()
-    assert (report.figures.resets_obeyed, report.figures.foreign_writes) == (1, 1)
+    assert (report.figures.resets_applied, report.figures.foreign_writes) == (1, 1)
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
@@ -151,7 +151,7 @@ def test_gaps_are_allowed_where_the_caller_says_so() -> None:
 
 
 @pytest.mark.parametrize("server", [True, False], ids=["server log", "records alone"])
-@pytest.mark.parametrize("kind", ["reset.obeyed", "foreign_write", "seek"])
+@pytest.mark.parametrize("kind", ["reset.applied", "foreign_write", "seek"])
 def test_a_claim_may_begin_elsewhere_after_its_member_recorded_why(kind: str, server: bool) -> None:
     """Between the claim and its first record the member recorded a seek, a reset or a foreign write."""
     world = good_history()
@@ -173,11 +173,11 @@ def test_a_seek_of_another_member_or_partition_explains_nothing(
     world = good_history()
     world.release("b", 2)
     if before_the_claim:
-        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+        world.note(member, "reset.applied", topic=TOPIC, partition=partition, offset=0)
         world.ms += 1
     world.claim("b", 2)
     if not before_the_claim:
-        world.note(member, "reset.obeyed", topic=TOPIC, partition=partition, offset=0)
+        world.note(member, "reset.applied", topic=TOPIC, partition=partition, offset=0)
     world.deliver("b", 2, 0)
 
     assert broken(world.check()) == {"S9"}

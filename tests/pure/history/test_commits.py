@@ -184,7 +184,7 @@ def test_records_that_an_operator_skips_by_a_reset_count_as_processed(server: bo
     """A marked reset forward, which the owner applied."""
     world = good_history()
     world.foreign_set(2, 40, marker=True)
-    world.note("b", "reset.obeyed", topic=TOPIC, partition=2, offset=40, mzxid=world.zxid)
+    world.note("b", "reset.applied", topic=TOPIC, partition=2, offset=40, mzxid=world.zxid)
     world.work("b", 2, 40)
 
     assert world.check(server=server).violations == ()

@@ -94,8 +94,8 @@ def any_on_assigned_starts(patch: Patch) -> None:
 
     def started(self: Delivery, grants: Any) -> None:
         with self._subscriptions.lock:
-            for flow in self._subscriptions.of(grant.topic_partition for grant in grants):
-                flow.started = True
+            for state in self._subscriptions.of(grant.topic_partition for grant in grants):
+                state.started = True
         self._wake_application()
 
     patch.setattr(Delivery, "started", started)

@@ -19,7 +19,7 @@ OF_MEMBERS = {
     "refused stale commits": 1,
     "sessions expired": 80,
     "lease.expired": 5,
-    "reset.obeyed": 5,
+    "reset.applied": 5,
     "foreign_write": 2,
     "commit.info": 0.4,
     "claim.info": 1,

@@ -62,7 +62,7 @@ def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None
         assert played.crashed
         assert world.figures["topics recreated"] == 1
         assert world.audit.catch_up().replicas(T0) == (1, 2)
-        assert world.audit.abandoned == set()
+        assert world.audit.undeleted == set()
         assert records_of(world, 1) == records_of(world, 2) != ()
 
     assert points > 10

@@ -60,7 +60,7 @@ class SteppedPool:
 
     @property
     def link(self) -> Any:
-        return self.pool._links[3]
+        return self.pool._channels[3]
 
 
 def test_orders_go_out_on_the_connection_that_the_machine_knows_of() -> None:

@@ -368,8 +368,8 @@ class IsrChangePropagation:
         quiet = now_ms - self._last_ms >= timing.quiet_ms
         if not self._waiting or not (quiet or now_ms - self._first_ms >= timing.waiting_max_ms):
             return ()
-        told, self._waiting = self._waiting, set()
-        return IsrChange.split(told)
+        due, self._waiting = self._waiting, set()
+        return IsrChange.split(due)
 
 
 def isr_change_request(change: IsrChange) -> Multi:

@@ -279,14 +279,14 @@ class IsrManager:
         except GeneratorExit:
             self._changed([tp for change in changes for tp in change.partitions])
             raise
-        untold = [
+        unsent = [
             change
             for change, outcome in zip(changes, outcomes, strict=True)
             if not isinstance(outcome, MultiDone)
         ]
-        self._changed([tp for change in untold for tp in change.partitions])
+        self._changed([tp for change in unsent for tp in change.partitions])
         _require_answers(outcomes)
-        if untold:
+        if unsent:
             yield from ask(Query(CreateMissing((isr_changes_path(),))))
 
     def _changed(self, partitions: list[TopicPartition]) -> None:

@@ -160,11 +160,15 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             ((found,),) = yield from read_many([BrokerRegistration.path(broker)])
             if found is None:
                 return None
-            told = BrokerRegistration.decode(found.path, found.data)
+            registration = BrokerRegistration.decode(found.path, found.data)
         except CorruptZnodeError as error:
             self.core.note("controller.unreadable", path=error.path, detail=str(error))
             return None
-        return None if told.host is None else BrokerEndPoint(broker, told.host, told.port)
+        return (
+            None
+            if registration.host is None
+            else BrokerEndPoint(broker, registration.host, registration.port)
+        )
 
     def _found(self, controller: BrokerEndPoint | None) -> None:
         self._seeks_controller = False

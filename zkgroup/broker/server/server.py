@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end = self._end or EOFError("the connection was closed")
             if self._timer is not None:
                 self._timer.cancel()
-            self.let_go()
+            self.release_held()
             # Not `close`: that would wait until the client has received the rest of an answer.
             self._transport.abort()
             await self._lost
@@ -226,10 +226,10 @@ class Connection(asyncio.BufferedProtocol):
         """Closes the connection at once because of its buffered bytes; its answers are dropped."""
         _log.warning("connection of %s cut off: %s", self.peer, why)
         self._transport.abort()
-        self.let_go()
+        self.release_held()
         self._end_by(EOFError(why))
 
-    def let_go(self) -> None:
+    def release_held(self) -> None:
         """Sets the buffered bytes to 0."""
         self._hold(-self.held)
 

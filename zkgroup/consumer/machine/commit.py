@@ -352,7 +352,7 @@ class Commits:
         owned.follow(target)
         owned.write_pending = found != target
         tp = owned.topic_partition
-        self._context.note("reset.obeyed", **tp_fields(tp), offset=target, mzxid=owned.last_mzxid)
+        self._context.note("reset.applied", **tp_fields(tp), offset=target, mzxid=owned.last_mzxid)
         self._move(owned, target, "reset")
         if owned.write_pending:
             self._unwritten.add(tp)

@@ -210,7 +210,7 @@ _NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True)
-class Abandoned:
+class DeletedTopicReplicas:
     """What one broker may still have of a topic that was deleted without it."""
 
     record: AbandonedReplicas
@@ -237,10 +237,10 @@ class PendingDeletes:
         """record_bytes: about how many bytes of records one znode may have."""
         self.records = StrayRecords(record_bytes)
         """The records of all that brokers may still have."""
-        self.abandoned: dict[RecordKey, Abandoned] = {}
-        """What of it is of topics that are gone. Changed by `abandon` and `is_wanted` alone."""
+        self.of_deleted_topics: dict[RecordKey, DeletedTopicReplicas] = {}
+        """What of it is of topics that are gone. Changed by `set_of_deleted_topics` and `is_wanted` alone."""
         self._owed: dict[TopicPartition, set[int]] = {}
-        """Partition to the brokers that `abandoned` names."""
+        """Partition to the brokers that `of_deleted_topics` names."""
         self.released: dict[PartitionAndReplica, None] = {}
         """Replicas that were named so and are no longer: LeaderAndIsr has to be sent to them."""
         self._deleting: dict[TopicPartition, set[int]] = {}
@@ -317,24 +317,24 @@ class PendingDeletes:
 
         topic_czxids: topic to the czxid of its znode.
         """
-        found: dict[RecordKey, Abandoned] = {
-            key: each for key, each in self.abandoned.items() if isinstance(key, int)
+        found: dict[RecordKey, DeletedTopicReplicas] = {
+            key: each for key, each in self.of_deleted_topics.items() if isinstance(key, int)
         }
         for owed in self.records.owed():
             if topic_czxids.get(owed.topic) == owed.czxid:
                 continue
             record = AbandonedReplicas(owed.topic, owed.broker, tuple(sorted(owed.partitions)), owed.epoch)
-            known = self.abandoned.get(owed.key)
+            known = self.of_deleted_topics.get(owed.key)
             if known is None or known.record != record:
                 all_ = record.topic_partitions
-                known = Abandoned(record, 0, set(all_), set(all_))
+                known = DeletedTopicReplicas(record, 0, set(all_), set(all_))
             found[owed.key] = known
-        self.abandon(found)
+        self.set_of_deleted_topics(found)
 
-    def abandon(self, found: Mapping[RecordKey, Abandoned]) -> None:
+    def set_of_deleted_topics(self, found: Mapping[RecordKey, DeletedTopicReplicas]) -> None:
         """The records of forced deletions as there are now."""
         before = self._owed
-        self.abandoned, self._owed = dict(found), {}
+        self.of_deleted_topics, self._owed = dict(found), {}
         for each in found.values():
             for topic_partition in each.deleting:
                 self._owed.setdefault(topic_partition, set()).add(each.record.broker)
@@ -344,11 +344,11 @@ class PendingDeletes:
 
     def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
         """What the broker has of these is another topic's: a record does not hold them any more."""
-        self.abandoned[number].deleting.difference_update(partitions)
-        self.abandoned[number].left.difference_update(partitions)
-        self.abandon(self.abandoned)
+        self.of_deleted_topics[number].deleting.difference_update(partitions)
+        self.of_deleted_topics[number].left.difference_update(partitions)
+        self.set_of_deleted_topics(self.of_deleted_topics)
 
-    def is_abandoned(self, replica: PartitionAndReplica) -> bool:
+    def is_of_deleted_topic(self, replica: PartitionAndReplica) -> bool:
         """Whether a forced deletion has not waited for it, and its record stands."""
         return replica.broker in self._owed.get(replica.topic_partition, ())
 

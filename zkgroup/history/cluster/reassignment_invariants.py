@@ -37,7 +37,7 @@ class ReassignmentChecker:
         self._moves: dict[TopicPartition, Brokers] = {}
         self._lists: dict[TopicPartition, Brokers | None] = {}
         self._states: dict[TopicPartition, PartitionState | None] = {}
-        self._told: set[TopicPartition] = set()
+        self._marked: set[TopicPartition] = set()
         """Partitions that the topic znode marks as being reassigned."""
         self._untried: dict[TopicPartition, Brokers] = {}
         """Partitions whose leader was elected alone and has written nothing since, to the ISR before."""
@@ -52,12 +52,12 @@ class ReassignmentChecker:
         """Remembers the state before a transaction."""
         self._by_zkgroup = by_zkgroup
         self._moves = dict(self._replayed.moves)
-        open_or_told = {*self._open, *(ended.topic_partition for ended in endings(transaction))}
-        self._lists = {tp: self._replayed.replicas(tp) for tp in open_or_told}
+        open_or_ended = {*self._open, *(ended.topic_partition for ended in endings(transaction))}
+        self._lists = {tp: self._replayed.replicas(tp) for tp in open_or_ended}
         places = [self._replayed.place(change.path) for change in transaction.changes]
         changed = [place.topic_partition for place in places if place is not None and place.kind == "state"]
         self._states = {tp: self._replayed.state(tp) for tp in {*self._open, *changed}}
-        self._told = {tp for tp in open_or_told if self._is_marked_in_topic(tp)}
+        self._marked = {tp for tp in open_or_ended if self._is_marked_in_topic(tp)}
 
     def end(self, transaction: ServerTransaction) -> Iterator[Violation]:
         """Checks the transaction against the state before it."""
@@ -112,11 +112,11 @@ class ReassignmentChecker:
         self._figures.moves_ended += 1
         tp = record.topic_partition
         asked = self._moves.get(tp)
-        if asked is None and tp not in self._told:
+        if asked is None and tp not in self._marked:
             yield Violation("S14", "a reassignment has ended that was not requested", tp, transaction.zxid)
         if tp in self._replayed.moves:
             yield Violation("S14", "a reassignment has ended and is still requested", tp, transaction.zxid)
-        if asked is not None and record.target != asked and not (tp in self._told and dropped == asked):
+        if asked is not None and record.target != asked and not (tp in self._marked and dropped == asked):
             detail = f"requested {_list(asked)}, recorded as {_list(record.target)}"
             yield Violation("S14", detail, tp, transaction.zxid)
         if record.outcome == "dropped":

@@ -110,4 +110,4 @@ def _count(evidence: GroupEvidence, figures: Figures) -> None:
             figures.refused_commits += 1
             figures.refused_stale_commits += record.fields.get("reason") in ("BadVersion", "NoNode")
         figures.lease_expiries += record.kind == "lease.expired"
-        figures.resets_obeyed += record.kind == "reset.obeyed"
+        figures.resets_applied += record.kind == "reset.applied"

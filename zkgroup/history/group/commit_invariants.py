@@ -352,7 +352,7 @@ class ProcessedCommitChecker:
                 case "deliver.end":
                     self._claim(record).ended.add(record.fields["offset"])
                     self._claim(record).waiting.discard(record.fields["offset"])
-                case "seek" | "reset.obeyed" | "foreign_write":
+                case "seek" | "reset.applied" | "foreign_write":
                     self._moved(record, current.get((record.member, record.topic_partition)))
                 case "commit.invoke" | "release.invoke":
                     yield from self._invoked(record)

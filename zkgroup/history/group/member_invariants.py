@@ -144,7 +144,7 @@ def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[Histo
     """Records that explain why a position may go back: an applied reset, a detected foreign write."""
     found: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
-        if record.kind in ("reset.obeyed", "foreign_write"):
+        if record.kind in ("reset.applied", "foreign_write"):
             found.setdefault(record.topic_partition, []).append(record)
     return found
 
@@ -231,7 +231,7 @@ def _right_start(
     """S9: the first record of a claim is the one at the position written with the claim."""
     moved: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
-        if record.kind in ("reset.obeyed", "foreign_write", "seek"):
+        if record.kind in ("reset.applied", "foreign_write", "seek"):
             moved.setdefault(record.topic_partition, []).append(record)
     for holding in evidence.ownerships:
         claim = claims.get(holding.topic_partition, {}).get(holding.token)

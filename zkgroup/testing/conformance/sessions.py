@@ -126,10 +126,14 @@ def check_abandon_reports_lost_before_the_next_session(target: Target) -> None:
         second = listener.session(2)
         assert second.session_id != first.session_id
         events = listener.events
-        assert [_told(event) for event in events] == [("Connected", 1), ("Lost", 1), ("Connected", 2)]
+        assert [_kind_and_incarnation(event) for event in events] == [
+            ("Connected", 1),
+            ("Lost", 1),
+            ("Connected", 2),
+        ]
 
 
-def _told(event: SessionEvent) -> tuple[str, int]:
+def _kind_and_incarnation(event: SessionEvent) -> tuple[str, int]:
     incarnation = event.session.incarnation if isinstance(event, Connected) else event.incarnation
     return type(event).__name__, incarnation
 

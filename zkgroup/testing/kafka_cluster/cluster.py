@@ -33,7 +33,7 @@ from zkgroup.zookeeper.embedded.server import ReservedPort
 WAIT_S: Final = 30.0
 """Default limit of waits."""
 REPLICAS_DEFAULT: Final = 3
-TOLD_MAX: Final = 3
+NAMED_MAX: Final = 3
 """Most reasons in the message of a wait that timed out."""
 LOG_LIMIT: Final = 1_000
 """Transactions of the ZooKeeper in memory that are kept at least; at most twice that."""
@@ -437,8 +437,8 @@ class KafkaCluster:
             return not last
 
         def message() -> str:
-            more = [f"and {len(last) - TOLD_MAX} more"] if len(last) > TOLD_MAX else []
-            return "; ".join([*last[:TOLD_MAX], *more])
+            more = [f"and {len(last) - NAMED_MAX} more"] if len(last) > NAMED_MAX else []
+            return "; ".join([*last[:NAMED_MAX], *more])
 
         wait_until(is_over, timeout_s, message)
 

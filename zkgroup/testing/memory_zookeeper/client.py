@@ -121,7 +121,7 @@ class MemoryClient:
         self.server = server
         self._listeners: dict[int, Listener] = {}
         self._next_listener = 0
-        self._told: SessionEvent | None = None
+        self._last_event: SessionEvent | None = None
         self._last_zxid = 0
 
     # --- Store ------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ class MemoryClient:
             key = self._next_listener
             self._next_listener += 1
             self._listeners[key] = listener
-            if self._told is not None:
-                self.news.append(SessionNews((listener,), self._told))
+            if self._last_event is not None:
+                self.news.append(SessionNews((listener,), self._last_event))
                 self.server.queued(self, "session")
         return lambda: self._unlisten(key)
 
@@ -214,7 +214,7 @@ class MemoryClient:
         """Changes the connection state, and queues the event for the present listeners."""
         self.link = link
         if event is not None:
-            self._told = event
+            self._last_event = event
             self.news.append(SessionNews(tuple(self._listeners.values()), event))
             self.server.queued(self, "session")
 

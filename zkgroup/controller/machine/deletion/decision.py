@@ -75,7 +75,7 @@ class DeletionStart(NamedTuple):
 class DeletionFinish(NamedTuple):
     """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
-    abandoned: tuple[PartitionAndReplica, ...] = ()
+    left_behind: tuple[PartitionAndReplica, ...] = ()
     """What brokers that are gone may still have. A record of it is made with the last write."""
 
 
@@ -103,9 +103,9 @@ def decide(now: DeletionState) -> Step:
         return GiveUp(tuple(sorted(dead)))
     if started:
         return DeletionWait(f"waits for the answer of {_named(started)}")
-    abandoned = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
-    if len(abandoned) == len(left):
-        return _finish(now, tuple(sorted(abandoned)))
+    left_behind = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
+    if len(left_behind) == len(left):
+        return _finish(now, tuple(sorted(left_behind)))
     if now.refused is not None:
         return DeletionWait(now.refused)
     able = sorted(replica for replica in left if replica.broker in now.reachable)
@@ -119,12 +119,14 @@ def decide(now: DeletionState) -> Step:
     )
 
 
-def _finish(now: DeletionState, abandoned: tuple[PartitionAndReplica, ...]) -> DeletionFinish | DeletionWait:
+def _finish(
+    now: DeletionState, left_behind: tuple[PartitionAndReplica, ...]
+) -> DeletionFinish | DeletionWait:
     """A broker that was sent StopReplica may have got an earlier LeaderAndIsr after it."""
     return (
         DeletionWait(f"waits for the answer of {_named(now.strays)}")
         if now.strays
-        else DeletionFinish(abandoned)
+        else DeletionFinish(left_behind)
     )
 
 

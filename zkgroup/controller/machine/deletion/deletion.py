@@ -11,8 +11,8 @@ broker's response and every other change make the handler run again.
     DeletionFinish  the znodes; the last transaction has the topic, its configuration and the marker
 
 A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
-goes without it, and `abandoned` sees to what the broker has kept (K20). It does so for what moves have left
-behind, too (`strays`): no replica list names that, so only an answer that is on its way is waited for.
+is deleted without it, and `stray_replicas` deletes what the broker has kept (K20), and what reassignments
+have left behind: no replica list names that, so only an answer that is on its way is waited for.
 
 Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
 brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that

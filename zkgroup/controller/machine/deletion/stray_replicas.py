@@ -11,7 +11,7 @@ not asked again. Controllers of earlier versions left only the records of ended 
 a replica: these are asked once more, and what does not answer is recorded.
 
 Deleting a topic does not remove these records; a new topic of that name may assign the same broker. So the
-deletion, which waits for no broker that is down or cannot delete, hands them over to `abandoned` (K20).
+deletion, which waits for no broker that is down or cannot delete, makes them `of_deleted_topics` (K20).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import (
-    Abandoned,
+    DeletedTopicReplicas,
     Part,
     Place,
     RecordChange,
@@ -102,7 +102,7 @@ class StrayReplicaDeletion(Feature):
         """A broker is back: what it did not delete before may be deleted now."""
         if self._strays:
             self._events.enqueue(event_kinds.STRAY_REPLICAS)
-        if self._pending_deletes.abandoned:
+        if self._pending_deletes.of_deleted_topics:
             self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
 
     def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
@@ -110,16 +110,16 @@ class StrayReplicaDeletion(Feature):
 
     def sort_records(self, topic: str | None = None) -> None:
         """Sorts the records of a topic that is gone or new, or of all topics: the replicas of topics that are
-        gone are `abandoned`, and are not stray replicas of reassignments.
+        gone belong to `of_deleted_topics`, and are not stray replicas of reassignments.
         """
         pending_deletes = self._pending_deletes
         if topic is not None and not pending_deletes.records.has_topic(topic):
             return
-        before = dict(pending_deletes.abandoned)
+        before = dict(pending_deletes.of_deleted_topics)
         pending_deletes.sort(self._context.topic_czxids)
-        for gone in before.keys() - pending_deletes.abandoned.keys():
+        for gone in before.keys() - pending_deletes.of_deleted_topics.keys():
             self._events.set_blocked(_subject(before[gone]), None)
-        for replica in [each for each in self._strays if pending_deletes.is_abandoned(each)]:
+        for replica in [each for each in self._strays if pending_deletes.is_of_deleted_topic(each)]:
             self.forget_stray(replica)
 
     def on_response(self, answer: BrokerResponse) -> None:
@@ -140,7 +140,7 @@ class StrayReplicaDeletion(Feature):
                 self._events.enqueue(event_kinds.STRAY_RECORDS)
             self.forget_stray(replica)
         for replica in failed:
-            if self._is_stray(replica) and not self._pending_deletes.is_abandoned(replica):
+            if self._is_stray(replica) and not self._pending_deletes.is_of_deleted_topic(replica):
                 self._strays[replica] = None
                 self._events.set_blocked(_stray_name(replica), reason)
                 self._events.enqueue_later(event_kinds.STRAY_REPLICAS, AGAIN_MS)
@@ -212,18 +212,18 @@ class StrayReplicaDeletion(Feature):
     def _queue_strays(self, replicas: Iterable[PartitionAndReplica]) -> None:
         """Queues for deletion those of the replicas that are stray."""
         for replica in replicas:
-            if self._is_stray(replica) and not self._pending_deletes.is_abandoned(replica):
+            if self._is_stray(replica) and not self._pending_deletes.is_of_deleted_topic(replica):
                 self._strays[replica] = None
 
     def of_topic(self, topic: str) -> list[PartitionAndReplica]:
         """Those of a topic that its deletion leaves behind.
 
         One may be recorded already, of a former topic of the name; a record from before a controller of Kafka
-        does not count (`abandoned`).
+        does not count (`of_deleted_topics`).
         """
         recorded = {
             PartitionAndReplica(topic_partition, each.record.broker)
-            for each in self._pending_deletes.abandoned.values()
+            for each in self._pending_deletes.of_deleted_topics.values()
             if each.record.topic == topic and each.record.epoch > self._identity.foreign_epoch
             for topic_partition in each.deleting
         }
@@ -273,32 +273,32 @@ class StrayReplicaDeletion(Feature):
         self._reader.only(abandoned_replicas_path(), names)
         numbers = [number for name in names if (number := AbandonedReplicas.sequence_of(name)) is not None]
         znodes = yield from self._reader.read_many(AbandonedReplicas.path(number) for number in numbers)
-        found: dict[RecordKey, Abandoned] = {}
+        found: dict[RecordKey, DeletedTopicReplicas] = {}
         for number in sorted(numbers):
             znode = znodes.get(AbandonedReplicas.path(number))
             record = self._reader.decoded(znode, AbandonedReplicas.decode)
             if znode is None or record is None:
                 continue
-            known = self._pending_deletes.abandoned.get(number)
+            known = self._pending_deletes.of_deleted_topics.get(number)
             if known is None or known.version != znode.stat.version:
                 all_ = record.topic_partitions
-                known = Abandoned(record, znode.stat.version, set(all_), set(all_))
+                known = DeletedTopicReplicas(record, znode.stat.version, set(all_), set(all_))
             found[number] = known
-        for key, each in self._pending_deletes.abandoned.items():
+        for key, each in self._pending_deletes.of_deleted_topics.items():
             if not isinstance(key, int):
                 found[key] = each
             elif key not in found:
                 self._events.set_blocked(_subject(each), None)
-        self._pending_deletes.abandon(found)
+        self._pending_deletes.set_of_deleted_topics(found)
         yield from self.read_records()
-        self._let_go_of_wanted()
+        self._forget_wanted()
 
     def on_abandoned_replicas(self, subject: str = "") -> Procedure[None]:
         """Has brokers that are back delete what they still have, and takes off the records of what is
         deleted."""
         pending_deletes = self._pending_deletes
-        self._let_go_of_wanted()
-        for number in [number for number, each in pending_deletes.abandoned.items() if not each.left]:
+        self._forget_wanted()
+        for number in [number for number, each in pending_deletes.of_deleted_topics.items() if not each.left]:
             if isinstance(number, int):
                 yield from self._clear_earlier(number)
         yield from self._clear()
@@ -310,7 +310,7 @@ class StrayReplicaDeletion(Feature):
             ):
                 batch.leader_and_isr([broker], topic_partition)
         pending_deletes.released.clear()
-        for each in pending_deletes.abandoned.values():
+        for each in pending_deletes.of_deleted_topics.values():
             broker = each.record.broker
             if broker not in self._context.reachable or not each.left:
                 continue
@@ -324,7 +324,9 @@ class StrayReplicaDeletion(Feature):
         """Takes the response to a StopReplica with deletion, of any feature."""
         request, response = answer.request.request, answer.response
         mine = [
-            each for each in self._pending_deletes.abandoned.values() if each.record.broker == answer.broker
+            each
+            for each in self._pending_deletes.of_deleted_topics.values()
+            if each.record.broker == answer.broker
         ]
         if not mine or not (isinstance(request, StopReplicaRequest) and request.delete):
             return
@@ -340,7 +342,7 @@ class StrayReplicaDeletion(Feature):
 
     def _clear(self) -> Procedure[None]:
         """Of what brokers have nothing any more the records go, and then they may have new replicas."""
-        done = {key: each for key, each in self._pending_deletes.abandoned.items() if not each.left}
+        done = {key: each for key, each in self._pending_deletes.of_deleted_topics.items() if not each.left}
         gone = [
             RecordedStrays(*key, frozenset(each.record.partitions))
             for key, each in done.items()
@@ -349,7 +351,9 @@ class StrayReplicaDeletion(Feature):
         if not gone:
             return
         is_overtaken, refused = yield from self.write_records(remove=gone)
-        for each in [each for key, each in done.items() if key not in self._pending_deletes.abandoned]:
+        for each in [
+            each for key, each in done.items() if key not in self._pending_deletes.of_deleted_topics
+        ]:
             self._events.set_blocked(_subject(each), None)
             self._core.note(
                 "replicas_of_deleted_topic.deleted", topic=each.record.topic, broker=each.record.broker
@@ -364,7 +368,7 @@ class StrayReplicaDeletion(Feature):
 
     def _clear_earlier(self, number: int) -> Procedure[None]:
         """The same for a record of an earlier version, which is a znode of its own."""
-        each = self._pending_deletes.abandoned[number]
+        each = self._pending_deletes.of_deleted_topics[number]
         record = each.record
         write = Write(f"abandoned replicas {number}", (Delete(AbandonedReplicas.path(number), each.version),))
         refusal = yield from self._states.commit(write)
@@ -375,16 +379,20 @@ class StrayReplicaDeletion(Feature):
             yield from self.read_abandoned_records()  # another client has deleted or written it
             self._events.enqueue_later(event_kinds.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
         else:
-            rest = {other: kept for other, kept in self._pending_deletes.abandoned.items() if other != number}
-            self._pending_deletes.abandon(rest)
+            rest = {
+                other: kept
+                for other, kept in self._pending_deletes.of_deleted_topics.items()
+                if other != number
+            }
+            self._pending_deletes.set_of_deleted_topics(rest)
             self._events.set_blocked(_subject(each), None)
             self._core.note("replicas_of_deleted_topic.deleted", topic=record.topic, broker=record.broker)
         self._queue_followups()
 
-    def _let_go_of_wanted(self) -> None:
+    def _forget_wanted(self) -> None:
         """What a broker may have been given since by a controller that knows no records is not deleted."""
         context = self._context
-        for number, each in list(self._pending_deletes.abandoned.items()):
+        for number, each in list(self._pending_deletes.of_deleted_topics.items()):
             broker, is_old = each.record.broker, self._identity.foreign_epoch > each.record.epoch
             wanted = [
                 topic_partition
@@ -508,7 +516,7 @@ class StrayReplicaDeletion(Feature):
         """What is left of former topics of these names, from before a controller of Kafka: it has not made
         their brokers replicas of these, and what comes after these is known to come after it (K20)."""
         found = []
-        for key, each in self._pending_deletes.abandoned.items():
+        for key, each in self._pending_deletes.of_deleted_topics.items():
             record = each.record
             if (
                 not isinstance(key, int)
@@ -588,7 +596,7 @@ def _stray_name(replica: PartitionAndReplica) -> str:
     return f"removal of {replica}"
 
 
-def _subject(each: Abandoned) -> str:
+def _subject(each: DeletedTopicReplicas) -> str:
     return f"removal of {each.record.topic} on broker {each.record.broker}"
 
 

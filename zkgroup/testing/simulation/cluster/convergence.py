@@ -107,7 +107,7 @@ class ClusterConvergence:
         topics = world.audit.catch_up().topics
         other = min(world.brokers.keys() - world.switched_off)
         lists: dict[str, dict[int, tuple[int, ...]]] = {}
-        for broker, tp in sorted(world.audit.abandoned):
+        for broker, tp in sorted(world.audit.undeleted):
             if tp.topic not in topics and broker in world.switched_off:
                 lists.setdefault(tp.topic, {})[tp.partition] = (broker, other)
         for name, replicas in lists.items():

@@ -27,7 +27,7 @@ class ClusterAudit:
         """zxid of the last creation of each topic."""
         self.unclean: dict[tuple[TopicPartition, int], int] = {}
         """Partition and incarnation to the leader epoch of its last unclean election."""
-        self.abandoned: set[tuple[int, TopicPartition]] = set()
+        self.undeleted: set[tuple[int, TopicPartition]] = set()
         """Stray replicas of deleted topics that brokers may still have, until they delete them."""
         self._recorded: dict[str, tuple[StrayTopic, ...]] = {}
         """By path."""
@@ -55,7 +55,7 @@ class ClusterAudit:
         if place is not None and place.kind == "topic" and change.action == "delete":
             self._is_deleted(transaction, place.topic)
         if place is not None and place.kind == "epoch" and not transaction.session:
-            self.abandoned.clear()  # a Kafka controller may have added every broker to the ISR (recipes 17)
+            self.undeleted.clear()  # a Kafka controller may have added every broker to the ISR (recipes 17)
         if place is not None and place.kind == "topic" and change.action == "create":
             self.lives[place.topic] = transaction.zxid
         replayed.apply(transaction, change)
@@ -82,7 +82,7 @@ class ClusterAudit:
         for path, topics in self._recorded.items():
             place = StrayReplicas.place_of(path.removeprefix(f"{stray_replicas_path()}/"))
             assert place is not None, path
-            self.abandoned.update(
+            self.undeleted.update(
                 (place[0], TopicPartition(topic, number))
                 for each in topics
                 if (each.topic, each.czxid) == (topic, self.lives.get(topic))
@@ -93,7 +93,7 @@ class ClusterAudit:
         """Checks that a broker deletes no records while it is in sync, unless the topic is deleted (recipes
         17)."""
         replayed = self.catch_up()
-        self.abandoned.discard((broker, tp))
+        self.undeleted.discard((broker, tp))
         state = replayed.state(tp)
         if state is None or tp.topic in replayed.deletions:
             return
@@ -106,7 +106,7 @@ class ClusterAudit:
     def begins(self, broker: int, tp: TopicPartition, request: ControlRequest) -> None:
         """Checks that a broker becomes no replica with records of a deleted topic of that name (K20)."""
         self.catch_up()
-        if (broker, tp) in self.abandoned:
+        if (broker, tp) in self.undeleted:
             raise ClusterAuditError(
                 f"{tp}: broker {broker} becomes a replica in epoch {request.controller_epoch}, "
                 "and has not deleted its stray replica of the deleted topic"

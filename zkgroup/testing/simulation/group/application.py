@@ -346,14 +346,14 @@ class Application(RebalanceListener):
 
     def commit_many(self) -> None:
         """Commits own offsets a thousand times without waiting, as tasks do that process one record each."""
-        flow = self._subscriptions.find(self._rng.choice(self.owned))
-        if flow is not None and not flow.settling:
+        state = self._subscriptions.find(self._rng.choice(self.owned))
+        if state is not None and not state.settling:
             self.figures["bursts"] += 1
             for _ in range(MANY):
-                self._order({flow.topic_partition: flow.tracker.position})
+                self._order({state.topic_partition: state.tracker.position})
 
     def _order(self, offsets: dict[TopicPartition, int] | None) -> Future[CommitResult]:
-        claims = {tp: flow.identity for tp, flow in self._subscriptions.by_partition.items()}
+        claims = {tp: state.identity for tp, state in self._subscriptions.by_partition.items()}
         self.own_committed.update(claims[tp][0] for tp in offsets or () if tp in claims)
         self._open.append(ApplicationCommit(self.member.commit(offsets), offsets, claims))
         return self._open[-1].future
@@ -382,22 +382,22 @@ class Application(RebalanceListener):
     def _check_result(self, ordered: ApplicationCommit) -> None:
         result = ordered.future.result()
         for tp, value in result.committed.items():
-            flow = self._subscriptions.find(tp)
-            if ordered.own is not None or flow is None or flow.sought or flow.settling:
+            state = self._subscriptions.find(tp)
+            if ordered.own is not None or state is None or state.sought or state.settling:
                 continue
             # A position from before a reset would fail here: its records do not count as processed any more.
-            is_same = flow.grant.token == ordered.claims.get(tp, (0, 0))[0]
-            if is_same and value > flow.tracker.position:
-                raise DeliveryError(f"{tp} committed at {value}, processed up to {flow.tracker.position}")
+            is_same = state.grant.token == ordered.claims.get(tp, (0, 0))[0]
+            if is_same and value > state.tracker.position:
+                raise DeliveryError(f"{tp} committed at {value}, processed up to {state.tracker.position}")
         owned = self.member.engine._machine._components.context.owned.partitions
         for tp, error in result.refused.items():
-            flow, claim = self._subscriptions.find(tp), owned.get(tp)
-            if ordered.own is None or flow is None or claim is None or "without a seek" not in str(error):
+            state, claim = self._subscriptions.find(tp), owned.get(tp)
+            if ordered.own is None or state is None or claim is None or "without a seek" not in str(error):
                 continue
             if claim.position_epoch > self._subscriptions.last_move_id:
                 continue  # by a later reset, which is not reported where the partition is being released
             # An offset up to what this member committed in this claim is committed.
-            if flow.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:
+            if state.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:
                 raise DeliveryError(f"{tp}: {ordered.own[tp]} is refused: {error}")
 
     def check_ended(self) -> None:

@@ -359,15 +359,15 @@ class ConsumingActor(Actor):
     def _committed(self, committed: Mapping[TopicPartition, int]) -> None:
         """Checks that committed offsets are in the tree, and no further than the processed records."""
         self._acknowledged(committed)
-        flows = self.member.delivery._subscriptions
+        subscriptions = self.member.delivery._subscriptions
         for tp, value in committed.items():
-            flow, owned = flows.find(tp), self.machine._components.context.owned.partitions.get(tp)
-            if flow is None or owned is None or flow.grant.token != owned.token or flow.settling:
+            state, owned = subscriptions.find(tp), self.machine._components.context.owned.partitions.get(tp)
+            if state is None or owned is None or state.grant.token != owned.token or state.settling:
                 continue
-            is_of_before = flow.sought != owned.sought or owned.position_epoch > flows.last_move_id
+            is_of_before = state.sought != owned.sought or owned.position_epoch > subscriptions.last_move_id
             if is_of_before or owned.token in self.application.own_committed:
                 continue
-            at = flow.tracker.position
+            at = state.tracker.position
             assert value <= at, f"{tp} is committed at {value}, processed up to {at}"
 
     def _watch_drains(self, delivery: Delivery) -> None:
@@ -443,7 +443,7 @@ class ConsumingActor(Actor):
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         self._lock.was_taken_twice |= self._lock.is_held
-        if kind in ("reset.obeyed", "foreign_write"):  # the position changes
+        if kind in ("reset.applied", "foreign_write"):  # the position changes
             self._sought.pop(TopicPartition(str(fields["topic"]), cast("int", fields["partition"])), None)
         if kind == "release.ok":
             self._check_release(cast("Iterable[Mapping[str, Any]]", fields["partitions"]))

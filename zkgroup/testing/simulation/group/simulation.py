@@ -395,7 +395,7 @@ def _members_log_nothing() -> Iterator[None]:
 
 
 _COUNTED = (
-    "reset.obeyed",
+    "reset.applied",
     "foreign_write",
     "lease.expired",
     "stale_registration",

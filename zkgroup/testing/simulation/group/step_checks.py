@@ -33,7 +33,7 @@ class GroupAudit:
         self._server = server
         self._recording = recording
         self._records_seen = 0
-        self._obeyed: set[tuple[str, str, int]] = set()
+        self._applied: set[tuple[str, str, int]] = set()
         """Resets that a member has recorded as applied: member, offset path, mzxid of the marker."""
         self._stored: dict[str, set[bytes]] = {}
         """All values that an offset znode ever had."""
@@ -144,7 +144,7 @@ class GroupAudit:
         if marker is None or marker.stat.mzxid < self._last_write.get(path, 0):
             return
         self._read_records()
-        if (member, path, marker.stat.mzxid) not in self._obeyed:
+        if (member, path, marker.stat.mzxid) not in self._applied:
             self._fail(entry, f"reset of {path} ignored by {member}")
 
     def _read_records(self) -> None:
@@ -154,12 +154,12 @@ class GroupAudit:
             if record.kind == "rebalance.begin":
                 plans = self._planned.setdefault(record.member, deque(maxlen=2))
                 plans.append(fields["partitions"])
-            elif record.kind in ("reset.obeyed", "seek"):
+            elif record.kind in ("reset.applied", "seek"):
                 path = f"{self._prefix}/offsets/{fields['topic']}/{fields['partition']}"
                 if record.kind == "seek":
                     self._sought.add((record.member, path, fields["token"]))
                 else:
-                    self._obeyed.add((record.member, path, fields["mzxid"]))
+                    self._applied.add((record.member, path, fields["mzxid"]))
         self._records_seen = len(records)
 
     def _moves(self, entry: Transaction, owner: str) -> bool:
