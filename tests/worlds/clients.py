@@ -31,7 +31,7 @@ def opener(address: str, **settings: int) -> Callable[[int], Store]:
     return open_store
 
 
-def told(caller: Caller) -> list[tuple[str, int]]:
+def session_events(caller: Caller) -> list[tuple[str, int]]:
     return [
         (
             type(event).__name__,

@@ -136,7 +136,7 @@ class Process:
         assert self._process.stderr
         with self._process.stderr as stream:
             for line in stream:
-                self.errors += told(line)
+                self.errors += messages_in(line)
 
 
 class Piped:
@@ -182,14 +182,14 @@ class Piped:
             self._process.stdin.close()
         code = ended(self._process)
         joined(*self._readers)
-        return code, self._printed["out"].decode(), told(self._printed["err"])
+        return code, self._printed["out"].decode(), messages_in(self._printed["err"])
 
     def _read(self, name: str, stream: Any) -> None:
         with stream:
             self._printed[name] = stream.read()
 
 
-def told(errors: bytes) -> str:
+def messages_in(errors: bytes) -> str:
     """stderr of a command, without the messages about whom it waits for, which a slow machine causes."""
     lines = errors.decode().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("waiting for "))

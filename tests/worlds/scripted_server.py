@@ -25,7 +25,7 @@ WRITE = Multi((SetData("/n", b"data", 0),))
 """For tests to which the kind of write does not matter."""
 
 
-def told(caller: Caller) -> list[str]:
+def session_events(caller: Caller) -> list[str]:
     """The events that a client reported to its listener, by name."""
     return [type(event).__name__ for event in caller.events]
 

@@ -215,7 +215,7 @@ class SteppedGroup:
         ]
 
 
-def told(actor: Actor, kind: type[E]) -> list[E]:
+def effects_of(actor: Actor, kind: type[E]) -> list[E]:
     """The effects of one type, in order."""
     return [effect for effect in actor.effects if isinstance(effect, kind)]
 

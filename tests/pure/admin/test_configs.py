@@ -159,7 +159,7 @@ def test_a_broker_that_is_not_registered_is_noted(world: MemoryGroups) -> None:
     assert plan_config(world.ensemble, ConfigEntity.broker(None), rate).notes == ()
 
 
-def test_settings_that_brokers_of_zkgroup_do_not_obey_are_named(world: MemoryGroups) -> None:
+def test_settings_that_zkgroup_brokers_do_not_apply_are_named(world: MemoryGroups) -> None:
     """If a zkgroup broker with replicas is registered; settings that it supports are not named."""
     cluster = MemoryCluster(world, 1, "2.8.2")
     cluster.topic("orders", (1,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, told
+from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, is_stable
 from zkgroup.admin.groups import NUDGE_EVERY_MS, nudge, nudge_operations, plan_nudge
 from zkgroup.consumer.machine.events import Revoke
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
@@ -84,4 +84,4 @@ def test_nudged_members_read_again_and_keep_their_partitions() -> None:
     for member, count in zip(members, asked, strict=True):
         again = [r for r in member.asked[count:] if isinstance(r, ListChildren) and r.path == ids_path(GROUP)]
         assert again != []
-        assert told(member, Revoke) == []
+        assert effects_of(member, Revoke) == []

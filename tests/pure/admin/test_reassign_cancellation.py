@@ -221,7 +221,7 @@ def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(
 @pytest.mark.parametrize(
     ("lists", "of_moves"), [({"orders": "0:1,0:2"}, True), ({"orders": "*"}, False), ({}, False)]
 )
-def test_a_throttle_of_every_replica_is_somebodys_own(lists: dict[str, str], of_moves: bool) -> None:
+def test_a_throttle_of_every_replica_was_set_by_an_operator(lists: dict[str, str], of_moves: bool) -> None:
     """Moves name replicas one by one; a rate alone slows nothing."""
     topics = {topic: {LEADER_REPLICAS: value} for topic, value in lists.items()}
 

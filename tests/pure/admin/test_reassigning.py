@@ -195,7 +195,7 @@ def test_throttles_come_with_the_request_and_are_removed_alone(
     assert not read_throttles(world.ensemble, ["orders"])
 
 
-def test_a_throttle_that_no_broker_obeys_is_refused(world: MemoryGroups) -> None:
+def test_a_throttle_that_no_broker_applies_is_refused(world: MemoryGroups) -> None:
     """Brokers before 0.10.1 ignore it, and 0.8.2.2's tools then refuse to alter the topic."""
     cluster = MemoryCluster(world, release="0.8.2.2")
     cluster.topic("orders", (1, 2))

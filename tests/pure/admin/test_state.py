@@ -81,7 +81,7 @@ def test_a_group_that_changes_between_two_reads_is_rebalancing(world: MemoryGrou
     assert describe(operator, "g").state is GroupState.REBALANCING
 
 
-def test_a_mark_that_no_member_obeys_says_nothing(world: MemoryGroups) -> None:
+def test_a_mark_that_no_member_reads_says_nothing(world: MemoryGroups) -> None:
     """Past bug: a group with `/consumers/g/frozen` was shown as frozen, and its members moved on."""
     _group(world)
     world.server.put("/consumers/g/frozen", b'{"version":1,"time":"0","by":"somebody","reason":""}')

@@ -314,7 +314,7 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGrou
     assert (found.assignor, found.state, found.problems) == ("sticky", GroupState.STABLE, ())
 
 
-def test_a_persistent_owner_is_nobodys(world: MemoryGroups) -> None:
+def test_a_persistent_owner_has_no_session(world: MemoryGroups) -> None:
     """An owner znode without a session never goes by itself: it is reported as such."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))

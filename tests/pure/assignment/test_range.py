@@ -134,7 +134,7 @@ def test_ids_beyond_ascii_sort_by_utf_16_units() -> None:
     assert utf16_key("\U0001f600") < utf16_key("\uff5e")
 
 
-def test_a_member_that_wants_nothing_changes_nobodys_share() -> None:
+def test_a_member_without_topics_changes_no_other_members_share() -> None:
     """An empty subscription takes no part in the arithmetic (item 25)."""
     group = members(c1={"t": 1}, c2={"t": 1})
     partitions = {"t": list(range(5))}

@@ -123,7 +123,7 @@ def test_what_this_broker_does_not_replicate_is_not_in_the_response() -> None:
 
 
 @pytest.mark.parametrize("leader", [2, -1])
-def test_a_follower_of_nobody_stops_what_it_did_and_answers_0(leader: int) -> None:
+def test_a_follower_without_leader_stops_what_it_did_and_answers_0(leader: int) -> None:
     """The leader is not among those named, or there is none. The same decision can come again with it."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state(leader=1, epoch=4))))
@@ -140,7 +140,9 @@ def test_a_follower_of_nobody_stops_what_it_did_and_answers_0(leader: int) -> No
 
 @pytest.mark.parametrize("earlier", [(), (3,)])
 @pytest.mark.parametrize("leader", [2, -1])
-def test_a_follower_of_nobody_refuses_an_earlier_leader_epoch(earlier: tuple[int, ...], leader: int) -> None:
+def test_a_follower_without_leader_refuses_an_earlier_leader_epoch(
+    earlier: tuple[int, ...], leader: int
+) -> None:
     """Also where nothing was known of it before, and after a StopReplica: 13, and nothing is done."""
     one = receiver()
     for epoch in earlier:
@@ -268,7 +270,7 @@ def test_stopping_what_is_not_known_is_asked_of_the_host_and_answered_0(delete: 
     assert response.partitions == (PartitionError("orders", 1, 0),)
 
 
-def test_a_deletion_that_fails_is_told_and_can_be_asked_again() -> None:
+def test_a_deletion_that_fails_is_reported_and_can_be_requested_again() -> None:
     """The replica's role stays until then."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state())))

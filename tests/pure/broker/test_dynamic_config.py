@@ -34,7 +34,7 @@ def _standing(world: SteppedBrokers) -> list[int]:
     return [number for number in range(20) if world.server.find(ConfigChange.path(number)) is not None]
 
 
-def test_what_holds_at_the_start_is_told_before_the_broker_registers() -> None:
+def test_the_configuration_is_applied_before_the_broker_registers() -> None:
     """Of topics and brokers; an empty configuration is like none, and an unreadable one is reported."""
     world = SteppedBrokers()
     _configured(world, "t", retention_ms="5")
@@ -104,7 +104,7 @@ def test_an_unreadable_notification_stops_no_later_one() -> None:
     assert _standing(world) == [7]
 
 
-def test_a_number_that_somebody_made_by_hand_stops_no_lower_one() -> None:
+def test_a_number_that_was_created_by_hand_stops_no_lower_one() -> None:
     """Kafka remembers the greatest number only; later changes would wait for it (controller.md 1.5)."""
     world, node = alone()
     world.write(Create(ConfigChange.path(9999), b"garbage"))
@@ -129,7 +129,7 @@ def test_old_notifications_go_and_younger_ones_stay() -> None:
     assert _told(node) == []
 
 
-def test_what_was_changed_while_the_broker_was_away_is_told_in_the_next_session() -> None:
+def test_what_was_changed_while_the_broker_was_away_is_applied_in_the_next_session() -> None:
     """Also if the notification is gone by then; a deleted configuration is reported as empty."""
     world = SteppedBrokers()
     _configured(world, "t", a="1")

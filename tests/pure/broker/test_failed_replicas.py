@@ -128,7 +128,7 @@ def test_what_must_not_lead_has_failed_with_why(world: World) -> None:
     assert "cannot lead in epoch 4" in failure.reason
 
 
-def test_one_that_nobody_has_told_anything_is_found_when_it_is_looked_at(world: World) -> None:
+def test_a_failure_that_was_not_reported_is_found_by_the_check(world: World) -> None:
     """As `view` opens it."""
     world.host.become_follower(TP, 0)
     world.host.close()
@@ -152,7 +152,7 @@ def test_the_reason_names_the_file(tmp_path: Path) -> None:
     assert len(answer.failure) <= REASON_MAX
 
 
-def test_an_observer_is_told_since_when_and_why(world: World) -> None:
+def test_an_observer_gets_the_time_and_the_reason(world: World) -> None:
     """Also of a replica that still has its log; of another one it gets the offsets, and of none error 3."""
     world.host.become_follower(OTHER, 0)
     world.host.become_follower(TP, 3)

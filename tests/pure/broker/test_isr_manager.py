@@ -308,7 +308,7 @@ def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
     assert set(world.state().isr) == {1, 2, 3}
 
 
-def test_a_write_that_an_acl_refuses_rests_and_is_told() -> None:
+def test_a_write_that_an_acl_refuses_backs_off_and_is_reported() -> None:
     """A follower asks for it twice a second; tried with growing pauses, until the ACL lets it."""
     world, node = _leader(isr=(1, 2))
     world.server.set_acl(PATH, UNWRITABLE)
@@ -333,7 +333,7 @@ def test_a_write_that_an_acl_refuses_rests_and_is_told() -> None:
     assert world.state().isr == (1, 2, 3)
 
 
-def test_a_state_that_a_stranger_has_raised_is_told_to_the_controller() -> None:
+def test_a_state_that_a_foreign_writer_has_raised_is_reported_to_the_controller() -> None:
     """A foreign writer raised it: controller and leader know epoch 0, so the ISR could not be changed."""
     world, node = _leader(isr=(1, 2))
     world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
@@ -344,7 +344,7 @@ def test_a_state_that_a_stranger_has_raised_is_told_to_the_controller() -> None:
     assert world.state() == PartitionState(1, 7, (1, 2), 1)
 
 
-def test_a_raised_state_behind_an_acl_is_told_too() -> None:
+def test_a_raised_state_behind_an_acl_is_reported_too() -> None:
     """ZooKeeper checks the ACL before the version, and the follower may need no further write."""
     world, node = _leader(isr=(1, 2))
     world.write(SetData(PATH, PartitionState(1, 7, (1, 2), 1).encode(), 0))
@@ -396,7 +396,7 @@ def test_without_zookeeper_nothing_is_proposed_and_it_is_made_up_for() -> None:
     assert world.state().isr == (1, 2, 3)
 
 
-def test_the_controller_is_told_after_five_quiet_seconds() -> None:
+def test_the_controller_is_notified_after_five_quiet_seconds() -> None:
     """One notification for all; none where nothing changes any more."""
     world, node = _leader(isr=(1, 2))
     _fetch(world, node, 3)

@@ -54,7 +54,7 @@ def test_the_first_change_after_a_long_silence_waits_for_quiet_too() -> None:
     assert told(IsrChangePropagation(0), 200_000, {100_000: ORDERS, 103_000: ONE}) == [(110_000, 2)]
 
 
-def test_what_could_not_be_told_is_told_again_with_what_came_since() -> None:
+def test_a_notification_that_failed_is_sent_again_with_what_came_since() -> None:
     """In one notification."""
     notices = IsrChangePropagation(0)
     notices.changed([ORDERS], 0)

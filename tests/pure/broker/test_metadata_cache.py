@@ -45,7 +45,7 @@ def partitions(cache: MetadataCache, topic: str = "orders") -> tuple[PartitionMe
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_told_with_its_leader_replicas_and_isr() -> None:
+def test_a_partition_is_answered_with_its_leader_replicas_and_isr() -> None:
     """In the order of the replica list, and the brokers by id."""
     cache = filled(update_metadata(state(isr=(2, 1), replicas=(2, 1)), live=(3, 1, 2)))
 

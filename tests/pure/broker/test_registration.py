@@ -194,7 +194,7 @@ def test_among_brokers_of_kafka_ours_does_not_start() -> None:
     assert world.server.find(PATH) is None
 
 
-def test_an_id_that_is_given_out_is_nobody_elses() -> None:
+def test_a_generated_id_is_given_to_one_broker() -> None:
     """Controller item 74: above 1000, and never an id that an operator has assigned."""
     world = SteppedBrokers()
     world.server.put(BrokerSequence.path())

@@ -140,7 +140,7 @@ def test_an_answer_has_a_bound_whatever_is_asked_for(
     assert count(fetch(one, 0, replica=2, leader_epoch=0).records) == 2
 
 
-def test_a_consumer_that_names_its_epoch_is_told_what_diverges(one: ReplicaManager) -> None:
+def test_a_consumer_that_names_its_epoch_is_answered_with_what_diverges(one: ReplicaManager) -> None:
     """It read records that an unclean election has taken back."""
     one.become_leader(TP, 0, (1,), {1})
     append(one, 0, b"a")
@@ -360,7 +360,7 @@ def test_a_topic_that_can_be_no_folder_is_refused(one: ReplicaManager, topic: st
     assert one.delete(named) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_listeners_are_told_of_changes_only(one: ReplicaManager, two: ReplicaManager) -> None:
+def test_listeners_are_called_for_changes_only(one: ReplicaManager, two: ReplicaManager) -> None:
     """Of role, log end offset and high watermark."""
     changes, others = changes_of(one), changes_of(two)
     one.become_leader(TP, 0, (1, 2), {1, 2})

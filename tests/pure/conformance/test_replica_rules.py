@@ -309,7 +309,7 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
     assert one.caught_up(TP, 2)
 
 
-def test_rule_3_one_late_fetch_of_a_former_incarnation_takes_nobody_in(one: ReplicaManager) -> None:
+def test_rule_3_one_late_fetch_of_a_former_incarnation_adds_no_broker_to_the_isr(one: ReplicaManager) -> None:
     """ADR 0024: it may arrive when its broker is back and empty, and has not fetched from this leader yet.
 
     Its records were of another topic, with the same offsets and leader epoch as this one. It is one
@@ -438,7 +438,7 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
     assert not one.caught_up(OTHER, 2)
 
 
-def test_rule_5_an_observer_is_told_how_far_any_replica_is(one: ReplicaManager, two: ReplicaManager) -> None:
+def test_rule_5_an_observer_gets_the_log_end_of_any_replica(one: ReplicaManager, two: ReplicaManager) -> None:
     """Leader, follower or stopped; an observer gets no records and does not count as a replica."""
     pair(one, two)
     append(one, 0, b"a", b"b")

@@ -85,7 +85,7 @@ def test_brokers_of_zkgroup_negotiate_and_those_without_partitions_are_not_asked
         (errors.KafkaConfigurationError("Unrecognized configs"), ConfigError),
     ],
 )
-def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception]) -> None:
+def test_an_error_that_may_pass_is_a_pause(error: Exception, told: type[Exception]) -> None:
     """The fetcher retries these errors; the others are raised as zkgroup errors with their cause."""
 
     def asking() -> None:
@@ -110,7 +110,7 @@ def test_what_waiting_may_mend_is_a_pause(error: Exception, told: type[Exception
         (errors.InvalidTopicError(), "a retry would not help"),
     ],
 )
-def test_what_waiting_does_not_mend_says_what_to_do(error: Exception, remedy: str) -> None:
+def test_an_error_that_stays_says_what_to_do(error: Exception, remedy: str) -> None:
     """Past bug: it stayed kafka-python's own, and the command line called it a bug of zkgroup."""
 
     def asking() -> None:

@@ -157,7 +157,7 @@ def test_positions_carry_the_epoch_under_which_they_were_taken(rig: Rig) -> None
     assert (before.last_move_id, after.last_move_id) == (3, 4)
 
 
-def test_an_operators_reset_is_obeyed_at_once(rig: Rig) -> None:
+def test_an_operators_reset_is_applied_at_once(rig: Rig) -> None:
     """What was buffered and what is in hand no longer counts; the reset itself is no news to commit."""
     rig.own()
     rig.feed(5)

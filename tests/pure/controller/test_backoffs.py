@@ -260,7 +260,7 @@ def start_with(world: SteppedControllers) -> None:
 
 
 @pytest.mark.parametrize("happening", [lose_leader, start_with])
-def test_an_election_that_an_acl_refuses_rests_and_keeps_no_other_from_a_leader(happening: Any) -> None:
+def test_an_election_that_an_acl_refuses_backs_off_and_keeps_no_other_from_a_leader(happening: Any) -> None:
     """Past bug: it was reported and never tried again: the partition had no leader when the ACL let it."""
     world, store = loaded_cluster()
     before = len(store.requests)

@@ -42,7 +42,7 @@ from zkgroup.znodes.controller import (
 # --- operators ------------------------------------------------------------------------------------
 
 
-def test_a_request_to_resign_is_obeyed_once_and_the_others_come_first() -> None:
+def test_a_request_to_resign_is_carried_out_once_and_the_others_come_first() -> None:
     """Recipes 13: its data is the czxid of `/controller`; the request ends with the controller."""
     world, node = alone()
     other = world.node(2)

@@ -86,7 +86,7 @@ def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
     ]
 
 
-def test_a_decision_carries_the_version_that_it_rests_on() -> None:
+def test_a_decision_carries_the_version_that_it_was_made_from() -> None:
     """And the first state brings the parents that are missing, topmost first."""
     before = leadership(1, (1, 2), leader_epoch=4, version=7)
     path = "/brokers/topics/t/partitions/3/state"

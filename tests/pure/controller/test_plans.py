@@ -162,7 +162,7 @@ def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() ->
     assert settings(cluster) == {}
 
 
-def test_a_paused_plan_rests_and_a_cancelled_one_loses_its_throttles() -> None:
+def test_a_paused_plan_stops_and_a_cancelled_one_loses_its_throttles() -> None:
     """What runs goes on; no further phase is submitted."""
     cluster = kept(throttle=1000)
     cluster.run(cluster.replicas.request)

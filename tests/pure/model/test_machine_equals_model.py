@@ -266,7 +266,7 @@ def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", [0, 1])
-def test_sticky_claim_rests_on_its_plan(version: int) -> None:
+def test_sticky_claim_depends_on_its_plan(version: int) -> None:
     """Recipes 4: every sticky claim checks the version of the plan; refused there, the plan is read again."""
     pair = wanting(offset=True, sticky=True)
     pair.wish = "reads offsets of"

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, reads, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, is_stable, reads, tp, writes_to
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Lose, SeekTo
 from zkgroup.history import CheckOptions, check_history
@@ -81,7 +81,7 @@ def nth(count: int, wanted: Callable[[Request], bool]) -> Callable[[Request], bo
     return is_it
 
 
-def gets_a_session_that_nobody_is_told_of(stage: SteppedGroup, name: str) -> None:
+def gets_a_session_without_an_event(stage: SteppedGroup, name: str) -> None:
     """The old session has ended; requests in flight reach the server in the new one, without a session event.
 
     Our own client does not do that (recipes 9: a request carries the session that it was asked for).
@@ -165,11 +165,11 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
         writes_to("/offsets/", SetData),
     ):
         stage = SteppedGroup(topics={"t": 2})
-        stage.when("client-a", moment, partial(gets_a_session_that_nobody_is_told_of, stage, "client-a"))
+        stage.when("client-a", moment, partial(gets_a_session_without_an_event, stage, "client-a"))
         member = stage.join("a", run_ms=2000)
         if member.machine.grants():
             stage.commit(member, {tp(0): 5})
-            assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
+            assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0), tp(1))]
         stage.run(1000)
         assert stage.owners() == {}, "claimed in a session that the member was not told of"
         assert member.machine.grants() == {}
@@ -215,7 +215,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
     assert member.machine.grants() == {}
 
 
-def marker_counts_though_a_stranger_wrote_after_it() -> None:
+def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
     """Recipes 6 [M]: comparing the marker with the offset for equality loses the reset."""
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit="reassert")
     member = stage.join("a")
@@ -227,11 +227,11 @@ def marker_counts_though_a_stranger_wrote_after_it() -> None:
     stage.commit(member, {tp(0): 51})
     stage.run(500)
     audit(stage)
-    assert [move.offset for move in told(member, SeekTo)] == [7], "the reset is ignored"
+    assert [move.offset for move in effects_of(member, SeekTo)] == [7], "the reset is ignored"
     assert stage.offset(0).data == b"7", "the reset is ignored"
 
 
-def reset_is_obeyed_by_the_owner_only() -> None:
+def reset_is_applied_by_the_owner_only() -> None:
     """Recipes 6 [M]: a fence is never taken from an offset read that is not followed by "owner is mine"."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
@@ -243,8 +243,8 @@ def reset_is_obeyed_by_the_owner_only() -> None:
     stage.run(100)
     stage.commit(member, {tp(0): 8})
     audit(stage)
-    assert told(member, SeekTo) == []
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
+    assert effects_of(member, SeekTo) == []
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)]
 
 
 def refusal_at_the_registration_ends_everything() -> None:
@@ -253,7 +253,7 @@ def refusal_at_the_registration_ends_everything() -> None:
     member = stage.join("a")
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.commit(member, {tp(0): 1})
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0), tp(1))]
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0), tp(1))]
     stage.run(2000)
     audit(stage)
     assert is_stable(member)
@@ -283,7 +283,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
     assert sorted(held.partition for held in first.machine.grants()) == [0, 1]
 
 
-def neighbour_on_the_same_client_is_somebody_else() -> None:
+def neighbour_on_the_same_client_is_another_member() -> None:
     """Recipes 1 [T]: one session, two members: neither adopts nor deletes the other's claim."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
@@ -324,7 +324,7 @@ def sticky_readers_of_one_change_agree() -> None:
     assert len(first.machine.grants()) + len(second.machine.grants()) == 4
 
 
-def two_that_never_committed_are_told_apart() -> None:
+def two_that_never_committed_are_distinguished() -> None:
     """Recipes 5: `-1` for a partition without offset makes the version of the first claim a fence, too."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
@@ -336,7 +336,7 @@ def two_that_never_committed_are_told_apart() -> None:
     assert stage.offset(0).data == b"-1"
 
 
-def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
+def new_session_of_the_client_is_an_event_before_its_first_request() -> None:
     """Recipes 9 [M]: partitions of the old session are lost before the new one is used."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
@@ -345,7 +345,7 @@ def new_session_of_the_client_is_told_before_anything_is_asked_of_it() -> None:
     member.post(member.application.commit({tp(0): 5}))
     stage.run(10_000)
     audit(stage)
-    assert told(member, Lose)
+    assert effects_of(member, Lose)
     assert is_stable(member)
 
 
@@ -367,15 +367,15 @@ SCENARIOS: tuple[Scenario, ...] = (
     client_that_changed_its_session_silently_is_not_believed,
     release_without_commit_deletes_its_own_znode_only,
     release_of_what_was_taken_deletes_nothing,
-    marker_counts_though_a_stranger_wrote_after_it,
-    reset_is_obeyed_by_the_owner_only,
+    marker_counts_though_a_foreign_client_wrote_after_it,
+    reset_is_applied_by_the_owner_only,
     refusal_at_the_registration_ends_everything,
     leaving_member_that_is_not_registered_has_left,
     member_that_came_back_under_its_name_is_not_missed,
-    neighbour_on_the_same_client_is_somebody_else,
+    neighbour_on_the_same_client_is_another_member,
     neighbour_in_the_way_is_waited_for,
     sticky_readers_of_one_change_agree,
-    two_that_never_committed_are_told_apart,
-    new_session_of_the_client_is_told_before_anything_is_asked_of_it,
+    two_that_never_committed_are_distinguished,
+    new_session_of_the_client_is_an_event_before_its_first_request,
     late_request_is_over_before_it_is_read_back,
 )

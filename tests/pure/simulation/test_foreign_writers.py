@@ -15,7 +15,7 @@ from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 
 
-def strangers_of(simulation: ClusterSimulation) -> ForeignWriters:
+def foreign_writers_of(simulation: ClusterSimulation) -> ForeignWriters:
     return ForeignWriters(simulation.world, simulation.rng)
 
 
@@ -26,7 +26,7 @@ def test_an_unreadable_znode_stops_nothing_else(data: bytes) -> None:
     So they are by the next controller.
     """
     simulation = begun(ALONE)
-    world, strangers = simulation.world, strangers_of(simulation)
+    world, strangers = simulation.world, foreign_writers_of(simulation)
     for path in strangers.lasting():
         assert strangers.break_at(path, data)
     for name in ("n", "m"):
@@ -50,7 +50,7 @@ def test_an_unreadable_znode_stops_nothing_else(data: bytes) -> None:
 def test_repaired_znodes_are_loaded_again(data: bytes) -> None:
     """Each needed znode is corrupted under one controller and found corrupt by the next."""
     simulation = begun(ALONE)
-    world, strangers = simulation.world, strangers_of(simulation)
+    world, strangers = simulation.world, foreign_writers_of(simulation)
     needed = strangers.needed()
     for path in reversed(needed):
         assert strangers.break_at(path, data)

@@ -17,7 +17,7 @@ ORDERS = TopicPartition("orders", 0)
 CLICKS = TopicPartition("clicks", 3)
 
 
-def test_a_reassignment_has_exactly_the_keys_that_kafka_2_8_obeyed() -> None:
+def test_a_reassignment_has_exactly_the_keys_that_kafka_2_8_read() -> None:
     """Other keys are not written again; Kafka performed the recorded request (controller item 10)."""
     recorded = {
         write.data for write in golden_data.writes("kafka-2.8.2") if write.path == Reassignment.path()

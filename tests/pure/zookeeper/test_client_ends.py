@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.scripted_server import WRITE, Peer, ScriptedServer, connected, told
+from tests.worlds.scripted_server import WRITE, Peer, ScriptedServer, connected, session_events
 from zkgroup.errors import ForkedClientError, StoreUnavailableError
 from zkgroup.model.requests import Connected, Lost, Sync, SyncDone, Unanswered
 from zkgroup.testing.conformance import Caller
@@ -113,7 +113,7 @@ def test_a_forked_child_is_refused_and_disturbs_no_request() -> None:
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         caller.ask(Sync("/"), SyncDone)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
 
 
 def _use_in_child(client: ZooKeeperClient) -> int:

@@ -19,7 +19,7 @@ from tests.worlds.scripted_server import (
     Peer,
     ScriptedServer,
     connected,
-    told,
+    session_events,
 )
 from zkgroup.errors import AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import (
@@ -243,7 +243,7 @@ def test_an_expired_session_is_reported_before_the_next_one_is_opened() -> None:
         client.listen(on_event)
         assert caller.session(2).session_id == 2
         caller.ask(Sync("/"), SyncDone, 2)
-        assert told(caller) == ["Connected", "Suspended", "Lost", "Connected"]
+        assert session_events(caller) == ["Connected", "Suspended", "Lost", "Connected"]
         assert opened_before_lost == [False]
         assert [type(outcome) for outcome in outcomes] == [NotSent]
         assert [one.op for one in asked] == [Op.SYNC]

@@ -16,7 +16,7 @@ from tests.worlds.scripted_server import (
     Peer,
     ScriptedServer,
     connected,
-    told,
+    session_events,
 )
 from zkgroup.model.requests import (
     Code,
@@ -52,7 +52,7 @@ def test_an_unknown_error_number_is_an_answer() -> None:
     with connected(script) as (_, caller):
         assert caller.ask(Read("/a"), Refused) == Refused(Code.OTHER, "/a")
         caller.ask(Sync("/"), SyncDone)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
 
 
 def test_an_unreadable_answer_leaves_the_outcome_unknown() -> None:
@@ -209,7 +209,7 @@ def test_bulk_reads_fall_back_where_the_server_closes_the_connection() -> None:
                 caller.session()
                 pending = [caller.submit(ReadMany(("/a", "/b"))) for _ in range(3)]
                 assert all(one.outcome() == pending[0].outcome() for one in pending)
-                assert told(caller) == ["Connected"]
+                assert session_events(caller) == ["Connected"]
     assert probes == [2]
 
 
@@ -255,5 +255,5 @@ def test_listeners_that_fail_disturb_no_other(caplog: pytest.LogCaptureFixture) 
         caller.session()
         client.submit(Exists("/a", watch=True), incarnation=1, on_outcome=fail, on_watch=fail)
         caller.ask(Read("/b"), ReadDone)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
     assert caplog.text.count("on purpose") >= 3

@@ -58,7 +58,7 @@ def test_a_thousand_partitions_are_drawn(
     )
 
 
-def test_the_timeline_obeys_the_keyboard(tab: Page, thousand: Path) -> None:
+def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path) -> None:
     """Arrows tell rows and spans in words, plus and minus zoom, zero shows everything."""
     tab.open(thousand, *LAPTOP)
     length = "stretch.to - stretch.from"

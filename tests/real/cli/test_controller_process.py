@@ -39,7 +39,7 @@ def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
         assert controller.stop() == 0
 
 
-def test_an_unclean_election_is_obeyed_and_answered(shell: Shell, cluster: ServerCluster) -> None:
+def test_an_unclean_election_is_carried_out_and_answered(shell: Shell, cluster: ServerCluster) -> None:
     """recipes 15: the offline partition waits, is named in `status`, and has a leader after the request."""
     done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import becomes, ended, eventually
-from tests.worlds.processes import pipe_without_reader, started, told
+from tests.worlds.processes import messages_in, pipe_without_reader, started
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import SetData
@@ -170,7 +170,7 @@ def test_a_closed_pipe_is_no_failure(
         member.stdout.close()
         # all may be written by now: one event more meets the closed pipe
         groups.zk.multi(SetData(Topic.path("orders"), Topic(dict.fromkeys(range(3), (0,))).encode(), 0))
-        errors = told(member.stderr.read())
+        errors = messages_in(member.stderr.read())
         code = ended(member)
 
     assert (

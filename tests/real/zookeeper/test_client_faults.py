@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import PATIENCE_S, becomes, eventually, joined
-from tests.worlds.clients import MINE, gone, opener, told
+from tests.worlds.clients import MINE, gone, opener, session_events
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import (
     Check,
@@ -74,7 +74,7 @@ def test_a_session_ended_by_a_second_client_is_lost_for_good(
     caller.ask(MINE, MultiDone, 2)
     for listener in (caller, neighbour):
         listener.session(2)
-        assert told(listener) == [("Connected", 1), ("Suspended", 1), ("Lost", 1), ("Connected", 2)]
+        assert session_events(listener) == [("Connected", 1), ("Suspended", 1), ("Lost", 1), ("Connected", 2)]
     assert other.stat("/mine").ephemeral_owner == second.session_id
 
 
@@ -105,10 +105,10 @@ def test_a_break_beyond_the_timeout_ends_the_session(
     chaos.swallow()
     caller.await_event(Suspended)
     eventually(lambda: gone(other, "/mine"))
-    assert told(caller)[-1] == ("Suspended", 1)
+    assert session_events(caller)[-1] == ("Suspended", 1)
     chaos.heal(cut=True)
     caller.session(2)
-    assert told(caller)[-2:] == [("Lost", 1), ("Connected", 2)]
+    assert session_events(caller)[-2:] == [("Lost", 1), ("Connected", 2)]
 
 
 def test_a_given_up_session_writes_nothing_more(chaos: ChaosZooKeeper, target: Target, other: Caller) -> None:
@@ -119,7 +119,7 @@ def test_a_given_up_session_writes_nothing_more(chaos: ChaosZooKeeper, target: T
     chaos.swallow()
     under_way = caller.submit(Multi((SetData("/n", b"old", 0),)))
     caller.store.abandon(1, "own expiry clock")
-    assert told(caller)[-1] == ("Lost", 1)
+    assert session_events(caller)[-1] == ("Lost", 1)
     assert caller.events[-1] == Lost(1, "own expiry clock")
     caller.ask(Multi((SetData("/n", b"late", 0),)), NotSent)
     assert isinstance(under_way.outcome(), Unanswered | NotSent)
@@ -169,7 +169,7 @@ def test_a_lost_reply_leaves_a_write_that_is_applied_once(
     drop.wait()
     assert isinstance(write.outcome(), Unanswered)
     caller.await_event(Suspended)
-    becomes(lambda: told(caller)[-1], ("Connected", 1))
+    becomes(lambda: session_events(caller)[-1], ("Connected", 1))
     znode = caller.ask(Read("/n"), ReadDone).znode
     assert znode is not None
     assert (znode.data, znode.stat.version) == (b"1", 1)
@@ -184,7 +184,7 @@ def test_a_lost_request_is_as_unknown_and_not_applied(chaos: ChaosZooKeeper, tar
     write = caller.submit(Multi((SetData("/n", b"1", 0),)))
     drop.wait()
     assert isinstance(write.outcome(), Unanswered)
-    eventually(lambda: told(caller)[-1] == ("Connected", 1) and len(told(caller)) > 1)
+    eventually(lambda: session_events(caller)[-1] == ("Connected", 1) and len(session_events(caller)) > 1)
     assert caller.stat("/n").version == 0
 
 
@@ -246,7 +246,7 @@ def test_a_dead_link_is_noticed_under_load(chaos: ChaosZooKeeper, target: Target
         chaos.swallow(to_server=way != "to_client", to_client=way != "to_server")
         caller.await_event(Suspended)
         chaos.heal(cut=True)
-        becomes(lambda: told(caller)[-1][0], "Connected")
+        becomes(lambda: session_events(caller)[-1][0], "Connected")
     finally:
         stop.set()
         joined(worker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.clients import MINE, leader_of, opener, reconnected, server_of, told
+from tests.worlds.clients import MINE, leader_of, opener, reconnected, server_of, session_events
 from zkgroup.model.requests import Multi, MultiDone, NotSent, SetData, Suspended, Sync, Unanswered
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target
@@ -29,7 +29,7 @@ def test_a_server_that_stands_still_is_left(zk_chaos: ChaosZooKeeper) -> None:
             assert server_of(zk_chaos, before.session_id) != stopped
         finally:
             zk_chaos.zookeeper.server(stopped).resume()
-        assert {incarnation for _, incarnation in told(caller)} == {1}
+        assert {incarnation for _, incarnation in session_events(caller)} == {1}
         assert caller.stat("/mine").ephemeral_owner == before.session_id
 
 

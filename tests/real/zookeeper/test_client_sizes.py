@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.waiting import becomes
-from tests.worlds.clients import opener, told
+from tests.worlds.clients import opener, session_events
 from zkgroup.model.requests import (
     Check,
     Code,
@@ -42,7 +42,7 @@ def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) ->
         write = caller.submit(Multi((SetData("/n", bytes(2_000_000), 0),)))
         assert isinstance(write.outcome(), Unanswered)
         caller.await_event(Suspended)
-        becomes(lambda: told(caller), [("Connected", 1), ("Suspended", 1), ("Connected", 1)])
+        becomes(lambda: session_events(caller), [("Connected", 1), ("Suspended", 1), ("Connected", 1)])
         assert caller.stat("/n").version == 0
 
 

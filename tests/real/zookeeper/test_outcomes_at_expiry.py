@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import becomes, eventually
-from tests.worlds.clients import MINE, gone, opener, told
+from tests.worlds.clients import MINE, gone, opener, session_events
 from zkgroup.model.requests import (
     Create,
     CreateMissing,
@@ -88,7 +88,7 @@ def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     caller.await_event(Suspended)
     caller.ask(Multi((SetData("/n", b"late", -1),)), NotSent)
     zk_chaos_server.heal(cut=True)
-    becomes(lambda: told(caller)[-1][0], "Connected")
+    becomes(lambda: session_events(caller)[-1][0], "Connected")
     other.catch_up()
     assert other.stat("/n").version == 0
 

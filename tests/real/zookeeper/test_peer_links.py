@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.waiting import becomes, eventually
-from tests.worlds.clients import leader_of, opener, told
+from tests.worlds.clients import leader_of, opener, session_events
 from zkgroup.model.requests import (
     Exists,
     ExistsDone,
@@ -55,7 +55,7 @@ def test_a_follower_cut_off_from_its_peers_shows_the_past(zk_chaos: ChaosZooKeep
 
         assert data(witness) == b"new"
         assert data(cut_off) == b"0"
-        assert told(cut_off) == [("Connected", 1)]
+        assert session_events(cut_off) == [("Connected", 1)]
 
         zk_chaos.heal()
         becomes(lambda: shown(cut_off), b"new")

@@ -91,7 +91,7 @@ async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -
 
 
 @on_a_loop
-async def test_nobody_gives_orders_before_the_broker_is_registered() -> None:
+async def test_control_requests_are_refused_before_the_broker_is_registered() -> None:
     """K8: a controller that knows the former start by its registration reaches the new one on the same port.
 
     Its requests close the connection; clients are answered.

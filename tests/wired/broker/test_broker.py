@@ -415,14 +415,14 @@ def test_a_folder_in_use_is_refused(world: MemoryBrokers, tmp_path: Path) -> Non
         world.running.add(world.server.client("b"), 1, data=tmp_path / "data")
 
 
-def test_an_id_in_use_is_told_to_whoever_waits(world: MemoryBrokers) -> None:
+def test_an_id_in_use_is_raised_in_each_waiting_call(world: MemoryBrokers) -> None:
     """And the first one is left alone."""
     world.add(1)
     with pytest.raises(BrokerIdInUseError, match=r"on host 127\.0\.0\.1"):
         world.running.add(world.server.client("other"), 1, settings=QUICK)
 
 
-def test_a_port_in_use_is_told_to_whoever_waits(world: MemoryBrokers) -> None:
+def test_a_port_in_use_is_raised_in_each_waiting_call(world: MemoryBrokers) -> None:
     """Nothing is registered then."""
     world.add(1)
     serving = world.running.brokers[1].serving

@@ -62,7 +62,7 @@ async def test_a_request_is_answered_however_it_is_cut() -> None:
 
 
 @on_a_loop
-async def test_metadata_is_what_the_controller_told_last() -> None:
+async def test_metadata_is_what_the_controller_sent_last() -> None:
     """To whichever client, at once."""
     async with served() as broker:
         controller, client = await connected(broker, 2)
@@ -376,7 +376,7 @@ async def test_a_request_costs_the_same_however_many_are_connected(monkeypatch: 
 
 
 @on_a_loop
-async def test_answers_that_nobody_takes_count_too() -> None:
+async def test_answers_that_no_client_takes_count_too() -> None:
     """A client that requests much and receives nothing is disconnected, long before its timeout."""
     async with served(limits=ConnectionLimits(buffered_bytes_max=500_000, answer_ms=600_000)) as broker:
         (good,) = await connected(broker, 1)

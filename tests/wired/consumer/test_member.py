@@ -213,7 +213,7 @@ def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) 
 # --- waiting and describing -----------------------------------------------------------------------
 
 
-def owned_by_a_stranger(world: MemberWorld, partition: int) -> None:
+def owned_by_a_foreign_client(world: MemberWorld, partition: int) -> None:
     """An owner znode of a foreign session, which belongs to no zkgroup member."""
     stranger = world.client("stranger")
     for path in ("/consumers/g", "/consumers/g/owners", "/consumers/g/owners/orders"):
@@ -227,7 +227,7 @@ def owned_by_a_stranger(world: MemberWorld, partition: int) -> None:
 
 def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
     """item 37: one blocked partition delays no other, and the wait says who holds it."""
-    owned_by_a_stranger(world, 1)
+    owned_by_a_foreign_client(world, 1)
     with face.member(client=world.client("a")) as member:
         world.until(lambda: len(member.leases()) == 3)
 

@@ -29,7 +29,7 @@ def test_pause_and_resume(face: Face, world: MemberWorld) -> None:
         assert places(polled(consumer, 3)) == every(3, [0])
 
 
-def test_a_seek_back_is_obeyed_and_may_be_committed(face: Face, world: MemberWorld) -> None:
+def test_a_seek_back_is_applied_and_may_be_committed(face: Face, world: MemberWorld) -> None:
     """item 59: it is the only way back."""
     with face.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
         polled(consumer, 5)

@@ -17,7 +17,7 @@ from tests.worlds.scripted_server import (
     Peer,
     ScriptedServer,
     connected,
-    told,
+    session_events,
 )
 from zkgroup.model.requests import (
     Exists,
@@ -201,7 +201,7 @@ def test_an_idle_link_that_answers_no_ping_is_given_up() -> None:
         clock.advance(1)
         becomes(lambda: peers[0].pings, 1)
         clock.advance(999)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
         clock.advance(1)
         caller.await_event(Suspended)
     assert peers[0].pings == 1
@@ -227,7 +227,7 @@ def test_an_idle_link_that_answers_pings_is_kept() -> None:
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
         assert enough.wait(PATIENCE_S)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
 
 
 def test_a_slow_server_that_says_something_is_not_given_up() -> None:
@@ -245,7 +245,7 @@ def test_a_slow_server_that_says_something_is_not_given_up() -> None:
     settings = ClientSettings(silence_timeout_ms=4000, request_timeout_ms=60_000)
     with connected(script, settings, quiet.clock) as (quiet.client, caller):
         caller.ask(Sync("/"), SyncDone)
-        assert told(caller) == ["Connected"]
+        assert session_events(caller) == ["Connected"]
 
 
 def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -> None:

@@ -50,7 +50,7 @@ def test_no_leader_and_a_state_that_cannot_be_read_are_none() -> None:
     assert log.find(RULE) == []
 
 
-def test_what_one_multi_mends_never_was() -> None:
+def test_what_one_multi_corrects_is_no_finding() -> None:
     """Between its operations a multi may say anything."""
     log = Cluster()
     log.topic("t", {0: (1, 2)})

@@ -74,7 +74,7 @@ def test_one_without_entries_is_never_removed() -> None:
     )
 
 
-def test_an_unreadable_request_is_obeyed_by_no_controller() -> None:
+def test_an_unreadable_request_is_carried_out_by_no_controller() -> None:
     """A request that is no JSON is told with how long it has stood, without waiting ten minutes."""
     log = placed()
     asked = log.create(REASSIGN, "{")

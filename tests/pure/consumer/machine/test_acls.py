@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, owned, told, tp
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, effects_of, is_stable, owned, tp
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Finish
 from zkgroup.errors import AccessDeniedError
@@ -27,7 +27,7 @@ def leave(stage: SteppedGroup, member: Member, *, ends_session: bool = True) -> 
 
 
 def failed_at(member: Member, path: str) -> None:
-    (finish,) = told(member, Finish)
+    (finish,) = effects_of(member, Finish)
     assert isinstance(finish.error, AccessDeniedError)
     assert str(finish.error) == f"{path}: the ACL refuses this member"
 

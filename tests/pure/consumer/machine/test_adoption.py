@@ -15,11 +15,11 @@ from tests.worlds.stepped_group import (
     Member,
     SteppedGroup,
     claims,
+    effects_of,
     is_stable,
     multis,
     owned,
     reads,
-    told,
     tp,
     writes_to,
 )
@@ -65,7 +65,7 @@ def releases(actor: Member) -> list[object]:
 
 def given(actor: Member, number: int = 0) -> list[int]:
     """The tokens that the application was given for a partition, in order."""
-    grants = [grant for effect in told(actor, Assign) for grant in effect.grants]
+    grants = [grant for effect in effects_of(actor, Assign) for grant in effect.grants]
     return [grant.token for grant in grants if grant.topic_partition == tp(number)]
 
 
@@ -213,7 +213,7 @@ def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> N
     assert is_stable(member)
     assert (len(claims(member)), len(releases(member))) == (2, 1)
     assert given(member) == [*before, token_of(stage)]
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)] * len(before)
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)] * len(before)
 
 
 def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
@@ -229,7 +229,7 @@ def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("name", ["9" * 5000, "²", "٣", "007"])
-def test_a_name_that_is_no_number_is_nobodys_partition(name: str) -> None:
+def test_a_name_that_is_no_number_is_no_partition(name: str) -> None:
     """Past bug: digits without end below `owners` ended a member on a shared client, and the checker."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put(f"/consumers/{GROUP}/owners/t/{name}", b"g_a-0")

@@ -8,10 +8,10 @@ from tests.worlds.stepped_group import (
     GROUP,
     SteppedGroup,
     claims,
+    effects_of,
     is_stable,
     owned,
     reads,
-    told,
     tp,
     writes_to,
 )
@@ -119,7 +119,7 @@ def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -
     """Items 44, 45: the error names the owners; the member has left, it is never registered and idle."""
     stage, member = blocked_stage(rebalance_backoff_ms=300, rebalance_max_retries=3)
     stage.run(5000)
-    (finish,) = told(member, Finish)
+    (finish,) = effects_of(member, Finish)
 
     assert isinstance(finish.error, RebalanceFailedError)
     assert finish.error.blockers == {tp(1): "g_x-0"}
@@ -134,7 +134,7 @@ def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
     stage.run(5000)
 
     assert len([request for request in member.asked if reads("/owners/t/0")(request)]) == limit
-    assert len(told(member, Finish)) == 1
+    assert len(effects_of(member, Finish)) == 1
 
 
 def test_accepted_claim_ends_the_row_of_failed_ones() -> None:
@@ -249,7 +249,7 @@ def test_topic_that_grows_between_snapshot_and_claim_is_seen_first() -> None:
     assert len(claims(member)) == 2
 
 
-def test_claim_rests_on_the_topic_it_was_planned_from() -> None:
+def test_claim_depends_on_the_topic_it_was_planned_from() -> None:
     """Recipes 5: `check` of the topic's version; after a change the group is read again, without a claim."""
     stage = SteppedGroup()
     member = stage.join("a")
@@ -305,7 +305,7 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(8000)
 
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)]
     assert member.machine.grants()[tp(0)].token > token
     assert is_stable(member)
     ends = [
@@ -325,4 +325,4 @@ def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() ->
     stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(2000)
 
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(0),)]
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)]

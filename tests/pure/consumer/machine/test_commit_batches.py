@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, effects_of, multis, tp, writes_to
 from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, MemberState, SeekTo
 from zkgroup.errors import OffsetConflictError
 from zkgroup.model import TopicPartition
@@ -39,7 +39,7 @@ def ask(member: Member, value: int, seek: int = 0, partition: TopicPartition | N
 
 
 def outcomes(member: Member, commits: Iterable[int]) -> list[FinishCommit]:
-    by_id = {effect.commit_id: effect for effect in told(member, FinishCommit)}
+    by_id = {effect.commit_id: effect for effect in effects_of(member, FinishCommit)}
     return [by_id[commit] for commit in commits]
 
 
@@ -228,5 +228,5 @@ def test_a_reset_voids_the_committed_position_without_a_callback(stage: SteppedG
     stage.run(500)
 
     assert [type(e.refused[tp(0)]) for e in outcomes(member, commits)] == [OffsetConflictError] * 2
-    assert [move.offset for move in told(member, SeekTo)] == [3]
+    assert [move.offset for move in effects_of(member, SeekTo)] == [3]
     assert stage.offset(0).data == b"3"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, multis, reads, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, effects_of, multis, reads, tp, writes_to
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import FinishCommit, Lose, MemberState, SeekTo
 from zkgroup.errors import CommitUnknownError, LeaseLostError, NotOwnerError, OffsetConflictError
@@ -26,7 +26,7 @@ def commits(actor: Member) -> list[tuple[Operation, ...]]:
 
 
 def last(actor: Member) -> FinishCommit:
-    return told(actor, FinishCommit)[-1]
+    return effects_of(actor, FinishCommit)[-1]
 
 
 def reset(stage: SteppedGroup, number: int, value: int) -> None:
@@ -101,7 +101,7 @@ def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup
 
     assert last(member).committed == {tp(1): 12}
     assert isinstance(last(member).refused[tp(0)], NotOwnerError)
-    assert told(member, Lose)[0].partitions == (tp(0),)
+    assert effects_of(member, Lose)[0].partitions == (tp(0),)
     stage.run(500)
     assert member.machine.grants()[tp(0)].offset == 10
 
@@ -151,7 +151,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
     stage.commit(member, {tp(0): 11})
 
     assert stage.offset(0).data == written
-    assert [move.offset for move in told(member, SeekTo)] == moves
+    assert [move.offset for move in effects_of(member, SeekTo)] == moves
     assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
     assert (tp(0) in last(member).committed) is (policy == "reassert")
 
@@ -221,17 +221,19 @@ def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member:
 # --- resets ---------------------------------------------------------------------------------------
 
 
-def test_idle_owner_obeys_a_reset(stage: SteppedGroup, member: Member) -> None:
+def test_idle_owner_applies_a_reset(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
     reset(stage, 1, 3)
     stage.run(200)
 
-    assert [(m.topic_partition, m.offset, m.reason) for m in told(member, SeekTo)] == [(tp(1), 3, "reset")]
+    assert [(m.topic_partition, m.offset, m.reason) for m in effects_of(member, SeekTo)] == [
+        (tp(1), 3, "reset")
+    ]
     stage.commit(member, {tp(1): 4})
     assert stage.offset(1).data == b"4"
 
 
-def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, member: Member) -> None:
+def test_second_reset_with_the_same_value_is_applied_again(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the marker is deleted and created, so the watch fires and its mzxid is new."""
     reset(stage, 1, 3)
     stage.run(200)
@@ -239,7 +241,7 @@ def test_second_reset_with_the_same_value_is_obeyed_again(stage: SteppedGroup, m
     reset(stage, 1, 3)
     stage.run(200)
 
-    assert [m.offset for m in told(member, SeekTo)] == [3, 3]
+    assert [m.offset for m in effects_of(member, SeekTo)] == [3, 3]
 
 
 def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
@@ -251,7 +253,7 @@ def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, 
     stage.commit(member, {tp(0): 11})
 
     assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
-    assert [m.offset for m in told(member, SeekTo)] == [2]
+    assert [m.offset for m in effects_of(member, SeekTo)] == [2]
     assert stage.offset(0).data == b"2"
 
 
@@ -296,7 +298,7 @@ def test_partition_with_constant_foreign_writes_delays_no_other() -> None:
     assert [stage.offset(n).data for n in range(2)] == [b"10", b"12"]
 
 
-def test_obeyed_reset_is_written_although_others_write_over_it_each_time() -> None:
+def test_applied_reset_is_written_although_others_write_over_it_each_time() -> None:
     """Recipes 6: all sends of one batch conflict; the next batch is sent without a new commit."""
     stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
     member = stage.join("a")
@@ -323,7 +325,7 @@ def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Membe
     assert stage.offset(1).data == b"3"
 
 
-def test_obeyed_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Member) -> None:
+def test_applied_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: another client overwrites it, and the lease ends before the member writes it again."""
     member.client.child_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
@@ -352,7 +354,7 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: 
     reset(stage, 0, 3)
     stage.run(200)
     second = stage.join("0")
-    reset_before = len(told(second, SeekTo))
+    reset_before = len(effects_of(second, SeekTo))
     stage.commit(second, {tp(0): 9})
 
     assert reset_before == 0
@@ -390,7 +392,7 @@ def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, 
     stage.drain()
     sent = len(member.asked)
     stage.commit(member, {tp(0): 11})
-    assert told(member, FinishCommit)[-1].commit_id != member.application.last_commit_id
+    assert effects_of(member, FinishCommit)[-1].commit_id != member.application.last_commit_id
     assert len(member.asked) == sent
 
     stage.run(5000)
@@ -443,7 +445,7 @@ def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, 
     stage.run(500)
 
     assert member.machine.grants()[tp(0)].token > token
-    assert [commit.committed for commit in told(member, FinishCommit)[-2:]] == [{}, {}]
+    assert [commit.committed for commit in effects_of(member, FinishCommit)[-2:]] == [{}, {}]
     assert stage.offset(0).data == b"10"
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, multis, packets, told, tp
+from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, effects_of, is_stable, multis, packets, tp
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.events import Assign, ChangeState, ExtendLease, Finish, MemberState
 from zkgroup.errors import MemberIdInUseError, UnsupportedRegexError
@@ -116,7 +116,7 @@ def test_registration_of_another_session_fails_the_member_after_two_timeouts() -
 
     assert second.finished is None
     stage.run(2_000)
-    (finish,) = told(second, Finish)
+    (finish,) = effects_of(second, Finish)
     session = first.client.session
     assert session is not None
     assert isinstance(finish.error, MemberIdInUseError)
@@ -133,7 +133,7 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
     second = stage.join("a", client="other", run_ms=10_000)
 
     assert is_stable(second)
-    assert told(second, Finish) == []
+    assert effects_of(second, Finish) == []
 
 
 def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
@@ -243,7 +243,7 @@ def test_states_of_a_plain_join() -> None:
     """New, joining, stable."""
     stage = SteppedGroup()
     member = stage.join("a")
-    changes = [(c.before.value, c.after.value) for c in told(member, ChangeState)]
+    changes = [(c.before.value, c.after.value) for c in effects_of(member, ChangeState)]
 
     assert changes == [("new", "joining"), ("joining", "stable")]
 

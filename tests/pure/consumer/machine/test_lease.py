@@ -7,7 +7,16 @@ import random
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import (
+    GROUP,
+    Member,
+    SteppedGroup,
+    effects_of,
+    is_stable,
+    multis,
+    tp,
+    writes_to,
+)
 from zkgroup.consumer.machine.events import (
     Abandon,
     Assign,
@@ -35,7 +44,7 @@ def heartbeats(actor: Member) -> list[tuple[Operation, ...]]:
 
 
 def until(actor: Member) -> int:
-    return told(actor, ExtendLease)[-1].until_ms
+    return effects_of(actor, ExtendLease)[-1].until_ms
 
 
 def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
@@ -201,7 +210,7 @@ def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
     order = [type(e).__name__ for e in member.effects if isinstance(e, (Lose, ExtendLease))]
 
     assert order[:2] == ["Lose", "ExtendLease"]
-    assert [loss.partitions for loss in told(member, Lose)] == [(tp(1),)]
+    assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(1),)]
 
 
 def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
@@ -210,7 +219,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
     member = stage.join("a")
     stage.server.suspend("client-a")
     member.effects.clear()
-    stage.run_until(lambda: told(member, Abandon))
+    stage.run_until(lambda: effects_of(member, Abandon))
     order = [type(e).__name__ for e in member.effects if isinstance(e, (Lose, Abandon))]
 
     assert order == ["Lose", "Abandon"]
@@ -230,7 +239,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
 
     assert [type(e).__name__ for e in member.effects[:1]] == ["LogEvent"]
     assert stage.notes("lease.expired")
-    assert told(member, Abandon)
+    assert effects_of(member, Abandon)
 
 
 def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
@@ -242,7 +251,7 @@ def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
     stage.server.expire("client-a")
     stage.run(3000)
 
-    assert told(member, Lose)[-1].partitions == (tp(0), tp(1), tp(2), tp(3))
+    assert effects_of(member, Lose)[-1].partitions == (tp(0), tp(1), tp(2), tp(3))
     first_register = next(i for i, r in enumerate(member.asked) if writes_to("/ids/", Create)(r))
     for request in member.asked[:first_register]:
         assert not writes_to("/offsets/", SetData)(request)
@@ -259,7 +268,7 @@ def test_write_refused_at_the_own_registration_ends_everything() -> None:
     stage.commit(member, {tp(0): 5})
     stage.run(1000)
 
-    assert told(member, Lose)[0].partitions == (tp(0), tp(1), tp(2), tp(3))
+    assert effects_of(member, Lose)[0].partitions == (tp(0), tp(1), tp(2), tp(3))
     assert is_stable(member)
     assert stage.offset(0).data == b"-1"
 
@@ -272,7 +281,7 @@ def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
     stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.run(3000)
 
-    assert told(member, Lose)
+    assert effects_of(member, Lose)
     assert is_stable(member)
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, is_stable, multis, told, tp, writes_to
+from tests.worlds.stepped_group import (
+    GROUP,
+    Member,
+    SteppedGroup,
+    effects_of,
+    is_stable,
+    multis,
+    tp,
+    writes_to,
+)
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import EndOverdue, Finish, FinishCommit, MemberState, Revoke
 from zkgroup.errors import NotOwnerError
@@ -76,7 +85,7 @@ def test_close_while_cut_off_ends_by_its_deadline() -> None:
     stage.run(1600)
 
     assert member.finished is not None
-    assert told(member, EndOverdue)
+    assert effects_of(member, EndOverdue)
 
 
 def test_member_on_a_shared_client_goes_on_until_its_znodes_are_gone() -> None:
@@ -101,12 +110,12 @@ def test_commit_inside_the_last_callback_is_written() -> None:
     stage.hangs.add("a")
     close(stage, member)
     stage.run(50)
-    assert told(member, Revoke)
+    assert effects_of(member, Revoke)
     stage.commit(member, {tp(0): 8})
     stage.hangs.clear()
     stage.run(100)
 
-    assert told(member, FinishCommit)[-1].committed == {tp(0): 8}
+    assert effects_of(member, FinishCommit)[-1].committed == {tp(0): 8}
     assert stage.offset(0).data == b"8"
 
 
@@ -119,7 +128,7 @@ def test_commit_after_the_end_is_refused() -> None:
     asked = len(member.asked)
     member.give(ev.CommitRequested(7, {tp(0): 1}))
 
-    assert isinstance(told(member, FinishCommit)[-1].refused[tp(0)], NotOwnerError)
+    assert isinstance(effects_of(member, FinishCommit)[-1].refused[tp(0)], NotOwnerError)
     assert len(member.asked) == asked
 
 
@@ -130,7 +139,7 @@ def test_failed_application_leaves_cleanly_and_raises_its_error() -> None:
     error = RuntimeError("on_assigned")
     member.post(ev.ApplicationFailed(error))
     stage.run(1000)
-    (finish,) = told(member, Finish)
+    (finish,) = effects_of(member, Finish)
 
     assert finish.error is error
     assert member.state is MemberState.FAILED

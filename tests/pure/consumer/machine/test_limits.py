@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, multis, owned, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, multis, owned, tp, writes_to
 from zkgroup.consumer.machine.events import FinishCommit, MemberState
 from zkgroup.model.requests import Create, Delete, ListChildren, Request, SetData
 from zkgroup.testing.memory_zookeeper import client
@@ -101,7 +101,7 @@ def test_packets_that_are_too_big_are_cut_and_grow_again(monkeypatch: pytest.Mon
         stage.commit(member, {tp(n): 1 for n in range(200)})
         stage.run(5000)
     small = offsets_written(member)[-3:]
-    assert len(told(member, FinishCommit)[-1].committed) == 200
+    assert len(effects_of(member, FinishCommit)[-1].committed) == 200
     stage.run(10 * 60_000)
     member.asked.clear()
     stage.commit(member, {tp(n): 2 for n in range(200)})
@@ -124,4 +124,4 @@ def test_packets_have_a_least_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert told_of
     assert max(offsets_written(member)) >= 5
-    assert len(told(member, FinishCommit)[-1].committed) == 30
+    assert len(effects_of(member, FinishCommit)[-1].committed) == 30

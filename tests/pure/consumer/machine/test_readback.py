@@ -84,7 +84,7 @@ def test_verdict_on_a_commit_of_8(seen: PartitionZnodes, verdict: WriteVerdict) 
     assert classify(HELD, 8, seen, MINE) is verdict
 
 
-def test_where_nothing_was_to_be_written_a_new_version_is_somebodys() -> None:
+def test_where_nothing_was_to_be_written_a_new_version_is_a_foreign_write() -> None:
     """Recipes 6: a review has no value of its own that could have been applied."""
     assert (
         classify(HELD, None, PartitionZnodes(offset(b"5", version=4), owner(), None), MINE)

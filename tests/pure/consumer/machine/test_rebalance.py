@@ -7,11 +7,11 @@ import pytest
 from tests.worlds.stepped_group import (
     GROUP,
     SteppedGroup,
+    effects_of,
     is_stable,
     multis,
     owned,
     reads,
-    told,
     tp,
 )
 from zkgroup.consumer.machine import events as ev
@@ -174,8 +174,8 @@ def test_partitions_that_do_not_move_keep_their_claim() -> None:
 
     kept = {held: grant.token for held, grant in member.machine.grants().items()}
     assert kept == {tp(0): before[tp(0)], tp(1): before[tp(1)]}
-    assert told(member, Assign) == []
-    assert [r.partitions for r in told(member, Revoke)] == [(tp(2), tp(3))]
+    assert effects_of(member, Assign) == []
+    assert [r.partitions for r in effects_of(member, Revoke)] == [(tp(2), tp(3))]
 
 
 def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -> None:
@@ -222,7 +222,7 @@ def test_delivery_has_stopped_before_the_owner_goes() -> None:
     member = stage.join("a")
     stage.join("b", run_ms=500)
 
-    assert told(member, Revoke)
+    assert effects_of(member, Revoke)
     assert len(stage.owners()) == 4
     stage.hangs.clear()
     stage.run(500)
@@ -238,7 +238,7 @@ def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
     took_ms = stage.run_until(lambda: stage.owners().get(3) == "b-0")
 
     assert 800 <= took_ms <= 1200
-    (overdue,) = told(member, EndOverdue)
+    (overdue,) = effects_of(member, EndOverdue)
     assert overdue.partitions == (tp(2), tp(3))
     member.post(ev.Revoked(overdue.call_id, {tp(2): 99}))
     stage.run(500)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, told, tp, writes_to
+from tests.worlds.stepped_group import GROUP, Member, SteppedGroup, effects_of, tp, writes_to
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Revoke
 from zkgroup.history import check_history
@@ -158,7 +158,7 @@ def test_a_release_from_before_a_seek_does_not_undo_it(stage: SteppedGroup, memb
     stage.hangs.add("a")
     handed_back(stage, member)
     stage.drain()
-    call_id = told(member, Revoke)[-1].call_id
+    call_id = effects_of(member, Revoke)[-1].call_id
     stage.commit(member, {tp(0): 5}, seeks={tp(0): 1})
     member.post(ev.Revoked(call_id, {tp(0): 30}, member.application.last_move_id))
     stage.run_until(lambda: not is_held(stage))

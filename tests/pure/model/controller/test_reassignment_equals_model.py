@@ -150,10 +150,10 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
         "set_state",
         lambda *args: whatever_version(STATE_SET(*args)),
     ),
-    "somebody is not told": (RequestBatch, "leader_and_isr", leaderless),
+    "a leader gets no request": (RequestBatch, "leader_and_isr", leaderless),
     "nobody deletes": (RequestBatch, "stop_replica", stops_only),
-    "all are told to the end": (OpenReassignments, "late", property(lambda open_ones: {})),
-    "held replicas are told": (
+    "all get requests to the end": (OpenReassignments, "late", property(lambda open_ones: {})),
+    "held replicas get requests": (
         requests_batch._View,
         "replicas",
         lambda view, each, given: given or view.late.get(each) or view.context.replicas(each),
@@ -168,7 +168,7 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
 """Where it is, its name, and what stands there instead."""
 SHOWN_BY = {
     "an end that checks no lists": "--moves 1/2 --cancels 1",
-    "held replicas are told": "--moves 1,2/2,3 --crashes 1",
+    "held replicas get requests": "--moves 1,2/2,3 --crashes 1",
     "who was left out is forgotten": "--moves 1/1,2 --expiries 1",
 }
 """The others continue wherever one dies."""
