@@ -181,9 +181,6 @@ class _ReplicaFetcher:
         loop's clock in seconds."""
         self._moved: set[TopicPartition] = set()
         """Partitions of the session whose position may differ from the one that was named last."""
-        self._in_flight: dict[TopicPartition, FetchPartition] = {}
-        """The partitions of the request in progress, without those removed since: their answers may be of a
-        deleted topic of that name."""
         self._throttled: tuple[TopicPartition, float] | None = None
         """The throttled partition of the next request, and the time that it has reserved."""
         self._reopens_at: dict[TopicPartition, float] = {}
@@ -205,7 +202,6 @@ class _ReplicaFetcher:
 
     def remove(self, tp: TopicPartition) -> None:
         self.partitions.discard(tp)
-        self._in_flight.pop(tp, None)
         self._leave_session(tp)
         self._outside.pop(tp, None)
         self._reopens_at.pop(tp, None)
@@ -340,7 +336,6 @@ class _ReplicaFetcher:
 
     async def _round(self) -> None:
         """Sends a request and handles the answer."""
-        self._in_flight = dict(self._session.partitions)
         response = await self._ask()
         if response is None:
             return
@@ -377,13 +372,17 @@ class _ReplicaFetcher:
         return None
 
     async def _handle(self, response: FetchResponse) -> None:
-        """Passes an answer to the replicas, and learns their next positions in the same call."""
+        """Passes an answer to the replicas, and learns their next positions in the same call.
+
+        A partition that was removed since the request is not in the session, also if it was added again: its
+        answer may be of a deleted topic of that name.
+        """
         quota, now = self._all._quota, asyncio.get_running_loop().time()
         answers: list[_Answer] = []
         for topic in response.topics:
             for fetched in topic.partitions:
                 tp = TopicPartition(topic.topic, fetched.partition)
-                if (request := self._in_flight.get(tp)) is None:
+                if (request := self._session.partitions.get(tp)) is None:
                     continue
                 quota.took(tp, len(fetched.records or b""), now)
                 quota.catches_up(tp, fetched.error == 0 and request.offset >= fetched.log_end_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -398,6 +398,43 @@ async def test_all_partitions_are_fetched_by_one_request_and_then_those_that_hav
         leader.answers()
         third = await leader.asked(3)
         assert (named(third), session(third)) == ({}, (7, 2))
+        leader.answers()
+
+
+class Kept(dict[TopicPartition, FetchPartition]):
+    """Partitions that are looked up one by one."""
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        raise AssertionError("all partitions are gone through")
+
+    items = values = keys = copy = __iter__  # type: ignore[assignment]
+
+
+@on_a_loop
+async def test_a_round_goes_through_the_partitions_of_its_answer_alone() -> None:
+    """Past bug: all partitions of the session were copied for each request, also the idle ones."""
+    leader = ScriptedLeader()
+    async with follower_of(leader, T0, T1, T2) as (fetchers, memory):
+        await leader.asked(1)
+        (fetcher_of_all,) = {one for _, one in fetchers._assigned.values()}
+        leader.answers(answered(0), answered(1), answered(2))
+        await leader.asked(2)
+        fetcher_of_all._session.partitions = Kept(fetcher_of_all._session.partitions)
+        looked_at: list[TopicPartition] = []
+        next_fetch = memory.next_fetch
+
+        def counted(tp: TopicPartition, max_bytes: int) -> FetchPartition | None:
+            looked_at.append(tp)
+            return next_fetch(tp, max_bytes)
+
+        memory.next_fetch = counted  # type: ignore[method-assign]
+        leader.answers(answered(1, end=1, records=RECORD))
+        third = await leader.asked(3)
+        leader.answers()
+        fourth = await leader.asked(4)
+
+        assert (named(third), named(fourth), looked_at) == ({1: 1}, {}, [T1])
+        fetcher_of_all._session.partitions = dict(dict.items(fetcher_of_all._session.partitions))
         leader.answers()
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Final, NamedTuple
 
 from zkgroup.broker.log.storage import Storage
@@ -47,13 +49,28 @@ class _Index:
 
     ENTRY: ClassVar[struct.Struct]
 
-    __slots__ = ("_base_offset", "_entries", "_path", "_storage")
+    __slots__ = ("_base_offset", "_entries", "_path", "_pending", "_storage")
 
     def __init__(self, storage: Storage, path: str, base_offset: int) -> None:
         self._storage = storage
         self._path = path
         self._base_offset = base_offset
         self._entries = (storage.size(path) or 0) // self.ENTRY.size
+        self._pending: bytearray | None = None
+        """Entries behind those in the file; None where each is written at once."""
+
+    @contextmanager
+    def written_together(self) -> Iterator[None]:
+        """Writes the entries that are added meanwhile in one piece at the end; none is read before."""
+        self._pending = pending = bytearray()
+        whole = self._entries
+        try:
+            yield
+            if pending:
+                self._storage.write(self._path, whole * self.ENTRY.size, pending)
+                whole += len(pending) // self.ENTRY.size
+        finally:
+            self._pending, self._entries = None, whole
 
     def __len__(self) -> int:
         return self._entries
@@ -77,7 +94,10 @@ class _Index:
             self._storage.truncate(self._path, entries * self.ENTRY.size)
 
     def _add(self, *fields: int) -> None:
-        self._storage.write(self._path, self._entries * self.ENTRY.size, self.ENTRY.pack(*fields))
+        if self._pending is None:
+            self._storage.write(self._path, self._entries * self.ENTRY.size, self.ENTRY.pack(*fields))
+        else:
+            self._pending += self.ENTRY.pack(*fields)
         self._entries += 1
 
     def _fields(self, number: int, count: int = 1) -> list[tuple[int, ...]]:

@@ -102,7 +102,7 @@ class _Loader:
 
     def load(self, high_watermark: int | None, now_ms: int) -> PartitionLog:
         segments = self._segments()
-        epochs = self._stored_epochs()
+        stored = epochs = self._stored_epochs()
         start = max(self._marks.start_offset, segments[0].base_offset)
         if not (self._marks.is_clean and self._is_loadable(segments[-1])):
             self._recover(segments, epochs)
@@ -113,7 +113,8 @@ class _Loader:
         # A log start offset that was not in the checkpoint yet is where the epochs begin.
         start = min(max(start, epochs[0].start_offset if epochs else 0), end)
         epochs = epochs.drop_before(start)
-        self._store_epochs(epochs)
+        if epochs != stored:
+            self._store_epochs(epochs)
         recovery_point = end if self._marks.is_clean else min(self._marks.recovery_point, end)
         parts = LogParts(segments, epochs, high_watermark, start, recovery_point, self._producers)
         log = PartitionLog(self._storage, self._topic_partition, self._config, parts)
@@ -203,8 +204,7 @@ class _Loader:
 
     def _store_epochs(self, epochs: LeaderEpochs) -> None:
         path = f"{self._folder}/{LEADER_EPOCHS}"
-        if self._stored_epochs() != epochs:
-            self._storage.replace(path, encode_leader_epochs(epochs), self._config.flush is Flush.BATCH)
+        self._storage.replace(path, encode_leader_epochs(epochs), self._config.flush is Flush.BATCH)
 
 
 class _EpochCheck:

@@ -57,8 +57,12 @@ def follows(header: BatchHeader, next_offset: int, room: int) -> bool:
 
 def is_plausible(header: BatchHeader) -> bool:
     """Whether it can be the header of a batch."""
-    counts = header.last_offset_delta, header.record_count
-    return header.magic == MAGIC and header.size >= HEADER_BYTES and min(counts) >= 0
+    return (
+        header.magic == MAGIC
+        and header.size >= HEADER_BYTES
+        and header.last_offset_delta >= 0
+        and header.record_count >= 0
+    )
 
 
 class Segment:
@@ -189,8 +193,9 @@ class Segment:
         self.index.truncate(0)
         self.times.truncate(0)
         self._begin_count(size)
-        for located in self.walk(0, size):
-            self._count(located)
+        with self.index.written_together(), self.times.written_together():
+            for located in self.walk(0, size):
+                self._count(located)
         self.seal()
         self._are_times_right = True
 
@@ -207,11 +212,12 @@ class Segment:
         end = self._last_indexed_position()
         next_offset = self._header_at(end).base_offset if end else self._base
         self._state = self._loaded._replace(next_offset=next_offset)
-        for located in _scan(self._storage, self.log_path, end, size, next_offset):
-            if not accept(located.header):
-                break
-            self._count(located)
-            end = located.end
+        with self.index.written_together(), self.times.written_together():
+            for located in _scan(self._storage, self.log_path, end, size, next_offset):
+                if not accept(located.header):
+                    break
+                self._count(located)
+                end = located.end
         if end < size:
             self._storage.truncate(self.log_path, end)
         self._state = self._loaded._replace(size=end)
@@ -267,23 +273,19 @@ class Segment:
 
     def _count(self, located: Located) -> None:
         """Counts a batch, and makes index entries for it where they are due."""
-        header = located.header
+        header, position = located
         state = self._state
         assert state is not None
-        max_timestamp, max_offset = state.max_timestamp, state.max_timestamp_offset
+        size, _, since, max_timestamp, max_offset = state
+        last_offset, added = header.last_offset, header.size
         if header.max_timestamp > max_timestamp:
-            max_timestamp, max_offset = header.max_timestamp, header.last_offset
-        since = state.since_index
+            max_timestamp, max_offset = header.max_timestamp, last_offset
         if since > self.interval:
-            self.index.append(header.last_offset, located.position)
+            self.index.append(last_offset, position)
             self.times.maybe_append(max_timestamp, max_offset)
             since = 0
         self._state = _State(
-            max(state.size, located.end),
-            header.last_offset + 1,
-            since + header.size,
-            max_timestamp,
-            max_offset,
+            max(size, position + added), last_offset + 1, since + added, max_timestamp, max_offset
         )
 
     # --- writing ----------------------------------------------------------------------------------
@@ -452,20 +454,23 @@ class Segment:
 def _scan(storage: Storage, path: str, position: int, end: int, next_offset: int) -> Iterator[Located]:
     """The batches from a position on, as long as they are whole, follow each other and have their CRC."""
     chunk, start = b"", position
+    view = memoryview(chunk)
     while position + HEADER_BYTES <= end:
         at = position - start
         if at + HEADER_BYTES > len(chunk):
             chunk, start, at = storage.read(path, position, SCAN_BYTES), position, 0
+            view = memoryview(chunk)
         if at + HEADER_BYTES > len(chunk):
             return
         header = read_header(chunk, at)
+        size = header.size
         if not follows(header, next_offset, end - position):
             return
-        if at + header.size > len(chunk):
-            chunk, start, at = storage.read(path, position, max(header.size, SCAN_BYTES)), position, 0
-        batch = memoryview(chunk)[at : at + header.size]
-        if len(batch) != header.size or not has_crc(header, batch):
+        if at + size > len(chunk):
+            chunk, start, at = storage.read(path, position, max(size, SCAN_BYTES)), position, 0
+            view = memoryview(chunk)
+        if at + size > len(chunk) or not has_crc(header, view[at : at + size]):
             return
         yield Located(header, position)
-        position += header.size
+        position += size
         next_offset = header.last_offset + 1

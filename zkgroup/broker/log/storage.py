@@ -102,8 +102,10 @@ class DiskStorage:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        with self._named(path):
+        try:
             return self._read(self._descriptor(path), position, size)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     @staticmethod
     def _read(file: int, position: int, size: int) -> bytes:
@@ -118,18 +120,22 @@ class DiskStorage:
         return b"".join(parts)
 
     def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
-        with self._named(path):
+        try:
             file = self._descriptor(path, create=True)
             done = os.pwrite(file, data, position)
             while done < len(data):
                 done += os.pwrite(file, memoryview(data)[done:], position + done)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def truncate(self, path: str, size: int) -> None:
-        with self._named(path):
+        try:
             os.ftruncate(self._descriptor(path), size)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def flush(self, path: str) -> None:
-        with self._named(path):
+        try:
             if path in self._open:
                 os.fsync(self._open[path])
                 return
@@ -138,6 +144,8 @@ class DiskStorage:
                 os.fsync(file)
             finally:
                 os.close(file)
+        except OSError as error:
+            raise self._named(error, path) from None
 
     def size(self, path: str) -> int | None:
         try:
@@ -150,18 +158,32 @@ class DiskStorage:
 
     def read_all(self, path: str) -> bytes | None:
         try:
-            return Path(self._full(path)).read_bytes()
+            file = os.open(self._full(path), os.O_RDONLY)
         except FileNotFoundError:
             return None
+        try:
+            return self._read(file, 0, os.fstat(file).st_size)
+        except OSError as error:
+            raise self._named(error, path) from None
+        finally:
+            os.close(file)
 
     def replace(self, path: str, data: bytes, flush: bool) -> None:
-        made = Path(self._full(path) + ".tmp")
-        with made.open("wb", buffering=0) as file:
-            file.write(data)
+        full = self._full(path)
+        made = full + ".tmp"
+        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            done = 0
+            while done < len(data):
+                done += os.write(file, memoryview(data)[done:])
             if flush:
-                os.fsync(file.fileno())
+                os.fsync(file)
+        except OSError as error:
+            raise self._named(error, path) from None
+        finally:
+            os.close(file)
         self._forget(path)
-        made.rename(self._full(path))
+        os.rename(made, full)  # noqa: PTH104  # a log is opened by some such calls: paths are strings
         if flush:
             self.flush(path.rpartition("/")[0])
 
@@ -190,14 +212,10 @@ class DiskStorage:
         while self._open:
             _close(self._open.popitem()[1])
 
-    @contextmanager
-    def _named(self, path: str) -> Iterator[None]:
+    def _named(self, error: OSError, path: str) -> OSError:
         """An error of an open file does not name it by itself."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = error.filename or self._full(path)
-            raise
+        error.filename = error.filename or self._full(path)
+        return error
 
     def _full(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
