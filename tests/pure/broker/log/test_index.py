@@ -49,6 +49,40 @@ def test_a_search_reads_one_block_and_a_few_entries(monkeypatch: pytest.MonkeyPa
     assert sum(sizes) <= 3 * 8 * BLOCK_ENTRIES
 
 
+class Failing(MemoryStorage):
+    """Counts writes, and fails if that is wanted."""
+
+    writes = 0
+    is_broken = False
+
+    def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
+        if self.is_broken:
+            raise OSError("broken")
+        self.writes += 1
+        super().write(path, position, data)
+
+
+def test_entries_that_are_written_together_take_one_write() -> None:
+    """They are behind those that were there; what fails leaves the index as it was."""
+    storage = Failing()
+    index = OffsetIndex(storage, "i", 1000)
+    index.append(1000, 0)
+    with index.written_together():
+        for number in range(1, 10):
+            index.append(1000 + 10 * number, 7 * number)
+    expected = [(1000 + 10 * number, 7 * number) for number in range(10)]
+    assert storage.writes == 2
+    assert index.entries() == OffsetIndex(storage, "i", 1000).entries() == expected
+
+    storage.is_broken = True
+    with pytest.raises(OSError, match="broken"), index.written_together():
+        index.append(2000, 100)
+    storage.is_broken = False
+    assert index.entries() == expected
+    index.append(1100, 70)
+    assert index.last == (1100, 70)
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), max_size=40), st.integers(-1, 60))
 def test_a_time_index_keeps_what_ascends(added: list[tuple[int, int]], timestamp: int) -> None:
     """An entry with an earlier timestamp, or the same, is left out; a search finds the last one."""
