@@ -81,6 +81,26 @@ class Groups(RuleBasedStateMachine):
                 assert member in group.members
                 assert generation == group.generation
 
+    @rule(syncs=st.booleans())
+    def all_join(self, syncs: bool) -> None:
+        """A rebalance in which nothing goes wrong, up to the assignment or to its end."""
+        group = self.coordinator.machine.group(GROUP)
+        statics = {} if group is None else {each: name for name, each in group.static_members.items()}
+        for member in [""] if group is None or not group.members else list(group.members):
+            self.requests[self.coordinator.send_join(member, instance=statics.get(member))] = "join"
+        self._writes_end()
+        self.coordinator.advance(100)
+        self.answers_are_taken()
+        group = self.coordinator.machine.group(GROUP)
+        for member in list(group.members) if group is not None and syncs else ():
+            self.requests[self.coordinator.send_sync(member, self._generation())] = "sync"
+        self._writes_end()
+
+    def _writes_end(self) -> None:
+        while self.coordinator.unwritten:
+            self._store(self.coordinator.unwritten[0])
+            self.coordinator.complete()
+
     @rule(ms=st.sampled_from([1, 50, 200, 500]))
     def time_passes(self, ms: int) -> None:
         self.coordinator.advance(ms)
@@ -189,13 +209,10 @@ class Groups(RuleBasedStateMachine):
         """All writes end, and clients that go away leave an empty group without timers, all answered."""
         coordinator = self.coordinator
         for _ in range(20):
-            while coordinator.unwritten:
-                self._store(coordinator.unwritten[0])
-                coordinator.complete()
+            self._writes_end()
             coordinator.advance(1000)
         coordinator.advance(400_000)
-        while coordinator.unwritten:
-            coordinator.complete()
+        self._writes_end()
         group = coordinator.machine.group(GROUP)
         assert group is None or not group.members
         assert coordinator.machine.next_deadline_ms is None
