@@ -25,11 +25,11 @@ def run(name: str, limit_s: float) -> bool:
         flush=True,
     )
     if found.violation:
-        told(found.violation, found.trace)
+        print_trace(found.violation, found.trace)
     return found.verdict == cfg.expect
 
 
-def told(violation: str, trace: Sequence[str]) -> None:
+def print_trace(violation: str, trace: Sequence[str]) -> None:
     print(f"  {violation}")
     for number, step in enumerate(trace, 1):
         print(f"  {number:3} {step}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.programs.model.__main__ import main, received
+from tests.programs.model.__main__ import main, print_trace
 from tests.programs.model.controller.configurations import CONFIGURATIONS, answer
 
 
@@ -22,7 +22,7 @@ def run(name: str, limit_s: float) -> bool:
     )
     for text, trace in (*found.violations.items(), ("stuck", found.stuck or [])):
         if trace:
-            received(text, trace)
+            print_trace(text, trace)
     return found.verdict == expected.verdict
 
 
