@@ -18,6 +18,29 @@ SECTIONS: Final = {
     "Wire and clients": range(78, 86),
 }
 
+RECIPES: Final = {
+    (
+        20,
+        "M",
+    ): "The fence checks that the broker leads; groups are read after it; every write checks the slot; a"
+    " refusal, or a watch of the slot, leads to another load.",
+    (
+        21,
+        "M",
+    ): "A group that is loaded begins its next generation behind the block of the former coordinator.",
+    (
+        22,
+        "M",
+    ): "Members get a generation after the marker is stored; both kinds of members ask for it; the empty group,"
+    " a load without members, and an operator that fences take it off.",
+    (
+        23,
+        "M",
+    ): "A commit's generation is checked in memory and its slot in ZooKeeper; an offset is deleted only where"
+    " no ZooKeeper member is registered.",
+}
+"""(section of the recipes, mark) -> the facts so marked in that section."""
+
 ITEMS: Final[dict[int, str]] = {
     1: "While loading: Join 14, Sync 27, Commit 14, Heartbeat 0, Describe 14, List 14, Delete 14; groups of other slots work.",
     2: "Not owned slot: Join, Sync, Heartbeat, Commit, Fetch, Describe, Leave all 16.",

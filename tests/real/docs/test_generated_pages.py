@@ -12,6 +12,7 @@ from docs.tools import (
     checklist_page,
     controller_checklist_page,
     controller_statements,
+    coordinator_statements,
     errors_page,
     file_columns_page,
     known_defects_page,
@@ -80,9 +81,13 @@ def test_tests_name_statements_that_exist() -> None:
     tests = checklist_page.all_tests()
 
     assert set(checklist_page.by_item(tests)) <= set(ITEMS)
-    assert set(checklist_page.by_recipe(tests)) <= set(RECIPES) | set(controller_statements.RECIPES)
+    recipes = {*RECIPES, *controller_statements.RECIPES, *coordinator_statements.RECIPES}
+    assert set(checklist_page.by_recipe(tests)) <= recipes
     assert set(checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM)) <= set(
         controller_statements.ITEMS
+    )
+    assert set(checklist_page.by_item(tests, checklist_page.COORDINATOR_ITEM)) <= set(
+        coordinator_statements.ITEMS
     )
 
 

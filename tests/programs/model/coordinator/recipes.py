@@ -1,0 +1,402 @@
+"""The recipes of the coordinator, one ZooKeeper request a step, in every order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.programs.model.coordinator.world import (
+    BLOCK,
+    BROKERS,
+    Broker,
+    Configuration,
+    Header,
+    World,
+    Write,
+    first,
+    header_set,
+    offset_set,
+    slot_set,
+    state_changed,
+    with_broker,
+)
+
+Step = tuple[str, bool, World, str | None]
+"""What happens, whether it is a fault, the state after it, and what it violates."""
+
+
+class Model:
+    """The steps from a state, for `tests.programs.model.controller.tree.explore`."""
+
+    def __init__(self, cfg: Configuration) -> None:
+        self.cfg = cfg
+
+    def has(self, rule: str) -> bool:
+        return rule not in self.cfg.without
+
+    def init(self) -> World:
+        return first(self.cfg)
+
+    def goal(self, world: World) -> bool:
+        """Whether a client can join at the leader, or a ZooKeeper member has registered."""
+        if self.cfg.goal == "zookeeper":
+            return world.member
+        broker = world.brokers[world.leader]
+        return (
+            broker.alive
+            and broker.phase == "O"
+            and broker.is_slot_mine
+            and not broker.queue
+            and broker.status in "ES"
+            and broker.header == 0
+            and (broker.is_marked or not (world.marker or world.member))
+        )
+
+    def succ(self, world: World) -> Iterator[Step]:
+        for label, is_fault, after, violation in self._steps(world):
+            yield label, is_fault, after, violation or _both_kinds(after)
+
+    def _steps(self, world: World) -> Iterator[Step]:
+        for number in range(2):
+            broker = world.brokers[number]
+            if broker.alive:
+                yield from self._loading(world, number)
+                yield from self._serving(world, number)
+                yield from self._writes(world, number)
+        yield from self._controller(world)
+        yield from self._members(world)
+        yield from self._operator(world)
+
+    # --- the controller ---------------------------------------------------------------------------
+
+    def _controller(self, world: World) -> Iterator[Step]:
+        left = world.left
+        if left.moves:
+            for leader in range(2):
+                if world.brokers[leader].alive:
+                    after = state_changed(world, leader, world.epoch + 1)
+                    told = {(0, after.epoch, leader == 0), (1, after.epoch, leader == 1)}
+                    after = after._replace(told=world.told | told, left=left._replace(moves=left.moves - 1))
+                    yield f"{BROKERS[leader]} becomes leader, epoch {after.epoch}", True, after, None
+        if left.isr:
+            after = state_changed(world, world.leader, world.epoch)
+            yield "the ISR changes", True, after._replace(left=left._replace(isr=left.isr - 1)), None
+        for request in world.told:
+            number, epoch, leads = request
+            broker = world.brokers[number]
+            after = world._replace(told=world.told - {request})
+            if broker.alive and epoch > broker.epoch:
+                yield (
+                    f"{BROKERS[number]} learns that it {'leads' if leads else 'does not lead'} epoch {epoch}",
+                    False,
+                    with_broker(after, number, self._told(broker, epoch, leads)),
+                    None,
+                )
+            else:
+                yield f"{BROKERS[number]} misses epoch {epoch}", False, after, None
+        for number in range(2):
+            broker = world.brokers[number]
+            if not broker.alive:
+                after = with_broker(world, number, Broker())
+                told = {(number, world.epoch, world.leader == number)}
+                yield f"{BROKERS[number]} starts", False, after._replace(told=world.told | told), None
+            elif left.crashes:
+                after = with_broker(world, number, Broker(alive=False))
+                left_after = left._replace(crashes=left.crashes - 1)
+                yield f"{BROKERS[number]} is killed", True, after._replace(left=left_after), None
+
+    def _told(self, broker: Broker, epoch: int, leads: bool) -> Broker:
+        if not leads:
+            return Broker(epoch=epoch, queue=broker.queue)
+        keeps = broker.is_slot_mine or not self.has("look at the slot at a new epoch")
+        if broker.phase == "O" and keeps:
+            return broker._replace(epoch=epoch)
+        return Broker(phase="N", epoch=epoch, queue=broker.queue)
+
+    # --- loading ----------------------------------------------------------------------------------
+
+    def _loading(self, world: World, number: int) -> Iterator[Step]:
+        broker, name = world.brokers[number], BROKERS[number]
+        if broker.phase == "N":
+            if world.leader == number:
+                early = None if self.has("fence first") else (*world.header, world.marker)
+                read = broker._replace(phase="V", state=0, epoch=world.epoch, early=early)
+                yield f"{name} reads the state: it leads", False, with_broker(world, number, read), None
+            else:
+                idle = Broker(epoch=broker.epoch, queue=broker.queue)
+                yield (
+                    f"{name} reads the state: it does not lead",
+                    False,
+                    with_broker(world, number, idle),
+                    None,
+                )
+        elif broker.phase == "V" and not broker.queue:
+            if broker.state == 0 or not self.has("state check"):
+                after = slot_set(world, number)
+                fenced = after.brokers[number]._replace(phase="L", state=0)
+                bad = None if world.leader == number else "a broker that does not lead takes the slot"
+                yield f"{name} fences the slot", False, with_broker(after, number, fenced), bad
+            else:
+                again = broker._replace(phase="N", state=0)
+                yield f"{name} is refused at the state", False, with_broker(world, number, again), None
+        elif broker.phase == "L" and not broker.queue:
+            yield (
+                f"{name} reads the group",
+                False,
+                with_broker(world, number, self._loaded(world, broker)),
+                None,
+            )
+        if broker.phase in "LO" and not broker.is_slot_mine and self.has("watch of the slot"):
+            again = Broker(phase="N", epoch=broker.epoch, queue=broker.queue)
+            yield f"{name} sees that its slot was set", False, with_broker(world, number, again), None
+        if broker.phase == "U":
+            phase = "L" if broker.is_slot_mine else "N"
+            after = with_broker(world, number, broker._replace(phase=phase))
+            yield f"{name} reads the slot back", False, after, None
+
+    def _loaded(self, world: World, broker: Broker) -> Broker:
+        generation, reserved, client, marker = broker.early or (*world.header, world.marker)
+        loaded = broker._replace(
+            phase="O",
+            header=0,
+            generation=generation,
+            skipped=reserved if self.has("skip the block") else 0,
+            reserved=reserved,
+            is_marked=client >= 0,
+            status="S" if client >= 0 else "E",
+            client=client,
+            early=None,
+        )
+        if marker and client < 0 and self.has("load takes the marker off"):
+            return _sent(loaded, Write("unmark", broker.is_slot_mine))
+        return loaded
+
+    # --- requests of clients ----------------------------------------------------------------------
+
+    def _serving(self, world: World, number: int) -> Iterator[Step]:
+        broker, name, left = world.brokers[number], BROKERS[number], world.left
+        if not broker.can_send:
+            return
+        if broker.status == "C":
+            write = Write(
+                "sync",
+                broker.is_slot_mine,
+                broker.header,
+                broker.generation,
+                max(broker.reserved, broker.generation),
+                broker.client,
+            )
+            yield (
+                f"{name} writes generation {broker.generation}",
+                False,
+                with_broker(world, number, _sent(broker._replace(status="Y"), write)),
+                None,
+            )
+        if broker.status in "JCYS" and broker.client >= 0:
+            yield f"{name} loses its member", False, with_broker(world, number, self._emptied(broker)), None
+        for client in range(2):
+            if left.joins and broker.status != "J":
+                after = world._replace(left=left._replace(joins=left.joins - 1))
+                yield from self._joined(after, number, client)
+            believed = world.clients[client]
+            if left.commits and believed is not None and believed[0] == number and broker.status == "S":
+                generation = believed[1]
+                is_member = broker.client == client and generation == broker.generation
+                if is_member or not self.has("generation check"):
+                    write = Write("commit", broker.is_slot_mine, 0, generation, broker.generation, client)
+                    after = world._replace(left=left._replace(commits=left.commits - 1))
+                    yield (
+                        f"{name} takes a commit of generation {generation}",
+                        False,
+                        with_broker(after, number, _sent(broker, write)),
+                        None,
+                    )
+        if left.deletes and broker.status == "E" and world.offset == "k":
+            write = Write("delete", broker.is_slot_mine, 0)
+            after = world._replace(left=left._replace(deletes=left.deletes - 1))
+            yield f"{name} deletes the offset", False, with_broker(after, number, _sent(broker, write)), None
+
+    def _emptied(self, broker: Broker) -> Broker:
+        generation = broker.next_generation
+        reserved = max(broker.reserved, generation)
+        write = Write("empty", broker.is_slot_mine, broker.header, generation, reserved)
+        empty = broker._replace(generation=generation, status="E", client=-1, is_marked=False)
+        return _sent(empty, write)
+
+    def _joined(self, world: World, number: int, client: int) -> Iterator[Step]:
+        broker, name = world.brokers[number], BROKERS[number]
+        needs_marker = not broker.is_marked
+        if broker.next_generation <= broker.reserved and not (needs_marker and self.has("marker first")):
+            if needs_marker:
+                write = Write(
+                    "claim", broker.is_slot_mine, broker.header, reserved=broker.reserved, marks=True
+                )
+                broker = _sent(broker._replace(is_marked=True), write)
+            after, violation = _given(with_broker(world, number, broker), number, client)
+            yield f"client {client} joins at {name}", False, after, violation
+            return
+        reserved = broker.reserved
+        if broker.next_generation > reserved:
+            reserved = broker.next_generation - 1 + BLOCK
+        write = Write("claim", broker.is_slot_mine, broker.header, 0, reserved, client, needs_marker)
+        waiting = _sent(broker._replace(status="J", client=client), write)
+        yield (
+            f"client {client} joins at {name}, which reserves",
+            False,
+            with_broker(world, number, waiting),
+            None,
+        )
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    def _writes(self, world: World, number: int) -> Iterator[Step]:
+        broker, name, left = world.brokers[number], BROKERS[number], world.left
+        if not broker.queue:
+            return
+        write = broker.queue[0]
+        popped = with_broker(world, number, broker._replace(queue=broker.queue[1:]))
+        applied, refusal, violation = self._applied(popped, number, write)
+        said = refusal or "stored"
+        yield (
+            f"{name}: {write.kind} is {said}",
+            False,
+            *self._answered(applied, number, write, refusal, violation),
+        )
+        if left.losses:
+            lost = left._replace(losses=left.losses - 1)
+            for label, tree in ((f"{said}, the answer is lost", applied), ("lost", popped)):
+                after = with_broker(
+                    tree, number, tree.brokers[number]._replace(phase=_unknown(broker), queue=())
+                )
+                bad = violation if tree is applied else None
+                yield f"{name}: {write.kind} is {label}", True, after._replace(left=lost), bad
+
+    def _applied(self, world: World, number: int, write: Write) -> tuple[World, str, str | None]:
+        """The tree after a transaction, why it was refused, and what it violates."""
+        is_commit = write.kind == "commit"
+        rule = "slot check of commits" if is_commit else "slot check"
+        if not write.is_slot_mine and self.has(rule):
+            return world, "refused at the slot", None
+        if write.kind in ("claim", "sync", "empty") and write.header != 0:
+            return world, "refused at the header", None
+        match write.kind:
+            case "claim":
+                if write.marks and world.marker:
+                    return world, "refused at the marker", None
+                if write.marks and world.member and self.has("guard of the marker"):
+                    return world, "refused at the members", None
+                header = world.header._replace(reserved=write.reserved)
+                return header_set(world, header)._replace(marker=world.marker or write.marks), "", None
+            case "sync":
+                return header_set(world, Header(write.generation, write.reserved, write.client)), "", None
+            case "empty":
+                marker = world.marker and not self.has("empty takes the marker off")
+                after = header_set(world, Header(write.generation, write.reserved, -1))
+                return after._replace(marker=marker), "", None
+            case "unmark":
+                return world._replace(marker=False), "", None
+            case "delete":
+                if write.header != 0:
+                    return world, "refused at the offset", None
+                if world.member and self.has("guard of deletes"):
+                    return world, "refused at the members", None
+                bad = "the offset of a ZooKeeper member is deleted" if world.member else None
+                return offset_set(world, ""), "", bad
+            case _:
+                return offset_set(world, "k"), "", _commit_violation(world, number, write)
+
+    def _answered(
+        self, world: World, number: int, write: Write, refusal: str, violation: str | None
+    ) -> tuple[World, str | None]:
+        """What the broker makes of the outcome of a write."""
+        broker = world.brokers[number]
+        if broker.phase != "O":
+            return world, violation
+        if refusal == "refused at the slot":
+            phase = "N" if self.has("load again when refused") else "-"
+            return with_broker(
+                world, number, Broker(phase=phase, epoch=broker.epoch, queue=broker.queue)
+            ), violation
+        if refusal in ("refused at the header", "refused at the marker"):
+            return with_broker(world, number, broker._replace(phase="L", status="E", client=-1)), violation
+        if write.kind == "claim" and write.client >= 0 and broker.status == "J":
+            if refusal:
+                sent_before = broker.header - 1 if broker.header > 0 else 0
+                refused = broker._replace(status="E", client=-1, header=sent_before)
+                return with_broker(world, number, refused), violation
+            taken = broker._replace(reserved=write.reserved, is_marked=True)
+            after, bad = _given(with_broker(world, number, taken), number, write.client)
+            return after, violation or bad
+        if write.kind == "sync" and broker.status == "Y" and broker.generation == write.generation:
+            broker = broker._replace(status="S")
+        if write.kind in ("claim", "sync", "empty") and not refusal:
+            broker = broker._replace(reserved=max(broker.reserved, write.reserved))
+        return with_broker(world, number, broker), violation
+
+    # --- others -----------------------------------------------------------------------------------
+
+    def _members(self, world: World) -> Iterator[Step]:
+        if not self.cfg.members:
+            return
+        if not world.member:
+            if not world.marker or self.cfg.jvm or not self.has("member asks for the marker"):
+                yield "a ZooKeeper member registers", False, world._replace(member=True), None
+        else:
+            yield "the ZooKeeper member leaves", False, world._replace(member=False), None
+            if world.offset != "z":
+                yield "the ZooKeeper member commits", False, offset_set(world, "z"), None
+
+    def _operator(self, world: World) -> Iterator[Step]:
+        left = world.left
+        if world.operator is not None:
+            state, header = world.operator
+            after = world._replace(operator=None)
+            if state == 0 and header == 0:
+                if self.has("operator fences"):
+                    after = slot_set(after, None)
+                after = header_set(after, world.header._replace(client=-1))._replace(marker=False)
+                yield "an operator takes the marker off", False, after, None
+            else:
+                yield "the operator is refused", False, after, None
+        elif left.operators and world.marker and not world.brokers[world.leader].alive:
+            after = world._replace(operator=(0, 0), left=left._replace(operators=left.operators - 1))
+            yield "an operator reads that no broker leads", False, after, None
+
+
+def _unknown(broker: Broker) -> str:
+    return "U" if broker.phase == "O" else broker.phase
+
+
+def _sent(broker: Broker, write: Write) -> Broker:
+    """The broker with one more write in flight; the next write of the header expects the version after it."""
+    changes_header = write.kind in ("claim", "sync", "empty")
+    return broker._replace(queue=(*broker.queue, write), header=broker.header + changes_header)
+
+
+def _given(world: World, number: int, client: int) -> tuple[World, str | None]:
+    """A client gets the next generation of a broker."""
+    broker = world.brokers[number]
+    generation = broker.next_generation
+    clients = list(world.clients)
+    clients[client] = (number, generation)
+    bad = None
+    if any(each == generation for each, _ in world.given):
+        bad = "a generation is given twice"
+    broker = broker._replace(generation=generation, status="C", client=client)
+    after = with_broker(world, number, broker)._replace(
+        clients=tuple(clients), given=tuple(sorted({*world.given, (generation, number)}))
+    )
+    return after, bad
+
+
+def _commit_violation(world: World, number: int, write: Write) -> str | None:
+    if write.generation != write.reserved:  # the broker's generation when it took the commit
+        return "a commit of an old generation is accepted"
+    if any(generation > write.generation and by != number for generation, by in world.given):
+        return "a commit of a deposed coordinator is accepted"
+    return None
+
+
+def _both_kinds(world: World) -> str | None:
+    owner = next((each for each in world.brokers if each.is_slot_mine and each.phase == "O"), None)
+    has_members = world.header.client >= 0 or (owner is not None and owner.status in "CYS")
+    return "both kinds of members at once" if world.member and has_members else None
