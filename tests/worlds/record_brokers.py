@@ -18,7 +18,7 @@ from tests.worlds.replica_managers import Hosts, MemoryHosts, values_in
 from tests.worlds.serving import context_of
 from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replica_view import FollowerId
-from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
@@ -44,6 +44,7 @@ from zkgroup.znodes.cluster import ProducerIdBlock
 
 T = TypeVar("T")
 CONTROLLER = 9
+LONG_S = 3600.0
 
 
 @dataclass
@@ -63,8 +64,8 @@ class RecordBrokers:
         self._hosts = hosts or MemoryHosts()
         self._numbers = range(1, brokers + 1)
         self.clock = clock or FakeClock()
-        self._loop = (loop_factory(clock, "line-brokers") or asyncio.new_event_loop)()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="line-brokers")
+        self._loop = (loop_factory(clock, "record-brokers") or asyncio.new_event_loop)()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="record-brokers")
         self._running: dict[int, _Running] = {}
         self._states: dict[TopicPartition, PartitionStateInfo] = {}
         self._copying: dict[tuple[TopicPartition, int], asyncio.Task[None]] = {}
@@ -228,15 +229,17 @@ class RecordBrokers:
         if follower == leader:
             return
         source, target = self._running[leader].thread, self._running[follower].thread
+        watch = PartitionWatch(source)
         try:
-            with source.changed(tp) as change:
-                while True:
-                    if follower not in self.held:
-                        await self._fetch(tp, follower, source, target)
-                    await change.wait()
-                    change.clear()
+            await source.call(lambda host: watch.add(tp))
+            while True:
+                if follower not in self.held:
+                    await self._fetch(tp, follower, source, target)
+                await source.complete(watch, lambda host: bool(watch.take()), source.now() + LONG_S)
         except RuntimeError:
             return  # one of the two is closed
+        finally:
+            source.post(lambda host: watch.close())
 
     async def _fetch(
         self, tp: TopicPartition, follower: int, source: ReplicaExecutor, target: ReplicaExecutor
