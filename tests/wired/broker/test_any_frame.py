@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from tests.pure.properties.frame_values import values_of_kind
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
+from tests.worlds.memory_cluster import MemoryCluster
+from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.replica_managers import in_memory, on_disk
 from tests.worlds.serving import Client, context_of, on_a_loop, until
+from zkgroup.broker.admin import apis as admin_apis
+from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
@@ -26,12 +30,14 @@ from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import LeaderAndIsrResponse, PartitionStateInfo
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
+from zkgroup.zookeeper.clock import SystemClock
 
 LIMITS = ConnectionLimits(request_bytes_max=10_000, buffered_bytes_max=100_000, request_ms=30)
 WAITS = {"max_wait_ms", "timeout_ms"}
@@ -41,12 +47,13 @@ LAST, LAST_ID = ApiVersionsRequest("last", "1"), 77
 
 @dataclass
 class Running:
-    """A broker that leads `orders-0` and follows `orders-1`, with every handler."""
+    """A broker that leads `orders-0` and follows `orders-1`, with every handler, also of admin requests."""
 
     loop: asyncio.AbstractEventLoop
     apis: BrokerApis
     server: BrokerServer
     replicas: ReplicaExecutor
+    admin: AdminRows
     address: tuple[str, int] = ("", 0)
 
     def run(self, scenario: Any) -> Any:
@@ -61,31 +68,45 @@ class Running:
 
 
 @pytest.fixture
-def broker() -> Iterator[Running]:
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr(admin_apis, "TIMEOUT_MAX_S", 0.0)  # no effect is awaited, whatever a frame says
     loop = asyncio.new_event_loop()
+    world = MemoryGroups()
+    cluster = MemoryCluster(world)
+    cluster.ours()
+    cluster.topic("orders", (1, 2), (2, 1))
 
     async def started() -> Running:
         cache = MetadataCache()
         cache.update(update_metadata(state(), state(TopicPartition("orders", 1))), 0)
         replicas = ReplicaExecutor(in_memory(1))
+        admin = AdminRows(
+            world.server.client("broker"), SystemClock(), cache, broker=1, settings=BrokerSettings()
+        )
         apis = BrokerApis(
             broker=1,
             control_requests=ControlRequestHandler(1, MetadataCache()),
             metadata=cached(cache),
             clock=FakeClock(),
             replicas=replicas,
+            further=admin.rows(),
             min_insync=MinInsync(1, 1),
             is_known=lambda tp: cache.partition(tp) is not None,
             producer_ids=ProducerIdManager(lambda: None, claim_s=0.01),
         )
-        return Running(loop, apis, BrokerServer(apis.respond, apis.table.versions, LIMITS), replicas)
+        server = BrokerServer(apis.respond, apis.table.versions, LIMITS)
+        return Running(loop, apis, server, replicas, admin)
 
     running = loop.run_until_complete(started())
     running.address = running.run(running.server.start("127.0.0.1"))
     yield running
     for part in (running.server, running.apis, running.replicas):
         running.run(part.close())
+    running.admin.close()
+    loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+    for client in list(world.server.clients.values()):
+        client.close()
 
 
 async def give_roles(client: Client) -> None:
