@@ -104,7 +104,9 @@ def _pom(version: str) -> str:
 
 def _scala(version: str) -> str:
     """The Scala version for which a release is built and that Maven has."""
-    return "2.11" if version.startswith(("0.", "1.")) else "2.13"
+    if version.startswith(("0.", "1.")):
+        return "2.11"
+    return "2.12" if version.startswith(("2.0.", "2.1.", "2.2.", "2.3.")) else "2.13"
 
 
 def compiled(source: Path, classpath: str) -> Path:

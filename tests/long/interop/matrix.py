@@ -1,7 +1,7 @@
-"""Every operation with every release of Kafka: `python -m tests.long.interop.matrix [--write]`.
+"""Every operation with every release of Kafka: `python -m tests.long.interop.matrix [--write] [FILE...]`.
 
-Runs the tests of `FILES` with all releases, prints the tables, and with `--write` puts them into
-`docs/interop.md`. Exits as pytest does.
+Runs the tests of these files, by default all of `FILES`, with all releases, prints the tables, and with
+`--write` puts them into `docs/interop.md`, where the other tables stay. Exits as pytest does.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from tests.project import ROOT
 PAGE = ROOT / "docs" / "interop.md"
 BEGIN = "<!-- Written by `python -m tests.long.interop.matrix --write`. -->\n"
 END = "<!-- Until here. -->\n"
-FILES = ("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py", "test_java_clients.py")
+FILES = (
+    *("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py"),
+    *("test_java_clients.py", "test_librdkafka.py"),
+)
 
 TABLES = {
     "test_served_tools": "Kafka's tools with `--bootstrap-server`, by release, at zkgroup brokers",
     "test_java_clients": "Kafka's Java clients, by release, at zkgroup brokers",
+    "test_librdkafka": "librdkafka, by release, at zkgroup brokers",
     "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
 """By whose brokers they are, or by the file of the tests."""
 
-RELEASE = ("tools", "operated", "java_client")
+RELEASE = ("tools", "operated", "java_client", "librdkafka")
 """The parameter of a test that is a release of Kafka."""
 Place = tuple[str, str, str]
 """Table, operation, release."""
@@ -46,7 +50,7 @@ class Outcomes:
         for item in items:
             assert isinstance(item, pytest.Function)
             params = item.callspec.params
-            release = next(str(params[name]) for name in RELEASE if name in params)
+            release = next(_release(name, str(params[name])) for name in RELEASE if name in params)
             file = item.path.stem
             kind = file if file in TABLES else str(params.get("led", ""))
             self.places[item.nodeid] = (kind, operation(item.originalname), release)
@@ -66,9 +70,27 @@ def operation(test: str) -> str:
     return test.removeprefix("test_").replace("_", " ")
 
 
+def _release(name: str, value: str) -> str:
+    """The value of a parameter as a release."""
+    from tests.long.interop.test_librdkafka import version_of
+
+    return version_of(value) if name == "librdkafka" else value
+
+
+def merged(found: str, page: str) -> str:
+    """The tables that were found, and those of the page for the other titles, in the order of `TABLES`."""
+    by_title = {
+        table.partition(" |")[0]: table for text in (page, found) for table in text.strip().split("\n\n")
+    }
+    titles = [f"| {title}" for title in TABLES.values()]
+    return "\n\n".join(by_title[title] for title in titles if title in by_title) + "\n"
+
+
 def tables(found: dict[Place, str]) -> Iterator[str]:
-    """The lines of all tables; a dash where a release has no such tool or option."""
+    """The lines of the tables of what was run; a dash where a release has no such tool or option."""
     for kind, title in TABLES.items():
+        if not any(of == kind for of, _, _ in found):
+            continue
         releases = sorted({release for of, _, release in found if of == kind})
         operations = dict.fromkeys(name for of, name, _ in found if of == kind)
         yield from (f"| {title} | {' | '.join(releases)} |", f"| --- |{' --- |' * len(releases)}")
@@ -79,13 +101,15 @@ def tables(found: dict[Place, str]) -> Iterator[str]:
 
 def main() -> None:
     outcomes = Outcomes()
-    words = ["-q", "-p", "no:cacheprovider", *(str(Path(__file__).parent / name) for name in FILES)]
+    files = [word for word in sys.argv[1:] if word != "--write"] or FILES
+    words = ["-q", "-p", "no:cacheprovider", *(str(Path(__file__).parent / name) for name in files)]
     code = int(pytest.main(words, plugins=[outcomes]))
     text = "\n".join(tables(outcomes.found))
     print(text)
     if "--write" in sys.argv[1:]:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        old, _, behind = rest.partition(END)
+        PAGE.write_text(f"{before}{BEGIN}\n{merged(text, old)}\n{END}{behind}", encoding="utf-8")
     sys.exit(code)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import re
 import subprocess
@@ -15,7 +14,8 @@ import pytest
 from tests.long.interop.conftest import fetched
 from tests.long.interop.jars import compiled, java, kafka_jars
 from tests.long.interop.members import HERE
-from tests.long.interop.releases import NEWEST
+from tests.long.interop.record_lines import line_of, parsed
+from tests.long.interop.releases import EVERYTHING, NEWEST
 from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, OurBrokers
@@ -23,7 +23,16 @@ from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.model import TopicPartition
 
-RELEASES = ("2.8.2", NEWEST)
+RELEASES = ("2.0.1", "2.3.1", "2.8.2", NEWEST) if EVERYTHING else ("2.8.2", NEWEST)
+WITHOUT_ZSTD = ("2.0.1",)
+COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
+COMPRESSED = [
+    (release, compression)
+    for release in RELEASES
+    for compression in COMPRESSIONS
+    if compression != "zstd" or release not in WITHOUT_ZSTD
+]
+"""Releases with the compressions that they have."""
 RECORDS = [
     KafkaRecord(b"a value", b"a key", timestamp_ms=1_600_000_000_000),
     KafkaRecord(b"no key"),
@@ -72,7 +81,7 @@ class JavaClient:
 
     def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
         text = self._run("consume", bootstrap, *_names(tp), str(offset), str(count))
-        return dict(_parsed(line) for line in text.splitlines())
+        return dict(parsed(line) for line in text.splitlines())
 
     def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
         text = self._run("offset", bootstrap, *_names(tp), str(timestamp_ms)).split()[0]
@@ -80,7 +89,7 @@ class JavaClient:
 
     def file(self, records: Iterable[KafkaRecord]) -> str:
         path = self.folder / "records"
-        path.write_text("".join(f"{_line(record)}\n" for record in records), encoding="ascii")
+        path.write_text("".join(f"{line_of(record)}\n" for record in records), encoding="ascii")
         return str(path)
 
     def classes(self) -> Path:
@@ -95,26 +104,6 @@ class JavaClient:
 
 def _names(tp: TopicPartition) -> tuple[str, str]:
     return tp.topic, str(tp.partition)
-
-
-def _field(value: bytes | None) -> str:
-    return "-" if value is None else f"={base64.b64encode(value).decode()}"
-
-
-def _value(text: str) -> bytes | None:
-    return None if text == "-" else base64.b64decode(text[1:])
-
-
-def _line(record: KafkaRecord) -> str:
-    headers = [_field(one) for name, value in record.headers for one in (name.encode(), value)]
-    return " ".join((str(record.timestamp_ms), _field(record.key), _field(record.value), *headers))
-
-
-def _parsed(line: str) -> tuple[int, KafkaRecord]:
-    offset, timestamp, key, value, *headers = line.split(" ")
-    names = [(_value(name) or b"").decode() for name in headers[::2]]
-    pairs = tuple(zip(names, map(_value, headers[1::2]), strict=True))
-    return int(offset), KafkaRecord(_value(value), _value(key), pairs, int(timestamp))
 
 
 @pytest.fixture(params=RELEASES)
@@ -135,7 +124,7 @@ def _topic(brokers: OurBrokers, *replicas: int) -> TopicPartition:
     return TopicPartition(name, 0)
 
 
-@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(("java_client", "compression"), COMPRESSED, indirect=["java_client"])
 def test_what_java_sends_every_client_reads(
     brokers: OurBrokers, java_client: JavaClient, compression: str | None
 ) -> None:

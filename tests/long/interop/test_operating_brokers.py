@@ -180,6 +180,43 @@ def test_brokers_apply_a_configuration(operated: Operated) -> None:
     eventually(refused, what="the broker applies the new limit")
 
 
+def test_records_are_produced_and_read_back(operated: Operated) -> None:
+    """`zkgroup produce` with keys, `consume --source brokers`, and the log ends of every replica."""
+    operated.create("produced", "1:2,2:1")
+    records = [{"key": f"k{number % 7}", "value": f"value {number}"} for number in range(300)]
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    produced = Shell(operated.folder, operated.address).json(
+        "produce", "produced", "--input-format", "json", stdin=lines
+    )
+    assert (produced["acknowledged"], produced["failed"]) == (300, 0)
+
+    words = (
+        "--source",
+        "brokers",
+        "--set",
+        "auto_offset_reset=earliest",
+        "--exit-at-end",
+        "--format",
+        "ndjson",
+    )
+    consumed = operated.run("consume", "reader", "--topic", "produced", *words)
+    assert consumed.code == 0, consumed.err
+    read = [event for line in consumed.out.splitlines() if "value" in (event := json.loads(line))]
+    assert sorted((one["key"], one["value"]) for one in read) == sorted(
+        (one["key"], one["value"]) for one in records
+    )
+
+    def ends() -> list[dict[int, tuple[int, int]]]:
+        (topic,) = operated.json("topic", "describe", "produced", "--replicas")["topics"]
+        return [
+            {end["broker"]: (end["log_end_offset"], end["high_watermark"]) for end in one["logs"]}
+            for one in topic["partitions"]
+        ]
+
+    eventually(ends, lambda found: all(len(set(one.values())) == 1 and len(one) == 2 for one in found))
+    assert sum(next(iter(one.values()))[0] for one in ends()) == 300
+
+
 def test_partitions_are_moved(operated: Operated) -> None:
     """Controller items 37, 41 and 80: every partition moves to broker 2, which is paused for a moment."""
     operated.create("moved", "1,1,1")

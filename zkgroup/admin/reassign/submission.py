@@ -161,17 +161,9 @@ def plan_reassignment(
     notes = [*notes_on_requests(info), *_check_targets(moves, info, force=force)]
     marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
     notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
-    states = read_states(ensemble, [move.topic_partition for move in moves])
     unhosted = unhosted_topics(ensemble, topics)
     notes += _notes_on_unhosted(topics, unhosted, moves, info)
-    rows = []
-    for move in sorted(moves, key=lambda one: one.topic_partition):
-        tp = move.topic_partition
-        state = states[tp]
-        before = topics[tp.topic].partitions[tp.partition]
-        in_sync = state.isr if state else None
-        row = ReplicaMove(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync)
-        rows.append(replace(row, unhosted=tp.topic in unhosted))
+    rows = _rows(ensemble, moves, topics, unhosted)
     notes += _notes_on_sources(rows, info)
     configs: tuple[ConfigPlan, ...] = ()
     if throttle is not None:
@@ -188,6 +180,22 @@ def plan_reassignment(
     )
     _check_size(plan)
     return plan
+
+
+def _rows(
+    ensemble: Ensemble, moves: Sequence[Move], topics: Mapping[str, Topic], unhosted: Collection[str]
+) -> list[ReplicaMove]:
+    """What the moves change, by partition."""
+    states = read_states(ensemble, [move.topic_partition for move in moves])
+    rows = []
+    for move in sorted(moves, key=lambda one: one.topic_partition):
+        tp = move.topic_partition
+        state = states[tp]
+        before = topics[tp.topic].partitions[tp.partition]
+        in_sync = state.isr if state else None
+        row = ReplicaMove(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync)
+        rows.append(replace(row, unhosted=tp.topic in unhosted))
+    return rows
 
 
 def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operation] = ()) -> None:
