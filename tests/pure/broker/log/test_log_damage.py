@@ -382,6 +382,20 @@ def test_a_read_of_a_long_log_reads_little_else() -> None:
     assert sum(counting.read_bytes.values()) <= 3 * 2_000 + 3 * 10_000
 
 
+def test_followers_that_are_level_read_the_new_records_alone() -> None:
+    """Past bug: of two followers the second one searched the index for the place where the first one was."""
+    counting = CountingStorage(MemoryStorage())
+    log = new_log(counting, LogConfig(index_interval_bytes=0))
+    for _ in range(20):
+        append(log, b"x" * 100)
+    counting.read_bytes.clear()
+    records = 0
+    for offset in range(20, 40):
+        append(log, b"y" * 100)
+        records += sum(len(log.read(offset, offset + 1, 1_000)) for _ in range(2))
+    assert sum(counting.read_bytes.values()) == records
+
+
 def test_a_producers_state_is_read_from_the_snapshot() -> None:
     """After a clean shutdown no batch is read for it, and a snapshot that is damaged is not used."""
     storage = MemoryStorage()
