@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from zkgroup.broker.admin.rows import AdminRows
+from zkgroup.broker.fetch_reports import FetchReports
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.machine.events import (
@@ -21,7 +22,6 @@ from zkgroup.broker.machine.events import (
     ClaimProducerIds,
     FetchesPaused,
     FollowerFetched,
-    FollowerFetches,
     MaximalIsrsSet,
     ProducerIdsClaimed,
     ReadFollowers,
@@ -126,6 +126,7 @@ class BrokerNetwork:
         self._lag_max_ms = settings.replica_lag_time_max_ms
         self._clock = clock
         self._post = post
+        self._fetch_reports = FetchReports(post)
         self._listener = listener
         self._leader_failed = leader_failed
         self._telemetry = telemetry
@@ -211,6 +212,7 @@ class BrokerNetwork:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._server.close()
+        self._fetch_reports.close()
         if self._admin_rows is not None:
             self._admin_rows.close()
         await self._apis.close()
@@ -300,6 +302,7 @@ class BrokerNetwork:
 
     def on_action(self, action: Action, error: int) -> None:
         """Applies the result of a controller's action: role, fetches and the machine's state."""
+        self._fetch_reports.flush()
         if isinstance(action, SetReplicas):
             self._post(ReplicasChanged(action.state))
             return
@@ -329,6 +332,7 @@ class BrokerNetwork:
             self._admin_rows.metadata_changed()
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
+        self._fetch_reports.flush()
         self._post(StoppedLeading(tp))
         self._notify_listener(tp, Role.NONE, self._epochs.get(tp))
         self._leader_failed(tp, why)
@@ -339,8 +343,8 @@ class BrokerNetwork:
         self._listener.on_role(tp, role, leader_epoch)
 
     def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
-        """Posts the progress of a follower after its fetch."""
-        self._post(FollowerFetches(tuple(fetched)))
+        """Posts the progress of a follower soon after its fetch."""
+        self._fetch_reports.add(fetched)
 
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         """Logs the stray replicas and deletes none: the controller may have failed to read their states.
