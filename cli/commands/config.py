@@ -155,7 +155,7 @@ def describe(**owner: Any) -> None:
 @click.option(
     "--allow-unknown",
     is_flag=True,
-    help="Of a broker, set also what Kafka's brokers do not know: a plug-in may.",
+    help="Also set broker settings that Kafka does not have, as those of a plug-in.",
 )
 @click.option("--delete-empty", is_flag=True, hidden=True, help="For undo: delete an empty configuration.")
 @notify_option

@@ -225,7 +225,7 @@ def execute(
 @click.option(
     "--clear-throttle",
     is_flag=True,
-    help="Remove throttles once nothing moves, with --execute; without a file every one there is.",
+    help="Remove throttles once nothing moves, with --execute; without a file all throttles.",
 )
 @wait_options("no move is under way")
 @confirm_options

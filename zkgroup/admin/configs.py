@@ -246,7 +246,7 @@ def alter_config(ensemble: Ensemble, plan: ConfigPlan) -> None:
 
 def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:
     if not set_to and not removed:
-        raise ConfigError("say what to change: a setting to add or to delete")
+        raise ConfigError("expected --set or --delete-config, found neither")
     if both := sorted(set(set_to) & set(removed)):
         raise ConfigError(f"{', '.join(both)}: named both to be set and to be removed")
     if secret := sorted(name for name in {*set_to, *removed} if is_secret(name)):

@@ -258,7 +258,7 @@ def _brokers(status: Status) -> Iterator[Finding]:
         yield Finding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:
         yield Finding(
-            "info", "brokers", "none is registered: JVM members wait for one, members of zkgroup need none"
+            "info", "brokers", "no broker is registered: JVM members wait for one, zkgroup members need none"
         )
 
 

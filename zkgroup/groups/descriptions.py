@@ -17,7 +17,7 @@ class GroupState(Enum):
     EMPTY = "empty"
     """No member is registered."""
     STABLE = "stable"
-    """Every partition of every subscribed topic is owned by the thread that the plan names."""
+    """Every partition of every subscribed topic is owned by the thread that it is assigned to."""
     REBALANCING = "rebalancing"
     """Wrong, and something changed less than 10 s ago or between two reads."""
     INCONSISTENT = "inconsistent"

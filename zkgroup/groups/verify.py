@@ -58,7 +58,7 @@ def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_
 
 
 def is_owned_as_expected(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> bool:
-    """Every partition of every subscribed topic is owned by the thread that the plan names."""
+    """Every partition of every subscribed topic is owned by the thread that it is assigned to."""
     if expected.owners is None:
         return False
     return all(_is_owned_by(snapshot, tp, thread) for tp, thread in expected.owners.items())
@@ -164,18 +164,18 @@ def _owner_problem(
     readable = topic is None or topic.value is not None
     if readable and tp.partition not in snapshot.partitions(tp.topic):
         missing = "no such topic" if topic is None else f"no partition {tp.partition} of {tp.topic}"
-        return ProblemKind.OWNER_OF_UNKNOWN_PARTITION, f"held by {thread}, but there is {missing}"
+        return ProblemKind.OWNER_OF_UNKNOWN_PARTITION, f"owned by {thread}, but there is {missing}"
     if expected.owners is not None and tp.topic not in expected.topics:
         return (
             ProblemKind.OWNER_OF_UNSUBSCRIBED_TOPIC,
-            f"held by {thread}, but no member subscribes to {tp.topic}",
+            f"owned by {thread}, but no member subscribes to {tp.topic}",
         )
     session = _session_problem(snapshot, entry)
     if session:
         return ProblemKind.OWNER_NOT_MEMBER, session
     named = (expected.owners or {}).get(tp)
     if named is not None and named != thread:
-        return ProblemKind.WRONG_OWNER, f"held by {thread}, the plan names {named}"
+        return ProblemKind.WRONG_OWNER, f"owned by {thread}, assigned to {named}"
     return None, ""
 
 
@@ -187,11 +187,11 @@ def _session_problem(snapshot: GroupSnapshot, entry: DecodedZnode[Owner]) -> str
     holder = entry.stat.ephemeral_owner
     if session is None:
         owned_by = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
-        return f"held by {entry.value.thread_id} ({owned_by}), which is not registered"
+        return f"owned by {entry.value.thread_id} ({owned_by}), which is not registered"
     if holder != session:
         where = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
         return (
-            f"held by {entry.value.thread_id} in {where}, but that member is registered in "
+            f"owned by {entry.value.thread_id} in {where}, but that member is registered in "
             f"session {hex_session(session)}: a leftover that is deleted when its session ends"
         )
     return None

@@ -45,7 +45,7 @@ def decommission(
     affected = {tp: replicas for tp, replicas in snapshot.replicas.items() if leaving.intersection(replicas)}
     if short := [
         f"{tp} has {len(replicas)} replicas for {count(len(staying), 'remaining broker')}; "
-        f"`set-rf {len(staying)}` first"
+        f"`zkgroup plan set-rf {len(staying)}` first"
         for tp, replicas in sorted(affected.items())
         if len(replicas) > len(staying)
     ]:

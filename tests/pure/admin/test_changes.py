@@ -128,7 +128,7 @@ def test_the_hint_is_reported_and_names_the_record(
     """The result and the report have the command that undoes the change; the record says who made it."""
     result = set_offsets_change(idle.ensemble, "g", {ORDERS_0: 5}).apply(recorder)
 
-    assert result.undo_hint == f"to go back: zkgroup -z zk:2181 undo {result.undo_id} --execute"
+    assert result.undo_hint == f"to undo: zkgroup -z zk:2181 undo {result.undo_id} --execute"
     assert told == [result.undo_hint]
     record = recorder.folder.load(result.undo_id or "")
     assert (record.command, record.zookeeper, record.group) == ("typed", "zk:2181", "g")

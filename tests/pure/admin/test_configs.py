@@ -68,7 +68,7 @@ def test_a_configuration_that_changed_meanwhile_is_a_conflict(world: MemoryGroup
 @pytest.mark.parametrize(
     ("set_to", "removed", "told"),
     [
-        ({}, [], "say what to change"),
+        ({}, [], "expected --set or --delete-config, found neither"),
         ({"retention.ms": "1"}, ["retention.ms"], "both"),
         ({}, ["missing"], "missing is not set"),
         ({"SCRAM-SHA-256": "x"}, [], "Kafka's own tool"),

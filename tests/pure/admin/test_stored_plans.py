@@ -272,7 +272,7 @@ def test_a_znode_that_is_no_plan_is_distinguished(world: MemoryGroups, cluster: 
 
     assert [one.plan for one in plans] == ["p"]
     assert [error.path for error in unreadable] == [StoredPlan.path("odd")]
-    with pytest.raises(NotFoundError, match="reassign list"):
+    with pytest.raises(NotFoundError, match="plan list"):
         find_plan(world.ensemble, "none")
     with pytest.raises(ConfigError):
         find_plan(world.ensemble, "a/b")

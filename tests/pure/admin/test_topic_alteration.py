@@ -95,7 +95,7 @@ def test_a_topic_that_must_not_grow_now_is_refused(world: MemoryGroups) -> None:
 @pytest.mark.parametrize(
     ("growth", "told"),
     [
-        (AddedPartitions(), "say what to change"),
+        (AddedPartitions(), "expected --partitions, --set or --delete-config, found none"),
         (AddedPartitions(partitions=1), "can only grow"),
         (AddedPartitions(partitions=30_000), "at most 20000"),
         (AddedPartitions(replica_assignment=[[1, 2], [3]]), "expected 2 different brokers"),

@@ -119,8 +119,8 @@ def test_owners_of_unsubscribed_topics_are_reported(world: MemoryGroups) -> None
     problems = _problems(world)
     found = [(problem.kind, problem.topic, problem.partition) for problem in problems]
 
-    assert problems[0].detail.endswith("held by g_a-0, but there is no such topic")
-    assert problems[1].detail.endswith("held by g_a-0, but there is no partition 9 of orders")
+    assert problems[0].detail.endswith("owned by g_a-0, but there is no such topic")
+    assert problems[1].detail.endswith("owned by g_a-0, but there is no partition 9 of orders")
     assert found == [
         (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "gone", 0),
         (ProblemKind.OWNER_OF_UNKNOWN_PARTITION, "orders", 9),

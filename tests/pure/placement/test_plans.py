@@ -87,7 +87,9 @@ def test_decommission_is_refused_where_too_few_brokers_stay() -> None:
     with pytest.raises(PlanRefusedError) as refused:
         decommission(snapshot([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
 
-    assert refused.value.reasons == ("t-0 has 3 replicas for 2 remaining brokers; `set-rf 2` first",)
+    assert refused.value.reasons == (
+        "t-0 has 3 replicas for 2 remaining brokers; `zkgroup plan set-rf 2` first",
+    )
 
 
 def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:

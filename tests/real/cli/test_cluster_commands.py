@@ -211,10 +211,10 @@ def test_a_configuration_is_altered_and_the_printed_command_undoes_it(
     shown = shell.json("config", "alter", "--topic", "orders", *change)
     words = ("--entity-type", "topics", "--entity-name", "orders")
     done = shell.run("config", "alter", *words, *change, "--execute")
-    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+    back = next(line for line in done.err.splitlines() if line.startswith("to undo: "))
     undo = shell.run("undo")
     after = shell.json("config", "describe", "--topic", "orders")["configs"]
-    went_back = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+    went_back = shell.run(*shlex.split(back.removeprefix("to undo: zkgroup ")))
 
     assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
         ("cleanup.policy", "x,y", None),
@@ -292,9 +292,9 @@ def test_the_undo_command_restores_any_value(shell: Shell, cluster: ServerCluste
     cluster.topic("orders", (1,))
     shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
     done = shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=1", "--execute")
-    back = next(line for line in done.err.splitlines() if line.startswith("to go back: "))
+    back = next(line for line in done.err.splitlines() if line.startswith("to undo: "))
 
-    shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+    shell.run(*shlex.split(back.removeprefix("to undo: zkgroup ")))
 
     (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
     assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
@@ -316,9 +316,9 @@ def test_the_undo_command_leaves_out_what_no_command_can_set(shell: Shell, clust
     assert (
         "note: retention.msec=1 is no value that a broker accepts: an undo does not set it again" in both.err
     )
-    assert "to go back: " in both.err
+    assert "to undo: " in both.err
     assert "this cannot be undone: retention.msec=1 is no value that a broker accepts" in alone.err
-    assert "to go back: " not in alone.err
+    assert "to undo: " not in alone.err
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_after_a_yes_it_is_done_and_printed(shell: Shell, idle: ServerGroups) ->
 
     after = screen.partition(QUESTION)[2]
     assert (code, idle.offset_of("billing", "orders", 1)) == (0, 42)
-    assert "to go back: zkgroup undo" in after
+    assert "to undo: zkgroup undo" in after
     assert "1 offset changed" in after
 
 
@@ -74,9 +74,9 @@ def test_the_undo_command_is_for_the_same_ensemble(shell: Shell, idle: ServerGro
     where = ["-z", address]
 
     ran = shell.run(*([*where, *words] if place == "before" else [*words, *where]))
-    (back,) = [line for line in ran.err.splitlines() if line.startswith("to go back: ")]
+    (back,) = [line for line in ran.err.splitlines() if line.startswith("to undo: ")]
     assert idle.offset_of("billing", "orders", 1) == 42
-    done = shell.run(*shlex.split(back.removeprefix("to go back: zkgroup ")))
+    done = shell.run(*shlex.split(back.removeprefix("to undo: zkgroup ")))
 
     assert (done.code, idle.offset_of("billing", "orders", 1)) == (0, 10)
 
@@ -97,4 +97,4 @@ def test_the_undo_command_names_profile_and_files(shell: Shell, idle: ServerGrou
 
     (file,) = shell.undo_files
     options = f"--profile p --zk-digest-file '{digest}'"
-    assert f"to go back: zkgroup {options} undo {file.stem} --execute\n" in ran.err
+    assert f"to undo: zkgroup {options} undo {file.stem} --execute\n" in ran.err

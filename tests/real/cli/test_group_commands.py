@@ -269,7 +269,7 @@ def test_the_deletion_of_a_group_without_offsets_names_no_undo(shell: Shell, gro
     undone = shell.run("undo", "--execute")
 
     message = "this cannot be undone: no offset is committed"
-    assert [(ran.code, message in ran.err, "to go back" in ran.err) for ran in (shown, done)] == [
+    assert [(ran.code, message in ran.err, "to undo" in ran.err) for ran in (shown, done)] == [
         (0, True, False)
     ] * 2
     assert (undone.code, "no offset is committed" in undone.err) == (2, True)

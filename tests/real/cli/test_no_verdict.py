@@ -40,8 +40,7 @@ def test_a_write_without_an_answer_and_without_a_reading_back_is_124(
     assert "reading back failed" in ran.err
     assert "check before you repeat" in ran.err
     assert (
-        f"to go back: zkgroup -z {zk_chaos_server.address} undo {shell.undo_files[0].stem} --execute"
-        in ran.err
+        f"to undo: zkgroup -z {zk_chaos_server.address} undo {shell.undo_files[0].stem} --execute" in ran.err
     )
     assert groups.offset_of("billing", "orders", 0) == 42  # it was applied: another number would not show it
 

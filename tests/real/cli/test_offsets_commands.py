@@ -403,7 +403,7 @@ def test_offsets_are_not_deleted_below_members(shell: Shell, living: ServerGroup
 def test_a_refused_change_leaves_no_record(
     shell: Shell, idle: ServerGroups, monkeypatch: pytest.MonkeyPatch, error: ZkGroupError
 ) -> None:
-    """Nothing happened, so there is nothing to go back from; what is done in part has its record."""
+    """Nothing happened, so there is nothing to undo; what is done in part has its record."""
 
     def fail(*args: object, **more: object) -> None:
         raise error
@@ -413,7 +413,7 @@ def test_a_refused_change_leaves_no_record(
 
     happened = isinstance(error, PartlyDoneError)
     assert ran.code == error.exit_code
-    assert ("to go back: " in ran.err, len(shell.undo_files)) == (happened, int(happened))
+    assert ("to undo: " in ran.err, len(shell.undo_files)) == (happened, int(happened))
 
 
 def test_the_changes_made_from_here_are_listed(shell: Shell, idle: ServerGroups) -> None:

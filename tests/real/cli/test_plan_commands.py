@@ -99,7 +99,7 @@ def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: 
 
     assert (refused.code, accepted.code, never.code) == (2, 0, 2)
     assert refused.err.endswith("; `--allow balance` accepts that\n")
-    assert "`set-rf 1` first" in never.err
+    assert "`zkgroup plan set-rf 1` first" in never.err
     assert "accepts that" not in never.err
 
 

@@ -93,7 +93,7 @@ def test_the_undo_of_a_move_executes_the_rollback_file(shell: Shell, cluster: Se
     refused = shell.run("undo", undo_id, "--execute")
     forced = shell.json("undo", undo_id, "--execute", "--force")
 
-    assert f"to go back, once it has ended: zkgroup undo {undo_id} --execute" in done.err
+    assert f"to undo, once it has ended: zkgroup undo {undo_id} --execute" in done.err
     assert (early.code, "a reassignment runs already" in early.err) == (6, True)
     assert len(shell.undo_files) == 2
     assert (shown.code, "/rollback/" in shown.err) == (0, True)

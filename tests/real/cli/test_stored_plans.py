@@ -101,7 +101,7 @@ def test_a_plan_is_paused_and_cancelled(shell: Shell, cluster: ServerCluster) ->
 
     assert (shown["executed"], shown["state"]) == (False, "running")
     assert (paused.code, "moves under way continue" in paused.err) == (0, True)
-    assert "to go back: zkgroup undo " in paused.err
+    assert "to undo: zkgroup undo " in paused.err
     assert (resumed["executed"], resumed["plan"]) == (True, name)
     assert "note: this cannot be undone: a cancelled plan cannot be resumed" in asked.err
     assert (undone.code, "cannot be undone: a cancelled plan cannot be resumed" in undone.err) == (2, True)

@@ -57,8 +57,8 @@ def test_the_undo_of_a_creation_deletes_that_topic_and_no_other(shell: Shell) ->
     made = shell.run(*words)
     again = shell.run(*words)
     (file,) = shell.undo_files
-    assert f"to go back: zkgroup undo {file.stem} --execute\n" in made.err
-    assert (again.code, "to go back" in again.err) == (6, False)
+    assert f"to undo: zkgroup undo {file.stem} --execute\n" in made.err
+    assert (again.code, "to undo" in again.err) == (6, False)
 
     shown = shell.run("undo", file.stem)
     assert (shown.code, shown.out) == (0, "would delete topic orders: 3 znodes\n")
@@ -83,7 +83,7 @@ def test_a_topic_is_created_where_no_undo_record_can_be_written(shell: Shell) ->
 
     assert (ran.code, document["undo"]) == (0, None)
     assert "note: no record of this is kept (" in ran.err
-    assert "to go back: zkgroup topic delete orders --execute\n" in ran.err
+    assert "to undo: zkgroup topic delete orders --execute\n" in ran.err
     assert len(shell.json("topic", "list")["topics"]) == 2
 
 
@@ -159,7 +159,7 @@ def test_the_undo_of_a_deletion_is_one_document(shell: Shell) -> None:
 
 
 def test_the_undo_of_a_leftover_deletion_cancels_no_moves(shell: Shell, groups: ServerGroups) -> None:
-    """Past bug: it said "to go back", and that ran `reassign cancel` on whatever was being moved."""
+    """Past bug: it said "to undo", and that ran `reassign cancel` on whatever was being moved."""
     shell.run("topic", "create", "orders", "--replica-assignment", "1,1")
     groups.zk.multi(Delete("/brokers/topics/orders", 0))
     undo_id = shell.json("topic", "delete", "orders", "--execute")["undo"]
@@ -170,7 +170,7 @@ def test_the_undo_of_a_leftover_deletion_cancels_no_moves(shell: Shell, groups: 
 
     assert "note: this cannot be undone: " in shown.err
     assert (done.code, done.out) == (0, "created again 1 znode: /config/topics/orders\n")
-    assert "to go back" not in done.err
+    assert "to undo" not in done.err
     assert (again.code, "cannot be undone" in again.err, "this runs" in again.err) == (2, True, False)
 
 
@@ -210,7 +210,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
     ]
     assert (ran.code, ran.out) == (0, "asked controller 7 to delete topic orders\n")
     assert "cannot be undone" in ran.err
-    assert "to go back" not in ran.err
+    assert "to undo" not in ran.err
     undone = shell.run("undo", "--execute")
     assert undone.code == 2
     assert "topic create orders --replica-assignment 0` creates it again, empty" in undone.err

@@ -88,7 +88,7 @@ class UndoRecorder:
         if record.no_undo is not None:
             return None
         words = self._command_text(["undo", record.undo_id, "--execute", *(["--force"] if force else [])])
-        return f"to go back{f', {record.when}' if record.when else ''}: {words}"
+        return f"to undo{f', {record.when}' if record.when else ''}: {words}"
 
     def text(self, words: Sequence[str]) -> str:
         """A command to type, to the same ensemble."""
@@ -202,7 +202,7 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
             if self.undo_is_required:
                 raise
             words = recorder.text([*record.undo_command, "--execute"])
-            recorder.report(f"note: no record of this is kept ({error.__cause__}); to go back: {words}")
+            recorder.report(f"note: no record of this is kept ({error.__cause__}); to undo: {words}")
             return None
         return record
 

@@ -135,8 +135,8 @@ def delete_topic_change(
         delete_topic(ensemble, plan)  # raises: names the members
     notes = list(plan.notes)
     if plan.idle_groups:
-        left = f"offsets of {topic}, where a new topic of that name would resume"
-        notes.append(f"left in {', '.join(plan.idle_groups)}: {left}")
+        names = ", ".join(plan.idle_groups)
+        notes.append(f"offsets of {topic} stay in {names}: a new topic of that name would start there")
     how: dict[str, Any] = {}
     no_undo = None
     if plan.controller is not None:

@@ -162,7 +162,7 @@ def check_throttle(info: ControllerInfo) -> str | None:
     if oldest < _FIRST_THROTTLED:
         raise RefusedError(
             "--throttle: brokers before Kafka 0.10.1 ignore it, and one is registered; without it the move "
-            "takes all the bandwidth there is: move less at a time (`plan --max-moves`)"
+            "takes all the bandwidth there is: move less at a time (`zkgroup plan ... --max-moves N`)"
         )
     return (
         "brokers of Kafka 0.10.0 ignore the throttle, those of 0.10.1 apply it: their registrations are alike"

@@ -147,7 +147,7 @@ def find_plan(ensemble: Ensemble, plan: str) -> PlanDescription:
     ensemble.zk.sync("/")
     znode = ensemble.zk.find(path)
     if znode is None:
-        raise NotFoundError(f"{path}: there is no such plan; `zkgroup reassign list` shows those there are")
+        raise NotFoundError(f"{path}: there is no such plan; `zkgroup plan list` lists the plans")
     stored = StoredPlan.decode(path, znode.data)
     return _described(ensemble, plan, stored, znode.stat.version)
 

@@ -103,7 +103,7 @@ def plan_alteration(
     """
     validate_topic(topic)
     if not growth.is_wanted and not set_to and not removed:
-        raise ConfigError("say what to change: --partitions, --config or --delete-config")
+        raise ConfigError("expected --partitions, --set or --delete-config, found none")
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
     refuse_kraft(info)

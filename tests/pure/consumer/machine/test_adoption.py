@@ -182,7 +182,7 @@ def test_claim_that_is_not_wanted_any_more_is_released() -> None:
 
 
 def test_claim_of_another_thread_is_made_anew() -> None:
-    """Recipes 5: mine, but the plan names it for another of my threads."""
+    """Recipes 5: mine, but assigned to another of my threads."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: claimed_in_a(stage, 0, thread=1))
     member = stage.join("a", {"t": 2}, run_ms=3000)
