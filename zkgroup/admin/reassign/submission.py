@@ -73,6 +73,7 @@ class RunningRequest:
     """The request that runs."""
 
     targets: Mapping[TopicPartition, tuple[int, ...]]
+    """Replicas that each of its partitions is to have."""
     version: int
     """Data version; the write is conditional on it."""
 
