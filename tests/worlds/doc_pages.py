@@ -253,6 +253,7 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
             **os.environ,
             "PATH": path,
             "COLUMNS": "110",
+            "PYTHONUNBUFFERED": "1",
             "LOGNAME": "operator",
             "XDG_STATE_HOME": str(folder / ".local" / "state"),
             "XDG_CONFIG_HOME": str(folder / ".config"),

@@ -85,13 +85,12 @@ class BrokerTelemetry:
 
     def note(self, note: LogEvent) -> None:
         """Logs an event: changes of ISRs to `zkgroup.state_change`, warnings, the rest at level DEBUG."""
-        fields = " ".join(f"{name}={value}" for name, value in note.fields.items())
         if (counter := _STATE_CHANGES.get(note.kind)) is not None:
-            state_log.info("%s %s", note.kind, fields)
+            state_log.info("%s", note)
             self._count(counter)
             return
         is_bad = note.kind in _WARNINGS or note.kind.endswith(".unreadable")
-        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s %s", note.kind, fields)
+        log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", note)
 
     def metered(self, respond: Respond) -> Respond:
         """Wraps `respond` to count its requests; returns it as it is without metrics."""

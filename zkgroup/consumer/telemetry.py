@@ -85,7 +85,7 @@ class Telemetry:
             message = "%s: topic %s does not exist; create it: zkgroup topic create %s --partitions N"
             log.warning(message, self._member, topic, topic)
         level = logging.WARNING if note.kind in _WARNINGS else logging.DEBUG
-        log.log(level, "%s: %s %s", self._member, note.kind, dict(note.fields))
+        log.log(level, "%s: %s", self._member, note)
         if self._history is not None:
             self._history.record(note.kind, note.fields)
         self._measure(note.kind)

@@ -69,11 +69,10 @@ class ControllerTelemetry:
 
     def note(self, note: LogEvent) -> None:
         """Logs an event, and counts it where there is a metric."""
-        fields = " ".join(f"{name}={value}" for name, value in note.fields.items())
         if (level := _STATE_CHANGES.get(note.kind)) is not None:
-            state_log.log(level, "%s %s", note.kind, fields)
+            state_log.log(level, "%s", note)
         else:
-            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s %s", note.kind, fields)
+            log.log(logging.WARNING if note.kind in _WARNINGS else logging.DEBUG, "%s", note)
         if self._metrics is None:
             return
         if note.kind == "election.unclean":

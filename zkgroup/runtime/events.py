@@ -82,6 +82,10 @@ class LogEvent:
     kind: str
     fields: Mapping[str, object]
 
+    def __str__(self) -> str:
+        """As it stands in the log: `lease.expired`, `isr.refused partition=orders-0 code=-103`."""
+        return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
+
 
 SharedEffect = Submit | SetTimer | CancelTimer
 

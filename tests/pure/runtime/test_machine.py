@@ -315,3 +315,11 @@ def test_a_fence_that_is_a_mistake(fence: Any, error: type[Exception], told: str
     machine.step(connected())
     with pytest.raises(error, match=told):
         machine.answer(MultiRefused(0, Code.BAD_VERSION))
+
+
+def test_an_event_for_the_log_is_its_kind_and_its_fields() -> None:
+    """Past bug: an event of a member without fields was logged with an empty dict."""
+    assert str(LogEvent("lease.expired", {})) == "lease.expired"
+    assert str(LogEvent("isr.refused", {"partition": "orders-0", "code": -103})) == (
+        "isr.refused partition=orders-0 code=-103"
+    )
