@@ -31,6 +31,8 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.wire.record_batch import Record, build_batch
 
 TOPIC = "measured"
+CALM_SHARE = 0.25
+"""CPU of three brokers with nothing to do in a second, with 1,000 partitions; Kafka's a little less."""
 SHARED = "the cores are shared with the client and with other work"
 Found = Mapping[str, Sequence[Figures]]
 """Side to the figures of its runs."""
@@ -158,6 +160,8 @@ def latency(plan: Plan, report: Report) -> None:
 
 
 def _latencies(started: Mapping[str, BrokerSide], count: int, repeats: int) -> dict[str, list[Figures]]:
+    for name, side in started.items():
+        eventually(lambda side=side: _is_calm(side), what=f"{name} has done what new topics cost")  # type: ignore[misc]
     return _in_turns(started, lambda side: ask(side.bootstrap, "latency", TOPIC, records=count), repeats)
 
 
@@ -165,9 +169,17 @@ def _times(run: Figures) -> str:
     return f"p50 {run['p50_ms']:.2f} ms, p99 {run['p99_ms']:.1f} ms"
 
 
+def _is_calm(side: BrokerSide) -> bool:
+    """Whether the brokers take little CPU in a second: new followers have settled."""
+    return _cpu_share(side, 1.0) < CALM_SHARE
+
+
 def _idle_cpu(side: BrokerSide, plan: Plan) -> float:
     """CPU seconds of all brokers in an idle second."""
-    seconds = 2.0 if plan.short else 15.0
+    return _cpu_share(side, 2.0 if plan.short else 15.0)
+
+
+def _cpu_share(side: BrokerSide, seconds: float) -> float:
     cpu, began = side.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     return (side.cpu_s() - cpu) / (time.perf_counter() - began)
