@@ -1,4 +1,4 @@
-"""Performs a controller's actions on a `ReplicaManager` and returns their results. Pure otherwise.
+"""Performs a controller's actions on a `ReplicaManager` and returns their results.
 
 The broker's network and the simulated broker both use it.
 """

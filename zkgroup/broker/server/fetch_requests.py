@@ -1,4 +1,4 @@
-"""Fetch: the answers to consumers and followers, and the wait for records. Pure.
+"""Fetch: the answers to consumers and followers, and the wait for records.
 
 Sources: kafka/server/KafkaApis.scala (`handleFetchRequest`), kafka/server/DelayedFetch.scala,
 kafka/server/ReplicaManager.scala (`fetchMessages`) @2.8.2.

@@ -1,4 +1,4 @@
-"""The fetch sessions of followers (KIP-227): a request names only what has changed since the last one. Pure.
+"""The fetch sessions of followers (KIP-227): a request names only what has changed since the last one.
 
 So a follower of many idle partitions fetches the busy ones at the cost of these alone. Consumers get no
 session: they are answered as by a broker whose cache of sessions is full.
