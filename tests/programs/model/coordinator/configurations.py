@@ -40,7 +40,6 @@ AS_WRITTEN: Final[Mapping[str, Expected]] = {
     "move-two-generations": _of(moves=1, joins=2, members=False, is_short=False),
     "move-and-two-losses": _of(moves=1, joins=1, losses=2, members=False, is_short=False),
     "two-moves": _of(moves=2, joins=1, is_short=False),
-    "two-moves-two-generations": _of(moves=2, joins=2, commits=0, members=False, is_short=False),
 }
 """The recipes of part IV; every one holds."""
 
