@@ -214,17 +214,70 @@ def test_a_follower_that_could_not_serve_is_elected_once_its_leader_lets_it_in_a
     assert world.state(tp(0)).leader == 2
 
 
-def test_a_follower_that_could_not_serve_and_stayed_in_the_isr_is_not_elected() -> None:
-    """No request or znode says that its files were opened again; its own restart does."""
+def test_a_follower_that_could_not_serve_leaves_the_isr() -> None:
+    """As in Kafka since 1.0. It gets the new leader epoch too, in which it fetches once it can be opened.
+
+    Past bug: it stayed in the ISR until its leader removed it. If its files were opened before that, nothing
+    reported it to the controller, which did not elect it until its broker restarted.
+    """
+    world, controller = loaded_cluster({0: (1, 2)})
+    changes_isr(world, (1, 2))
+    before = world.state(tp(0))
+    answers_56(world, controller, 2)
+
+    assert world.state(tp(0)) == PartitionState(1, before.leader_epoch + 1, (1,), before.controller_epoch)
+    controller.answer_all()
+    world.run()
+    for host in (world.hosts[1], world.hosts[2]):
+        sent = host.received(LeaderAndIsrRequest)[-1]
+        assert isinstance(sent, LeaderAndIsrRequest)
+        assert [(info.leader, info.isr) for info in sent.partitions] == [(1, (1,))]
+    world.stop_broker(1)
+    assert world.state(tp(0)).leader == -1
+    assert "leader of t-0" in controller.active.ports.events.blocked
+
+
+def test_an_answer_that_repeats_the_failure_changes_nothing_more() -> None:
+    """The broker gets the state in which it is not in sync, and answers 56 again."""
     world, controller = loaded_cluster({0: (1, 2)})
     changes_isr(world, (1, 2))
     answers_56(world, controller, 2)
-    world.stop_broker(1)
+    before = world.state(tp(0))
+    answers_56(world, controller, 2)
 
-    assert world.state(tp(0)).leader == -1
+    assert world.state(tp(0)) == before
+    assert controller.active.context.unfit == {tp(0): {2}}
+
+
+def test_a_leader_that_could_not_serve_gets_the_state_of_the_next_one() -> None:
+    """It follows, and may fetch all that it has lost."""
+    world, controller = loaded_cluster({0: (1, 2)})
+    changes_isr(world, (1, 2))
+    answers_56(world, controller, 1)
+    controller.answer_all()
+    world.run()
+
+    sent = world.hosts[1].received(LeaderAndIsrRequest)[-1]
+    assert isinstance(sent, LeaderAndIsrRequest)
+    assert [(info.leader, info.isr) for info in sent.partitions] == [(2, (2,))]
+
+
+def test_a_follower_that_left_the_isr_may_replace_a_leader_that_never_led_alone() -> None:
+    """Neither can serve: what was acknowledged, was acknowledged while both were in sync."""
+    world, controller = loaded_cluster({0: (1, 2)})
+    changes_isr(world, (1, 2))
+    world.hosts[1].silent = True
+    answers_56(world, controller, 2)
+    assert world.state(tp(0)).isr == (1,)
+    while not isinstance(controller.flying[-1].request, LeaderAndIsrRequest):
+        controller.answer_all()
+        world.run()
+    assert controller.flying[-1].broker == 1
+    cannot_serve(world, controller, 1)
     assert "leader of t-0" in controller.active.ports.events.blocked
     world.stop_broker(2, run=False)
     world.start_broker(2)
+
     assert world.state(tp(0)).leader == 2
 
 

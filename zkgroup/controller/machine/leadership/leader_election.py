@@ -43,11 +43,11 @@ class Led(NamedTuple):
 
 
 class UnconfirmedLeaders:
-    """Leaders that were elected and have not confirmed yet that they can serve.
+    """Leaders alone in the ISR of a new leader epoch that have not confirmed yet that they can serve.
 
-    Partition to its leader and to the ISR before its election. Such a leader is alone in the ISR. Where it
-    cannot serve it has never led, so nothing was acknowledged since its election, and the brokers that were
-    in sync before still have everything.
+    Partition to its leader and to the ISR before that epoch. Where such a leader cannot serve it has never
+    led in this epoch, so nothing was acknowledged since the one before, and the brokers that were in sync
+    then still have everything.
     """
 
     def __init__(self) -> None:
@@ -102,10 +102,10 @@ class LeaderElections(Feature):
         self._unconfirmed.broker_restarted(broker)
 
     def on_response(self, response: BrokerResponse) -> None:
-        """A replica that its broker cannot serve (error 56) is offline to every election.
+        """A replica that its broker cannot serve (error 56) is offline to every election, and leaves the ISR.
 
-        Until the broker restarts, or until its leader adds it to the ISR. A replica that never left the ISR
-        stays offline: nothing reports to the controller that its files were opened again.
+        It is online again when its broker restarts, or when its leader adds it to the ISR: its files were
+        opened again, and it has caught up (docs/adr/0018).
 
         The response to a request that was sent twice may hide that the broker has led since the first copy.
         """
@@ -130,7 +130,8 @@ class LeaderElections(Feature):
             )  # a deletion does not wait for one without a leader
 
     def elect_offline(self, subject: str = "") -> Procedure[None]:
-        """Elects for partitions without a leader, or with one that cannot serve."""
+        """Elects for partitions without a leader, or with one that cannot serve; followers that cannot serve
+        leave the ISR."""
         unfit = [
             each
             for each, brokers in self._context.unfit.items()
@@ -141,7 +142,26 @@ class LeaderElections(Feature):
         yield from self.elect_leaderless(batch)
         yield from self.elect_restarted(batch)
         yield from self.start_new_leader_epochs(batch)
+        yield from self._remove_unfit(batch)
         self._requests.send(batch)
+
+    def _remove_unfit(self, batch: RequestBatch) -> Procedure[None]:
+        """Removes followers that cannot serve from the ISRs of live leaders, as Kafka since 1.0 does.
+
+        They get the new leader epoch too, in which they fetch again once their files can be opened. A leader
+        that is then alone in the ISR and cannot serve has never led alone, so the others still have all.
+        """
+        context = self._context
+        removals = [
+            (each, broker)
+            for each, brokers in context.unfit.items()
+            if not context.is_going(each)
+            and (leadership := context.leadership(each)) is not None
+            and leadership.leader in context.candidates(each, context.live)
+            for broker in sorted(brokers & set(leadership.isr))
+        ]
+        if removals:
+            yield from self.remove_from_isr(removals, batch, notify_removed=True)
 
     def elect(
         self,
@@ -156,6 +176,7 @@ class LeaderElections(Feature):
         `replicas` are the lists to send where they are not those of the context (step 7 of a reassignment).
         The caller sends the batch. Raises as `write_states`.
         """
+        context = self._context
         choices: dict[TopicPartition, Choice] = {}
         unneeded: set[TopicPartition] = set()
         before: dict[TopicPartition, Brokers] = {}
@@ -176,11 +197,14 @@ class LeaderElections(Feature):
                     unneeded.add(topic_partition)
                     return f"{leader} leads it already"
 
-        wanted = [each for each in partitions if not self._context.is_going(each)]
+        wanted = [each for each in partitions if not context.is_going(each)]
         carried = yield from self._carry_out_afresh(wanted, decide, unneeded)
         chosen = {each: choices[each] for each in carried.written}
         for topic_partition, choice in chosen.items():
-            batch.leader_and_isr(choice.recipients, topic_partition, (replicas or {}).get(topic_partition))
+            listed = (replicas or {}).get(topic_partition)
+            unfit = self._unfit_followers(topic_partition, listed or context.replicas(topic_partition))
+            recipients = dict.fromkeys((*choice.recipients, *unfit))
+            batch.leader_and_isr(recipients, topic_partition, listed)
             if len(choice.isr) == 1 and not choice.unclean and set(before[topic_partition]) > set(choice.isr):
                 self._unconfirmed.elected(topic_partition, choice.leader, before[topic_partition])
             else:
@@ -190,6 +214,13 @@ class LeaderElections(Feature):
         self.online(chosen)
         failed = {each: why for each, why in carried.refused.items() if each not in unneeded}
         return Led(chosen, failed, frozenset(unneeded & carried.refused.keys()))
+
+    def _unfit_followers(self, topic_partition: TopicPartition, replicas: Brokers) -> list[int]:
+        """Live brokers that could not serve their replica: as followers they may fetch all of it again."""
+        context = self._context
+        unfit = context.unfit.get(topic_partition, ())
+        deleting = self._pending_deletes.of(context, topic_partition) if unfit else ()
+        return [each for each in replicas if each in unfit and each in context.live and each not in deleting]
 
     def elect_leaderless(
         self, batch: RequestBatch, put_off: Collection[TopicPartition] = ()
@@ -257,13 +288,19 @@ class LeaderElections(Feature):
         return led
 
     def remove_from_isr(
-        self, removals: Iterable[tuple[TopicPartition, int]], batch: RequestBatch
+        self,
+        removals: Iterable[tuple[TopicPartition, int]],
+        batch: RequestBatch,
+        *,
+        notify_removed: bool = False,
     ) -> Procedure[None]:
         """Replicas that have gone offline leave the ISR; the other replicas get LeaderAndIsr (controller.md
         3.4).
 
-        For topics that are being deleted the ISR is only written. The caller sends the batch.
+        With `notify_removed` those that leave get it too: they live, and may follow. For topics that are
+        being deleted the ISR is only written. The caller sends the batch.
         """
+        before: dict[TopicPartition, Brokers] = {}
         gone: dict[TopicPartition, list[int]] = {}
         for topic_partition, broker in removals:
             gone.setdefault(topic_partition, []).append(broker)
@@ -279,6 +316,7 @@ class LeaderElections(Feature):
                     now = now._replace(state=replace(now.state, leader=less[0], isr=less[1]))
             if now is leadership:
                 return "it is not in sync"
+            before[topic_partition] = leadership.isr
             return leadership.decided(now.leader, now.isr, self._identity.epoch)
 
         carried = yield from self._carry_out_afresh(gone, decide)
@@ -290,10 +328,14 @@ class LeaderElections(Feature):
             if self._context.is_going(topic_partition):
                 self._requests.unsent.discard(topic_partition)
                 continue
-            others = [
-                each for each in self._context.replicas(topic_partition) if each not in gone[topic_partition]
+            recipients = [
+                each
+                for each in self._context.replicas(topic_partition)
+                if notify_removed or each not in gone[topic_partition]
             ]
-            batch.leader_and_isr(others, topic_partition)
+            batch.leader_and_isr(recipients, topic_partition)
+            if notify_removed and leadership.isr == (leadership.leader,):
+                self._unconfirmed.elected(topic_partition, leadership.leader, before[topic_partition])
 
     def in_sync(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> Brokers:
         """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
