@@ -164,6 +164,12 @@ def test_the_last_eligible_leader_stays_in_the_isr() -> None:
     assert selectors.without_replica(leadership(2, (2, 4)), 2, (3, 1)) == (NO_LEADER, (2, 4))
 
 
+def test_a_leader_that_is_on_no_list_does_not_lead_without_being_in_sync() -> None:
+    """Past bug: it stayed the leader of an ISR without it."""
+    assert selectors.without_replica(leadership(2, (2, 3)), 3, (3, 1)) == (NO_LEADER, (3,))
+    assert selectors.without_replica(leadership(2, (2, 3)), 2, (3, 1)) == (NO_LEADER, (3,))
+
+
 def test_what_is_out_already_needs_no_write() -> None:
     """Controller item 36: without leader, without ISR, and the last member for the second time."""
     assert selectors.without_replica(leadership(1, (1, 2)), 3, (1, 2, 3)) is None

@@ -103,6 +103,25 @@ def test_partitions_that_a_tool_leaves_out_are_written_back() -> None:
     assert world.state(tp(2)).leader == 3
 
 
+def test_a_leader_on_no_replica_list_gives_way_to_the_last_one_on_it() -> None:
+    """A tool wrote the lists of an old read while no controller was active: nothing has the right ones any
+    more. Past bug: the leader stayed, in an ISR without it.
+    """
+    world = SteppedControllers()
+    world.write(
+        Create(Topic.path("t"), Topic({0: (3, 1)}).encode()),
+        Create(Topic.partitions_path("t"), None),
+        Create(Topic.partition_path(tp(0)), None),
+        Create(PartitionState.path(tp(0)), PartitionState(2, 5, (2, 3), 0).encode()),
+    )
+    world.new_controller()
+    world.stop_broker(3)
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (-1, (3,))
+    world.start_broker(3)
+
+    assert (world.state(tp(0)).leader, world.state(tp(0)).isr) == (3, (3,))
+
+
 def test_a_key_that_cannot_be_written_again_is_named() -> None:
     """A 64-bit number would kill readers of 0.8.2.2: the lists stay as the tool wrote them."""
     world, controller = loaded_cluster({0: (1, 2)})

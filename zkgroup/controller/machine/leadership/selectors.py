@@ -156,14 +156,18 @@ def without_replica(
     """Leader and ISR once a replica has gone offline, or None where nothing needs to be written (3.4).
 
     The last member of the replica list stays in the ISR, alone: of those who may lead, only it is known to
-    have everything. A leader that has not received a shorter list adds others.
+    have everything. A leader that has not received a shorter list adds others. A leader that is not on the
+    list, because a tool has written an old list over it while no controller was active, leads no more then.
     """
     if replica not in leadership.isr and leadership.leader != replica:
         return None
     leader = NO_LEADER if leadership.leader == replica else leadership.leader
     isr = tuple(each for each in leadership.isr if each != replica)
     if not any(each in replicas for each in isr):
-        isr = (replica,) if replica in leadership.isr and replica in replicas else leadership.isr
+        if replica in leadership.isr and replica in replicas:
+            leader, isr = NO_LEADER, (replica,)
+        else:
+            isr = leadership.isr
     return None if (leader, isr) == (leadership.leader, leadership.isr) else (leader, isr)
 
 
