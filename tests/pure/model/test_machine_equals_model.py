@@ -211,12 +211,12 @@ def wanting(*, offset: bool, sticky: bool = False, **cfg: object) -> Pair:
     if offset:
         assert worlds.act([create("offset", P, 0)])
     pair.believe(target=(True,))
-    components.context.owned.retarget({tp(P): 0})
+    components.context.owned.assign({tp(P): 0})
     components.claims._known_parents.update(components.paths.topic_parents(["t"]))
     if sticky:
         assert worlds.act(recipes.plan_ops(worlds.cfg, ME, None, pair.me.gen, (ME,)), worlds.cfg.client[ME])
         pair.believe(plan=0)
-        components.planning.plan_check = Check(components.paths.plan, 0)
+        components.assignments.plan_check = Check(components.paths.plan, 0)
     return pair
 
 
@@ -275,5 +275,5 @@ def test_sticky_claim_depends_on_its_plan(version: int) -> None:
     pair.follow(pair.components.claims.claim())
 
     assert check("plan", 0, 0) in pair.sent[0]
-    assert pair.components.planning.is_outdated == (pair.me.pc == Pc.PLAN) == (version == 1)
+    assert pair.components.assignments.is_outdated == (pair.me.pc == Pc.PLAN) == (version == 1)
     pair.assert_same_beliefs()

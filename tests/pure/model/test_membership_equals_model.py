@@ -163,7 +163,7 @@ def test_plan(found: str) -> None:
     """Recipes 4: an older plan is written anew from its own past, under its version and by a member only;
     a newer one means another snapshot."""
     pair = registered(sticky=True, partitions=2)
-    worlds, planning = pair.worlds, pair.components.planning
+    worlds, assignments = pair.worlds, pair.components.assignments
     _take(pair)
     picture = pair.components.snapshot.newest
     assert picture is not None
@@ -176,7 +176,7 @@ def test_plan(found: str) -> None:
         assert worlds.act([create("plan", 0, (generations[found], row))])
     node = worlds.s.tree.nodes[worlds.cfg.at("plan")]
     verdict = recipes.judge_plan(node, pair.me.gen)
-    planned, sent = run(pair, planning._from_previous(picture, "sticky"))
+    planned, sent = run(pair, assignments._from_previous(picture, "sticky"))
 
     worlds.assert_same_trees()
     if verdict == "newer":
@@ -188,7 +188,7 @@ def test_plan(found: str) -> None:
     assert sent == expected
     threads = {tp(p): thread_id(member_id(m), 0) for p, m in enumerate(wanted)}
     assert planned.owners == threads
-    assert planning.plan_check.version == worlds.s.tree.nodes[worlds.cfg.at("plan")].version
+    assert assignments.plan_check.version == worlds.s.tree.nodes[worlds.cfg.at("plan")].version
 
 
 def test_plan_is_written_by_members_only() -> None:
@@ -199,7 +199,7 @@ def test_plan_is_written_by_members_only() -> None:
     assert picture is not None
     assert pair.worlds.act([delete("ids", ME, -1)])
     pair.believe(pc=Pc.PLAN_WRITE)
-    result, sent = run(pair, pair.components.planning._from_previous(picture, "sticky"))
+    result, sent = run(pair, pair.components.assignments._from_previous(picture, "sticky"))
 
     assert result is GuardRefusedError
     assert sent == [recipes.plan_ops(pair.worlds.cfg, ME, None, pair.me.gen, (ME,))]

@@ -141,13 +141,13 @@ def session_is_enough(patch: Patch) -> None:
 def _adopt_anything(
     self: Claims, tp: TopicPartition, thread: int, seen: PartitionZnodes
 ) -> OwnedPartition | None:
-    return transactions.adopted_partition(tp, self._context.owned.target.get(tp, thread), seen, 0)
+    return transactions.adopted_partition(tp, self._context.owned.assigned.get(tp, thread), seen, 0)
 
 
 def blocked_partition_is_forgotten(patch: Patch) -> None:
     """No watch on the blocking owner and no second read: the member never learns that it was deleted."""
     patch.setattr(Claims, "_watch", lambda self, tp: None)
-    patch.setattr(Claims, "recheck", lambda self: None)
+    patch.setattr(Claims, "schedule_read_back", lambda self: None)
 
 
 def orphaned_claims_are_forgotten(patch: Patch) -> None:

@@ -50,7 +50,7 @@ class GroupAssignment:
 
 
 class AssignmentComputer:
-    """Computes the assignment from each new snapshot, and this member's target from it."""
+    """Computes the assignment from each new snapshot, and what is assigned to this member."""
 
     def __init__(self, context: MemberContext, paths: GroupPaths, snapshot: GroupSnapshotReader) -> None:
         self._context = context
@@ -181,7 +181,7 @@ class AssignmentComputer:
             self._snapshot.forget_topic(topic)
         self._snapshot.settling.mark_changed_now()
 
-    # --- the target -------------------------------------------------------------------------------
+    # --- assigned partitions -----------------------------------------------------------------------
 
     def _take_over(self, snapshot: MembershipSnapshot, planned: GroupAssignment) -> None:
         context, owned = self._context, self._context.owned
@@ -200,7 +200,7 @@ class AssignmentComputer:
         self.topics = frozenset(threads)
         self._report_missing(topic for topic in threads if snapshot.topic_versions.get(topic) is None)
         numbers = {thread_id(own, n): n for n in range(max(threads.values(), default=0))}
-        owned.retarget({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
+        owned.assign({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
         self.waits_for_releases = self._others_must_release(snapshot, before)
 
     def _report_missing(self, topics: Iterable[str]) -> None:
@@ -231,10 +231,10 @@ PUBLISH_TIMER = "publish"
 class ViewPublisher:
     """Publishes this member's view of the assignment."""
 
-    def __init__(self, context: MemberContext, paths: GroupPaths, planning: AssignmentComputer) -> None:
+    def __init__(self, context: MemberContext, paths: GroupPaths, assignments: AssignmentComputer) -> None:
         self._context = context
         self._paths = paths
-        self._planning = planning
+        self._assignments = assignments
         self.is_due = False
         self._published: tuple[int, str] | None = None
         self._version: int | None = None
@@ -248,7 +248,7 @@ class ViewPublisher:
 
     def stable(self) -> None:
         """Schedules a publication: the member has carried the assignment out. It waits for the interval."""
-        planned = self._planning.planned
+        planned = self._assignments.planned
         if planned is None or self._published == (planned.generation, planned.inputs):
             return
         at_ms = max(
@@ -261,7 +261,7 @@ class ViewPublisher:
 
     def publish(self) -> Procedure[None]:
         """Writes the view in one guarded write; after a refusal it reads the znode and tries again later."""
-        planned = self._planning.planned
+        planned = self._assignments.planned
         if planned is None:
             self.is_due = False
             return

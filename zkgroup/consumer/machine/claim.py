@@ -62,7 +62,7 @@ from zkgroup.znodes.consumers import Offset, owners_path
 from zkgroup.znodes.ids import number_of
 
 CLAIM_TIMER = "claim"
-RECHECK_TIMER = "blocked"
+READ_BACK_TIMER = "blocked"
 TOGETHER_MS = 10
 """Milliseconds. Partitions that are released within this time are claimed together."""
 
@@ -75,17 +75,17 @@ class Claims:
         context: MemberContext,
         paths: GroupPaths,
         snapshot: GroupSnapshotReader,
-        planning: AssignmentComputer,
+        assignments: AssignmentComputer,
     ) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
-        self._planning = planning
+        self._assignments = assignments
         self.unknown_outcomes: set[TopicPartition] = set()
         """Claims without a reply: read back before anything else is done."""
         self.failures = 0
-        """Attempts in a row that found a blocked partition: refused claims, and rechecks."""
-        self.recheck_is_due = False
+        """Attempts in a row that found a blocked partition: refused claims, and reads of owners."""
+        self.read_back_is_due = False
         self._not_before_ms = 0
         self._known_parents: set[str] = set()
         self._watches: dict[TopicPartition, Watch] = {}
@@ -101,7 +101,7 @@ class Claims:
         return (
             bool(context.owned.wanted)
             and not context.owned.is_giving_up
-            and not self._planning.is_waiting_for_brokers
+            and not self._assignments.is_waiting_for_brokers
             and context.now.ms >= self._not_before_ms
         )
 
@@ -110,19 +110,19 @@ class Claims:
         self._not_before_ms = self._context.now.ms + round(ms)
         self._context.set_timer(CLAIM_TIMER, self._not_before_ms)
 
-    def recheck(self) -> None:
-        """Makes the blocked partitions due for a recheck."""
-        self.recheck_is_due = bool(self._context.owned.blocked)
+    def schedule_read_back(self) -> None:
+        """Makes the blocked partitions due to be read back."""
+        self.read_back_is_due = bool(self._context.owned.blocked)
 
     def forget(self) -> None:
         """Drops all state: the registration is gone."""
-        self.recheck_is_due = False
+        self.read_back_is_due = False
         self.unknown_outcomes.clear()
         self._fresh.clear()
         self._watches.clear()
         self._known_parents.clear()
         self.failures = self._not_before_ms = 0
-        for name in (CLAIM_TIMER, RECHECK_TIMER):
+        for name in (CLAIM_TIMER, READ_BACK_TIMER):
             self._context.cancel_timer(name)
 
     # --- claiming ---------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Claims:
         batch = sorted(self._context.owned.wanted)
         offsets = yield from self._read_offsets(batch)
         claims = [
-            transactions.Claim(tp, self._context.owned.target[tp], offsets[tp])
+            transactions.Claim(tp, self._context.owned.assigned[tp], offsets[tp])
             for tp in batch
             if tp in self._context.owned.wanted and self._is_usable(tp, offsets[tp])
         ]
@@ -198,7 +198,7 @@ class Claims:
         for packet in transactions.in_packets(groups, self._context.request_bytes_max):
             topics = {tp.topic for tp, _ in packet}
             head = [transactions.guard(self._paths)]
-            checks = transactions.snapshot_checks(topics, versions, self._planning.plan_check)
+            checks = transactions.snapshot_checks(topics, versions, self._assignments.plan_check)
             operations = [*head, *checks, *transactions.flat(packet)]
             packets.append(([by_partition[tp] for tp, _ in packet], operations))
         return packets
@@ -261,8 +261,8 @@ class Claims:
         """The partitions that must be read back after a refusal; the others are claimed again after that."""
         operation = operations[refused.index]
         self._fail(packet, claim_id, f"{refused.code.value} at {operation.path}")
-        if isinstance(operation, Check) and operation == self._planning.plan_check:
-            self._planning.is_outdated = True
+        if isinstance(operation, Check) and operation == self._assignments.plan_check:
+            self._assignments.is_outdated = True
         elif isinstance(operation, Check):
             for topic in {claim.topic_partition.topic for claim in packet}:
                 self._snapshot.forget_topic(topic)
@@ -291,10 +291,10 @@ class Claims:
         """Reads back claims without a reply, after a later write was acknowledged (recipes.md 10)."""
         yield from self._read_back(sorted(self.unknown_outcomes))
 
-    def recheck_blocked(self) -> Procedure[None]:
+    def read_back_blocked(self) -> Procedure[None]:
         """Reads the blocked partitions again, in case a watch was missed."""
         yield from self._read_back(sorted(self._context.owned.blocked))
-        self.recheck_is_due = False
+        self.read_back_is_due = False
 
     def _read_back(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
         """Reads offset, then owner.
@@ -329,11 +329,11 @@ class Claims:
     def _adopted(self, tp: TopicPartition, thread: int, seen: PartitionZnodes) -> OwnedPartition | None:
         """A claim of this member whose reply was lost, or None for one that is released.
 
-        A claim is released if it cannot be adopted or is not in the target; in the target it is claimed anew.
+        A claim is released if it cannot be adopted or is not assigned; an assigned one is claimed anew.
         """
         context, owned = self._context, self._context.owned
-        is_planned = owned.target.get(tp) == thread
-        adopted = adopted_partition(tp, thread, seen, context.registered_zxid) if is_planned else None
+        is_assigned = owned.assigned.get(tp) == thread
+        adopted = adopted_partition(tp, thread, seen, context.registered_zxid) if is_assigned else None
         if adopted is None:
             owned.orphaned.add(tp)
         return adopted
@@ -366,7 +366,7 @@ class Claims:
 
     def _block(self, blocked: Mapping[TopicPartition, str], *, watch: bool = True) -> None:
         owned = self._context.owned
-        new = [tp for tp in blocked if tp in owned.target]
+        new = [tp for tp in blocked if tp in owned.assigned]
         if not new:
             return
         self.failures += 1
@@ -377,12 +377,14 @@ class Claims:
             if watch and (known is None or known.fired):
                 self._watch(tp)
         backoff_ms = self._context.config.settings.rebalance_backoff_ms
-        self._context.set_timer(RECHECK_TIMER, self._context.now.ms + self._context.jittered(backoff_ms, 0.3))
+        self._context.set_timer(
+            READ_BACK_TIMER, self._context.now.ms + self._context.jittered(backoff_ms, 0.3)
+        )
 
     def _watch(self, tp: TopicPartition) -> None:
         def answered(outcome: Outcome) -> None:
             if not isinstance(outcome, ExistsDone):
-                watch.fired = True  # not armed: the recheck arms it again
+                watch.fired = True  # not armed: the next read arms it again
             elif outcome.stat is None:
                 self._freed([tp])
 
@@ -460,7 +462,7 @@ class OwnerVerification:
     def verify(self) -> Procedure[None]:
         """Reads all owner znodes once.
 
-        A claim that is gone is lost, and claimed again if it is in the target.
+        A claim that is gone is lost, and claimed again if it is assigned.
         """
         paths, topics = self._paths, self._snapshot.topic_facts
         owners = paths.owners(self._context.owned.partitions)

@@ -80,7 +80,7 @@ class GroupLeave:
         context.owned.clear()
         if context.session is not None:
             context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
-        for part in (components.claims, components.releases, components.planning, components.snapshot):
+        for part in (components.claims, components.releases, components.assignments, components.snapshot):
             part.forget()
         for stopped in (components.lease, components.verification, components.views):
             stopped.stop()
@@ -137,7 +137,7 @@ class GroupLeave:
             return
         self._leaving, self._scheduler.is_leaving = leaving, True
         self._scheduler.session_ends = leaving.closes_session
-        context.owned.retarget({})
+        context.owned.assign({})
         deadline_ms = context.now.ms + context.config.settings.revoke_timeout_ms
         if leaving.deadline_ms is not None:
             deadline_ms = min(deadline_ms, leaving.deadline_ms)

@@ -32,7 +32,7 @@ from typing import assert_never
 from zkgroup.assignment.wildcards import compile_java, normalise
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
-from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, RECHECK_TIMER, VERIFY_TIMER
+from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, READ_BACK_TIMER, VERIFY_TIMER
 from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
 from zkgroup.consumer.machine.leave import CLOSE_TIMER, GroupLeave
@@ -70,7 +70,7 @@ class MemberSnapshot:
     """Whether this member has carried out its part of the newest assignment that it knows."""
     members: tuple[str, ...]
     """The members in the assignment."""
-    target: Mapping[TopicPartition, int]
+    assigned: Mapping[TopicPartition, int]
     """The partitions that this member should own, with the thread."""
     grants: Mapping[TopicPartition, LeaseGrant]
     fences: Mapping[TopicPartition, int]
@@ -97,7 +97,7 @@ def describe(
         strategy=planned.strategy if planned is not None else None,
         is_assigned=is_assigned,
         members=tuple(m.member for m in snapshot.members) if snapshot is not None else (),
-        target=dict(context.owned.target),
+        assigned=dict(context.owned.assigned),
         grants={tp: owned.grant() for tp, owned in context.owned.partitions.items()},
         fences={tp: owned.fence for tp, owned in context.owned.partitions.items()},
         blocked=dict(context.owned.blocked),
@@ -145,13 +145,16 @@ class MemberMachine:
     @property
     def topics(self) -> frozenset[str]:
         """The topics of the member's own subscription in the newest assignment."""
-        return self._components.planning.topics
+        return self._components.assignments.topics
 
     def describe(self) -> MemberSnapshot:
         """The state of the member, for people."""
         components = self._components
         return describe(
-            components.context, components.snapshot.newest, components.planning.planned, self._is_assigned()
+            components.context,
+            components.snapshot.newest,
+            components.assignments.planned,
+            self._is_assigned(),
         )
 
     # --- events -----------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ class MemberMachine:
             BACKOFF_TIMER: self._scheduler.end_backoff,
             CLOSE_TIMER: self._group_leave.deadline,
             PUBLISH_TIMER: components.views.timer_fired,
-            RECHECK_TIMER: components.claims.recheck,
+            READ_BACK_TIMER: components.claims.schedule_read_back,
             SNAPSHOT_TIMER: nothing,
             CLAIM_TIMER: nothing,
         }
@@ -265,7 +268,7 @@ class MemberMachine:
         return (
             components.membership.is_registered
             and not self._awaits_subscription
-            and components.planning.planned is not None
+            and components.assignments.planned is not None
             and components.context.owned.is_settled
             and not components.snapshot.is_new
             and not self._scheduler.is_leaving
@@ -292,10 +295,10 @@ class MemberMachine:
         elif self._is_assigned():
             context.change_state(MemberState.STABLE, "assigned")
             self._carried_out()
-        elif components.planning.planned is None or context.state is MemberState.JOINING:
+        elif components.assignments.planned is None or context.state is MemberState.JOINING:
             if context.state is not MemberState.JOINING:
                 context.change_state(MemberState.JOINING, "joining")
-        elif components.planning.is_waiting_for_brokers:
+        elif components.assignments.is_waiting_for_brokers:
             context.reason = "waiting_for_brokers"
         else:
             context.change_state(MemberState.REBALANCING, "partitions_move")
@@ -303,7 +306,7 @@ class MemberMachine:
     def _carried_out(self) -> None:
         """Records an assignment as carried out, once, and schedules its verification and publication."""
         components, owned = self._components, self._components.context.owned
-        planned = components.planning.planned
+        planned = components.assignments.planned
         assert planned is not None
         if planned is not self._carried_out_plan:
             self._carried_out_plan = planned

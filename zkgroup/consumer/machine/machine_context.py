@@ -135,13 +135,13 @@ class PendingRevocation:
 class Ownership:
     """The partitions of one member, by stage."""
 
-    target: Mapping[TopicPartition, int] = field(default_factory=dict)
+    assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partition to thread number, by the newest assignment."""
     partitions: dict[TopicPartition, OwnedPartition] = field(default_factory=dict)
     wanted: set[TopicPartition] = field(default_factory=set)
-    """Partitions in the target that are neither owned nor blocked."""
+    """Assigned partitions that are neither owned nor blocked."""
     blocked: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions in the target that another client owns, with the owner."""
+    """Assigned partitions that another client owns, with the owner."""
     revoking: dict[int, PendingRevocation] = field(default_factory=dict)
     releasing: dict[TopicPartition, Position | None] = field(default_factory=dict)
     """Partitions to release, with the processed position to commit; None if it is unchanged."""
@@ -154,7 +154,7 @@ class Ownership:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the member owns the target and nothing else."""
+        """Whether the member owns what it is assigned and nothing else."""
         return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
 
     @property
@@ -170,7 +170,7 @@ class Ownership:
         self.orphaned.discard(tp)
 
     def drop(self, tp: TopicPartition) -> OwnedPartition:
-        """Removes an owned partition from every stage; it is wanted again if it is in the target."""
+        """Removes an owned partition from every stage; it is wanted again if it is assigned."""
         owned = self.partitions.pop(tp)
         self.releasing.pop(tp, None)
         for revocation in self.revoking.values():
@@ -179,17 +179,17 @@ class Ownership:
         return owned
 
     def want(self, tp: TopicPartition) -> None:
-        if tp in self.target and tp not in self.partitions and tp not in self.blocked:
+        if tp in self.assigned and tp not in self.partitions and tp not in self.blocked:
             self.wanted.add(tp)
 
-    def retarget(self, target: Mapping[TopicPartition, int]) -> None:
-        """Takes a new target. Partitions that are being given up can be claimed only after that."""
-        self.target = target
-        self.blocked = {tp: by for tp, by in self.blocked.items() if tp in target}
-        self.wanted = {tp for tp in target if tp not in self.partitions and tp not in self.blocked}
+    def assign(self, assigned: Mapping[TopicPartition, int]) -> None:
+        """Takes a new assignment. Partitions that are being given up can be claimed only after that."""
+        self.assigned = assigned
+        self.blocked = {tp: by for tp, by in self.blocked.items() if tp in assigned}
+        self.wanted = {tp for tp in assigned if tp not in self.partitions and tp not in self.blocked}
 
     def to_revoke(self) -> tuple[TopicPartition, ...]:
-        """Owned partitions that are not in the target (for that thread) and not yet being given up."""
+        """Owned partitions that are not assigned (to that thread) and not yet being given up."""
         on_their_way = set(self.releasing)
         for revocation in self.revoking.values():
             on_their_way |= revocation.partitions
@@ -197,14 +197,14 @@ class Ownership:
             sorted(
                 tp
                 for tp, owned in self.partitions.items()
-                if self.target.get(tp) != owned.thread and tp not in on_their_way
+                if self.assigned.get(tp) != owned.thread and tp not in on_their_way
             )
         )
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Removes partitions from the target until a later assignment, on request of the application."""
+        """Unassigns partitions until a later assignment, as the application asked."""
         self.handed_back.update(partitions)
-        self.target = {tp: thread for tp, thread in self.target.items() if tp not in self.handed_back}
+        self.assigned = {tp: thread for tp, thread in self.assigned.items() if tp not in self.handed_back}
         self.wanted -= self.handed_back
         for tp in self.handed_back:
             self.blocked.pop(tp, None)
@@ -216,7 +216,7 @@ class Ownership:
 
     def clear(self) -> None:
         """Removes all partitions from all stages."""
-        self.target = {}
+        self.assigned = {}
         for stage in (
             self.partitions,
             self.wanted,
@@ -381,7 +381,7 @@ class MemberContext(MachineContext[Effect]):
                 self.note("own.end", topic=tp.topic, partition=tp.partition, token=owned.token, reason=reason)
 
     def own(self, claimed: Iterable[OwnedPartition]) -> None:
-        """Takes accepted claims. One that is no longer in the target is released without `on_assigned`."""
+        """Takes accepted claims. One that is no longer assigned is released without `on_assigned`."""
         wanted = []
         move_id = self.next_id()
         for owned in claimed:
@@ -389,7 +389,7 @@ class MemberContext(MachineContext[Effect]):
             self.owned.add(owned)
             fields = tp_fields(tp)
             self.note("own.begin", **fields, token=owned.token, offset=owned.value, version=owned.fence)
-            if self.owned.target.get(tp) == owned.thread:
+            if self.owned.assigned.get(tp) == owned.thread:
                 owned.position_epoch = move_id
                 wanted.append(owned.grant())
             else:

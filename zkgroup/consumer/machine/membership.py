@@ -51,7 +51,7 @@ from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.ids import member_host
 
 WAIT_TIMER = "register"
-RECHECK_MS = 2000
+READ_BACK_MS = 2000
 """Milliseconds between two reads of another registration of this name, besides the watch."""
 
 
@@ -137,9 +137,9 @@ class Membership:
         assert self._waiting_since is not None
         limit_ms = self._waiting_since + 2 * context.session.timeout_ms
         if holder in context.former_sessions:
-            context.set_timer(WAIT_TIMER, context.now.ms + RECHECK_MS)
+            context.set_timer(WAIT_TIMER, context.now.ms + READ_BACK_MS)
         elif context.now.ms < limit_ms:
-            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + RECHECK_MS))
+            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + READ_BACK_MS))
         else:
             host = member_host(context.config.group, context.config.member_id)
             self.in_use = MemberIdInUseError(znode.path, holder, host)

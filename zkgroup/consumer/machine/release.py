@@ -61,12 +61,12 @@ class Releases:
         context: MemberContext,
         paths: GroupPaths,
         snapshot: GroupSnapshotReader,
-        planning: AssignmentComputer,
+        assignments: AssignmentComputer,
     ) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
-        self._planning = planning
+        self._assignments = assignments
         self._unknown_outcomes: set[TopicPartition] = set()
         """Releases without a reply: read back before anything else is written for them."""
         self._moving: dict[TopicPartition, int] = {}
@@ -162,9 +162,9 @@ class Releases:
 
     def _moves_to(self, owned: OwnedPartition) -> int | None:
         """The thread of this member that gets the partition by the assignment of the present snapshot."""
-        if self._planning.is_waiting_for_brokers or self._planning.is_outdated or self._snapshot.is_new:
+        if self._assignments.is_waiting_for_brokers or self._assignments.is_outdated or self._snapshot.is_new:
             return None
-        return self._context.owned.target.get(owned.topic_partition)
+        return self._context.owned.assigned.get(owned.topic_partition)
 
     def _value(self, owned: OwnedPartition) -> int:
         """The processed position to commit; lower than the committed one only after a seek (item 59)."""
@@ -204,7 +204,7 @@ class Releases:
         snapshot = self._snapshot.newest
         if not moved or snapshot is None:
             return []
-        return transactions.snapshot_checks(moved, snapshot.topic_versions, self._planning.plan_check)
+        return transactions.snapshot_checks(moved, snapshot.topic_versions, self._assignments.plan_check)
 
     def _invoke(self, packet: Groups) -> Mapping[str, object]:
         rows = []
@@ -244,11 +244,11 @@ class Releases:
         owned = self._context.owned
         if not isinstance(refused, Check) or refused not in self._checks(packet):
             return
-        if refused == self._planning.plan_check:
-            self._planning.is_outdated = True
+        if refused == self._assignments.plan_check:
+            self._assignments.is_outdated = True
             return
         released = {tp for tp, _ in packet}
-        owned.target = {tp: n for tp, n in owned.target.items() if tp not in released}
+        owned.assigned = {tp: n for tp, n in owned.assigned.items() if tp not in released}
         for tp in released:
             self._snapshot.forget_topic(tp.topic)
         self._snapshot.settling.mark_changed_now()

@@ -41,13 +41,13 @@ class Components:
         self.membership = Membership(context, paths)
         self.lease = SessionLease(context, paths)
         self.snapshot = GroupSnapshotReader(context, paths)
-        self.planning = AssignmentComputer(context, paths, self.snapshot)
+        self.assignments = AssignmentComputer(context, paths, self.snapshot)
         self.commits = Commits(context, paths, self.lease, self.snapshot)
-        self.claims = Claims(context, paths, self.snapshot, self.planning)
-        self.releases = Releases(context, paths, self.snapshot, self.planning)
+        self.claims = Claims(context, paths, self.snapshot, self.assignments)
+        self.releases = Releases(context, paths, self.snapshot, self.assignments)
         self.resets = ResetWatch(context, paths, self.commits)
         self.verification = OwnerVerification(context, paths, self.snapshot)
-        self.views = ViewPublisher(context, paths, self.planning)
+        self.views = ViewPublisher(context, paths, self.assignments)
 
 
 JVM_REVOKE_MS_MAX = 3100
@@ -195,7 +195,7 @@ class Scheduler(ProcedureLoop[Effect]):
             return None
         if p.snapshot.settling.is_due:
             return "snapshot", self._take_snapshot
-        if p.snapshot.is_new or p.planning.is_outdated:
+        if p.snapshot.is_new or p.assignments.is_outdated:
             return "plan", self._plan
         return None
 
@@ -203,10 +203,10 @@ class Scheduler(ProcedureLoop[Effect]):
         p = self._components
         if self.is_leaving:
             return None
-        if p.membership.may_have_orphans and p.planning.planned is not None:
+        if p.membership.may_have_orphans and p.assignments.planned is not None:
             return "find orphaned claims", self._find_orphans
-        if p.claims.recheck_is_due:
-            return "recheck blocked", p.claims.recheck_blocked
+        if p.claims.read_back_is_due:
+            return "read back blocked", p.claims.read_back_blocked
         return ("claim", p.claims.claim) if p.claims.is_ready else None
 
     def _idle(self) -> Work | None:
@@ -258,13 +258,13 @@ class Scheduler(ProcedureLoop[Effect]):
         p.membership.may_have_orphans = False
 
     def _plan(self) -> Procedure[None]:
-        """Computes the assignment, and revokes partitions that are no longer in the target."""
+        """Computes the assignment, and revokes partitions that are no longer assigned."""
         p = self._components
-        yield from p.planning.make()
+        yield from p.assignments.make()
         if self.is_leaving:  # the leave began while the assignment znode was written
-            p.context.owned.retarget({})
+            p.context.owned.assign({})
             return
-        if p.snapshot.is_new or p.planning.is_waiting_for_brokers:
+        if p.snapshot.is_new or p.assignments.is_waiting_for_brokers:
             return
         settings, snapshot = p.context.config.settings, p.snapshot.newest
         deadline_ms = settings.revoke_timeout_ms
@@ -272,5 +272,5 @@ class Scheduler(ProcedureLoop[Effect]):
             deadline_ms = min(deadline_ms, JVM_REVOKE_MS_MAX)
         lost = p.context.owned.to_revoke()
         p.releases.revoke(lost, "rebalance", p.context.now.ms + deadline_ms)
-        if p.planning.waits_for_releases and not p.context.owned.is_giving_up:
+        if p.assignments.waits_for_releases and not p.context.owned.is_giving_up:
             p.claims.put_off(p.context.jittered(2 * settings.settle_ms, 0.25))

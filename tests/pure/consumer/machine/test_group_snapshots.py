@@ -210,9 +210,9 @@ def test_unchanged_step_does_not_depend_on_the_number_of_partitions() -> None:
             touched.append(tp(0))
             return super().items()
 
-    books = member.machine._components.context.owned
-    books.partitions = Watched(books.partitions)
-    books.target = Watched(books.target)
+    ownership = member.machine._components.context.owned
+    ownership.partitions = Watched(ownership.partitions)
+    ownership.assigned = Watched(ownership.assigned)
     stage.run(900)
 
     assert any(isinstance(r, Multi) for r in member.asked[-3:])

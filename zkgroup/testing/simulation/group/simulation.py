@@ -375,9 +375,9 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
     def _state(self) -> Iterable[str]:
         for actor in self.world.living():
             status = actor.describe()
-            owned, target = sorted(map(str, status.grants)), sorted(map(str, status.target))
+            owned, assigned = sorted(map(str, status.grants)), sorted(map(str, status.assigned))
             yield f"{actor.member_id}: {status.state.value} ({status.reason})"
-            yield f"  held {owned}, target {target}, blocked {dict(status.blocked)}"
+            yield f"  owned {owned}, assigned {assigned}, blocked {dict(status.blocked)}"
 
 
 @contextmanager
