@@ -25,9 +25,9 @@ from zkgroup.controller.machine.events import (
     Elected,
     ExtendSendLease,
     IdInUse,
+    LeaveElection,
     OpenChannel,
     Resigned,
-    Retire,
     SendToBroker,
     ShutdownAnswered,
     ShutdownAsked,
@@ -75,7 +75,7 @@ class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether nothing of it stands in ZooKeeper, after `Retire`."""
+        """Whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
         ...
 
 
@@ -260,7 +260,7 @@ class Controller:
     def _leave(self) -> None:
         if not self._is_leaving:
             self._is_leaving = True
-            self._loop.step(Retire("stopped"))
+            self._loop.step(LeaveElection("stopped"))
 
     def _after_step(self) -> None:
         self._telemetry.count_cluster(self._machine.figures)

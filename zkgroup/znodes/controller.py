@@ -258,9 +258,9 @@ class ControllerStatus:
     """Epoch milliseconds of the write."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path of each unreadable znode to the problem."""
-    unnamed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    omitted_partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Broker to the partitions (`orders-0`) that are missing in its first LeaderAndIsr: it may fetch them
-    again (recipes 15)."""
+    again (recipes 15). The key in the JSON is `unnamed`."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Blocked work, such as `leader of orders-0`, to what it waits for."""
     left_off: int = 0
@@ -285,34 +285,35 @@ class ControllerStatus:
 
     def _lists(self) -> dict[str, object]:
         """The lists that are not empty, cut to their limits; their values are texts for people."""
-        unnamed = {str(broker): ", ".join(_first(names)) for broker, names in self.unnamed.items()}
-        lists = {"unreadable": self.unreadable, "unnamed": unnamed, "waiting": self.waiting}
+        omitted = {str(broker): ", ".join(_first(names)) for broker, names in self.omitted_partitions.items()}
+        lists = {"unreadable": self.unreadable, "unnamed": omitted, "waiting": self.waiting}
         shown = {
             key: {_clean(name): _clean(texts[name]) for name in _first(list(texts))}
             for key, texts in lists.items()
             if texts
         }
         left_off = self.left_off + sum(
-            max(0, len(each) - STATUS_ENTRIES_MAX) for each in (*lists.values(), *self.unnamed.values())
+            max(0, len(each) - STATUS_ENTRIES_MAX)
+            for each in (*lists.values(), *self.omitted_partitions.values())
         )
         return {**shown, **({"left_off": str(left_off)} if left_off else {})}
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
         fields = read_object(path, data, "a controller's status")
-        unnamed = {}
+        omitted: dict[int, tuple[str, ...]] = {}
         for text, names in _texts_of(path, fields, "unnamed").items():
             broker = decimal(text, range(INT32[-1] + 1))
             if broker is None:
                 raise CorruptZnodeError(path, "broker ids as keys of 'unnamed'", show(text))
-            unnamed[broker] = tuple(names.split(", "))
+            omitted[broker] = tuple(names.split(", "))
         return cls(
             broker=integer_of(path, fields, "broker"),
             epoch=integer_of(path, fields, "epoch"),
             zxid=integer_text_of(path, fields, "zxid"),
             time_ms=integer_text_of(path, fields, "time"),
             unreadable=_texts_of(path, fields, "unreadable"),
-            unnamed=unnamed,
+            omitted_partitions=omitted,
             waiting=_texts_of(path, fields, "waiting"),
             left_off=integer_text_of(path, fields, "left_off") if "left_off" in fields else 0,
         )

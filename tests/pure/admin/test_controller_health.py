@@ -31,7 +31,7 @@ def test_the_controllers_status_is_reported(world: MemoryGroups) -> None:
         world,
         2**40,
         unreadable={"/brokers/topics/odd": "expected an object"},
-        unnamed={3: ("orders-0", "orders-1")},
+        omitted_partitions={3: ("orders-0", "orders-1")},
         waiting={"leader of orders-2": "no replica lives", "broker 2": "was the controller: restart it"},
         left_off=4,
     )

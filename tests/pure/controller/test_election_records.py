@@ -25,7 +25,7 @@ from zkgroup.controller.machine.controller_election.transactions import (
     end_records,
     zkgroup_epochs_up_to,
 )
-from zkgroup.controller.machine.events import IdInUse, Retire
+from zkgroup.controller.machine.events import IdInUse, LeaveElection
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import Znode
@@ -178,12 +178,12 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 
 
 @pytest.mark.parametrize("controller_only", [False, True])
-def test_a_retired_controller_deletes_its_own_znodes_and_takes_part_in_no_election(
+def test_a_controller_that_leaves_the_election_deletes_its_own_znodes_and_takes_part_in_no_election(
     controller_only: bool,
 ) -> None:
     """Its record says how it resigned, and the next one may begin."""
     world, node = alone(7, controller_only=controller_only)
-    node.loop.post(Retire("stopped"))
+    node.loop.post(LeaveElection("stopped"))
     world.run()
 
     assert resigned(node) == ["stopped"]
@@ -200,13 +200,13 @@ def test_a_retired_controller_deletes_its_own_znodes_and_takes_part_in_no_electi
     assert node.machine.has_left
 
 
-def test_a_retired_controller_leaves_the_znode_of_another() -> None:
+def test_a_controller_that_leaves_the_election_leaves_the_znode_of_another() -> None:
     """It only stands no more."""
     world = SteppedElectors()
     loaded_cluster, node = world.node(1), world.node(2)
     world.run()
     waiting = next(each for each in (loaded_cluster, node) if not each.is_active)
-    waiting.loop.post(Retire("stopped"))
+    waiting.loop.post(LeaveElection("stopped"))
     world.run()
 
     assert waiting.machine.has_left
@@ -214,12 +214,12 @@ def test_a_retired_controller_leaves_the_znode_of_another() -> None:
     assert not world.active_nodes[0].machine.has_left
 
 
-def test_a_controller_retired_while_elected_resigns_at_once() -> None:
+def test_a_controller_that_leaves_the_election_while_elected_resigns_at_once() -> None:
     """Whether the answer is there already or not."""
     world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
-    node.loop.post(Retire("stopped"))
+    node.loop.post(LeaveElection("stopped"))
     node.loop.run_pending()
     assert not node.machine.has_left
     world.run()
@@ -228,7 +228,7 @@ def test_a_controller_retired_while_elected_resigns_at_once() -> None:
     assert (node.machine.has_left, world.server.find(CONTROLLER)) == (True, None)
 
 
-def test_a_controller_retired_within_the_grace_does_not_compete() -> None:
+def test_a_controller_that_leaves_the_election_within_the_grace_does_not_compete() -> None:
     """Not even when the grace is over."""
     world = SteppedElectors()
     world.real(9)
@@ -236,7 +236,7 @@ def test_a_controller_retired_within_the_grace_does_not_compete() -> None:
     world.run()
     world.depose()
     assert node.machine.election.stage is ElectorState.GRACE
-    node.loop.post(Retire("stopped"))
+    node.loop.post(LeaveElection("stopped"))
     world.run()
     assert node.machine.has_left
     world.advance(GRACE_AND_SPREAD_MS)
@@ -248,7 +248,7 @@ def test_retiring_without_a_connection_ends_at_once() -> None:
     world, node = alone()
     world.server.suspend(node.name)
     world.run()
-    node.loop.post(Retire("stopped"))
+    node.loop.post(LeaveElection("stopped"))
     node.loop.run_pending()
     assert (node.machine.has_left, resigned(node)) == (True, ["stopped"])
 
@@ -284,7 +284,7 @@ def test_the_end_is_noted_where_the_answer_about_loading_comes_too_late() -> Non
     path = ControllerRecord.path(1)
     world.run(lambda: node.is_active)
     world.until_asked(node, path)
-    node.loop.post(Retire("stopped"))
+    node.loop.post(LeaveElection("stopped"))
     node.loop.run_pending()
     world.run()
 
@@ -429,7 +429,7 @@ def test_what_controllers_hand_on_is_what_the_whole_history_would_say() -> None:
             world.run()
             assert (elected(node).fence.epoch, elected(node).foreign_epoch) == (epoch, foreign), seed
             assert _kept(world) == {epoch}
-            node.loop.post(Retire("the next one"))
+            node.loop.post(LeaveElection("the next one"))
             world.run()
 
 

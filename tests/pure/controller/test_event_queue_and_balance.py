@@ -81,9 +81,9 @@ def test_every_kind_has_one_handler() -> None:
     assert declared <= set(KINDS)
 
 
-def balanced(preferring: int, elsewhere: int) -> ControllerContext:
+def balanced(preferred: int, elsewhere: int) -> ControllerContext:
     """So many partitions prefer broker 1, and so many of them are led by broker 2."""
-    partitions: dict[int, Brokers] = dict.fromkeys(range(preferring), (1, 2))
+    partitions: dict[int, Brokers] = dict.fromkeys(range(preferred), (1, 2))
     return cluster({"t": partitions}, leaders={tp(number): 2 for number in range(elsewhere)})
 
 

@@ -17,7 +17,7 @@ FIRST_MS, INTERVAL_MS = 5_000, 300_000
 
 
 def tilted(partitions: int = 4, **settings: object) -> tuple[SteppedControllers, ControllerNode]:
-    """Topic `t`, all of it preferring 1, led by 2 since broker 1 was away; all are in sync again."""
+    """Topic `t`, with preferred leader 1, led by 2 since broker 1 was away; all are in sync again."""
     world, controller = loaded_cluster(
         dict.fromkeys(range(partitions), (1, 2, 3)), **{"auto_rebalance": False, **settings}
     )

@@ -263,7 +263,7 @@ def test_what_the_first_request_cannot_name_is_reported() -> None:
 
     built = build(one, context)
 
-    assert (list(led(built, 1)), built.unnamed) == ([tp(0)], ((1, tp(1)),))
+    assert (list(led(built, 1)), built.omitted_partitions) == ([tp(0)], ((1, tp(1)),))
 
 
 def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:

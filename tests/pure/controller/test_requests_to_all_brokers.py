@@ -78,7 +78,7 @@ def test_all_at_once_is_each_by_itself(seed: int) -> None:
     singly = build(naming_each(context), context, pending_deletes)
 
     assert first.requests == again.requests == singly.requests
-    assert (set(first.unnamed), again.unnamed) == (wanted, ())
+    assert (set(first.omitted_partitions), again.omitted_partitions) == (wanted, ())
     assert set(all_at_once().led(context)) == naming_each(context).named
 
 

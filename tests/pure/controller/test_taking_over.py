@@ -392,7 +392,7 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     controller = world.new_controller()
 
     active = controller.active
-    assert active.ports.requests.omitted == {1: (tp(0),), 2: (tp(0),)}
+    assert active.ports.requests.omitted_partitions == {1: (tp(0),), 2: (tp(0),)}
     assert world.find(path).data == b"{"
 
 

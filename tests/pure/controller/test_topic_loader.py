@@ -137,12 +137,12 @@ def known(mine: ActiveController) -> Mapping[str, object]:
     """Everything that reading leaves behind."""
     context = mine.context
     return {
-        "standings": {each: context.leadership(each) for each in context.partitions()},
+        "leaderships": {each: context.leadership(each) for each in context.partitions()},
         "led": {id_: list(context.led_by(id_)) for id_ in range(-1, 5)},
         "first": context.first_states,
         "unreadable": context.unreadable,
-        "outlived": mine.context.restarted_leaders,
-        "untold": set(mine.ports.requests.unsent),
+        "restarted leaders": mine.context.restarted_leaders,
+        "unsent": set(mine.ports.requests.unsent),
         "phases": {each: mine.context.partition_phases.phase(each) for each in context.partitions()},
         "replicas": {
             (each, id_): mine.context.replica_phases.phase(PartitionAndReplica(each, id_))

@@ -277,7 +277,7 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 
     assert len(found.unreadable) == 100
     assert found.left_off == 900
-    assert (found.unnamed, found.waiting) == ({7: ("t-0", "t-1")}, {"leader of t-0": "nobody"})
+    assert (found.omitted_partitions, found.waiting) == ({7: ("t-0", "t-1")}, {"leader of t-0": "nobody"})
     assert len(status.encode()) < 100_000
 
 

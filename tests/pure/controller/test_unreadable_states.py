@@ -40,9 +40,9 @@ def changed(world: SteppedControllers) -> None:
     world.run()
 
 
-def unnamed(controller: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
+def omitted_partitions(controller: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
     active = controller.active
-    return dict(active.ports.requests.omitted)
+    return dict(active.ports.requests.omitted_partitions)
 
 
 def roles_of(world: SteppedControllers, broker: int) -> set[str]:
@@ -87,11 +87,11 @@ def test_an_unreadable_state_at_failover_is_loaded_when_it_is_repaired() -> None
     controller = world.new_controller()
     mend(world, b"[")
     assert (controller.unreadable, roles_of(world, 3)) == ({STATE}, set())
-    assert unnamed(controller) == {1: (tp(0),), 2: (tp(0),)}
+    assert omitted_partitions(controller) == {1: (tp(0),), 2: (tp(0),)}
 
     mend(world, data)
 
-    assert (controller.unreadable, unnamed(controller)) == (set(), {})
+    assert (controller.unreadable, omitted_partitions(controller)) == (set(), {})
     assert world.hosts[3].metadata[tp(0)] == 1
 
 
@@ -135,13 +135,13 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() 
     data = broken(world, other)
     controller = world.new_controller()
     assert controller.unreadable == {STATE, other}
-    assert unnamed(controller) == {1: (tp(0), tp(1)), 2: (tp(0), tp(1))}
+    assert omitted_partitions(controller) == {1: (tp(0), tp(1)), 2: (tp(0), tp(1))}
 
     mend(world, data, other)
     assert controller.unreadable == {STATE}
     world.server.set_acl(STATE, *OPEN_ACL)
     world.advance(topics.HIDDEN_MS)
-    assert (controller.unreadable, unnamed(controller)) == (set(), {})
+    assert (controller.unreadable, omitted_partitions(controller)) == (set(), {})
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -179,7 +179,7 @@ async def test_a_consumer_keeps_no_session_and_learns_who_leads_not_here() -> No
 
 @on_a_loop
 async def test_a_follower_in_a_session_waits_for_any_of_its_partitions() -> None:
-    """Its first request is answered at once, with all; a change of an unnamed partition ends the wait."""
+    """Its first request is answered at once, with all; a change of any partition ends the wait."""
     async with served(leader(records=0, isr=(1, FOLLOWER))) as one:
         client = await one.client()
         first = await client.ask(

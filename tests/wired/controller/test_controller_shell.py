@@ -17,8 +17,8 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.events import (
     Elected,
     IdInUse,
+    LeaveElection,
     Resigned,
-    Retire,
     ShutdownAnswered,
     ShutdownAsked,
 )
@@ -52,7 +52,7 @@ class Machine:
 
     def step(self, event: object, now: Instant) -> Sequence[Any]:
         self.events.append(event)
-        if isinstance(event, Retire):
+        if isinstance(event, LeaveElection):
             self.has_left = self.leaves
         return self.replies.get(type(event), lambda one: ())(event)
 
@@ -182,7 +182,7 @@ def test_a_waiting_request_is_answered_at_the_end(scene: Scene) -> None:
     assert scene.controller.close()
     assert answer.result(0) == STALE
     assert scene.controller.shut_down(3).result(0) == STALE
-    assert scene.machine.events[-1] == Retire("stopped")
+    assert scene.machine.events[-1] == LeaveElection("stopped")
     assert scene.controller.close()
 
 
@@ -202,7 +202,7 @@ def test_a_mistake_of_the_machine_is_reported_once_and_ends_everything(
     then."""
     scene.machine.replies[ShutdownAsked] = lambda event: (Elected(Fence(3, 1), 7, 0),)
     answer = scene.ask()
-    scene.machine.replies[Retire] = lambda event: 1 // 0  # type: ignore[return-value]
+    scene.machine.replies[LeaveElection] = lambda event: 1 // 0  # type: ignore[return-value]
     scene.controller.stop()
     assert answer.result(PATIENCE_S) == STALE
     eventually(lambda: scene.failures)

@@ -327,7 +327,7 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
         last_processed_zxid=status.zxid,
         hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
         unreadable=_without_paths({**status.unreadable, **broken}),
-        refetching=status.unnamed,
+        refetching=status.omitted_partitions,
         waiting={what: why for what, why in status.waiting.items() if _broker(what) is None},
         restart={
             broker: why for what, why in status.waiting.items() if (broker := _broker(what)) is not None

@@ -54,13 +54,13 @@ class ShutdownAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Retire:
+class LeaveElection:
     """The controller resigns and takes part in no more elections; its znodes are deleted."""
 
     reason: str
 
 
-ControllerEvent = ChannelUp | ChannelDown | BrokerAnswered | ShutdownAsked | Retire
+ControllerEvent = ChannelUp | ChannelDown | BrokerAnswered | ShutdownAsked | LeaveElection
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

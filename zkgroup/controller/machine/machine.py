@@ -28,7 +28,7 @@ from zkgroup.controller.machine.events import (
     ControllerEffect,
     ControllerEvent,
     Effect,
-    Retire,
+    LeaveElection,
     ShutdownAnswered,
     ShutdownAsked,
 )
@@ -93,7 +93,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
 
     @property
     def has_left(self) -> bool:
-        """After `Retire`: whether nothing of it stands in ZooKeeper, or nothing can be done about it."""
+        """After `LeaveElection`: whether its znodes are deleted, or cannot be: it is not connected."""
         return self.election.has_left or not self.core.connected
 
     def step(self, event: MachineEvent, now: Instant) -> tuple[Effect, ...]:
@@ -112,8 +112,8 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
 
     def _take(self, event: MachineEvent) -> None:
         match event:
-            case Retire(reason):
-                self.election.retire(reason)
+            case LeaveElection(reason):
+                self.election.leave_election(reason)
             case ShutdownAsked() | ChannelUp() | ChannelDown() | BrokerAnswered():
                 self._take_of_broker(event)
             case _:

@@ -219,10 +219,10 @@ class StateWriter:
             return
         stat = znode.stat
         self.state_seen(topic_partition, leadership)
-        if has_outlived := context.has_restarted_since(leadership.leader, stat.mzxid):
+        if has_restarted := context.has_restarted_since(leadership.leader, stat.mzxid):
             self._context.restarted_leaders[topic_partition] = None
         if not (stat.version or self._context.was_loaded) and (
-            has_outlived or leadership.leader not in context.brokers
+            has_restarted or leadership.leader not in context.brokers
         ):
             context.first_states[topic_partition] = stat.czxid
 
@@ -241,12 +241,12 @@ class StateWriter:
                 continue
             first[number] = leadership
             leader, stat = leadership.leader, znode.stat
-            has_outlived = started.get(leader, 0) > stat.mzxid
-            if has_outlived:
+            has_restarted = started.get(leader, 0) > stat.mzxid
+            if has_restarted:
                 self._context.restarted_leaders[TopicPartition(topic, number)] = None
             elif self._context.restarted_leaders:
                 self._context.restarted_leaders.pop(TopicPartition(topic, number), None)
-            if not (stat.version or self._context.was_loaded) and (has_outlived or leader not in brokers):
+            if not (stat.version or self._context.was_loaded) and (has_restarted or leader not in brokers):
                 context.first_states[TopicPartition(topic, number)] = stat.czxid
         if first:
             context.first_seen(topic, first)

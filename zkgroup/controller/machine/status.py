@@ -79,20 +79,20 @@ class StatusPublisher(Feature):
             zxid=self._reader.zxid,
             time_ms=self._core.now.wall_ms,
             unreadable=dict(sorted(self._context.unreadable.items())),
-            unnamed={
+            omitted_partitions={
                 broker: tuple(map(str, partitions))
-                for broker, partitions in sorted(self._requests.omitted.items())
+                for broker, partitions in sorted(self._requests.omitted_partitions.items())
             },
             waiting=dict(sorted(self._events.blocked.items())),
         )
 
 
 def _same(one: ControllerStatus, other: ControllerStatus) -> bool:
-    return (one.epoch, one.zxid, one.unreadable, one.unnamed, one.waiting) == (
+    return (one.epoch, one.zxid, one.unreadable, one.omitted_partitions, one.waiting) == (
         other.epoch,
         other.zxid,
         other.unreadable,
-        other.unnamed,
+        other.omitted_partitions,
         other.waiting,
     )
 

@@ -249,7 +249,7 @@ class Elector:
         if yield_to_others:
             self._wait_a_grace()
 
-    def retire(self, reason: str) -> None:
+    def leave_election(self, reason: str) -> None:
         """Resigns, and takes part in no more elections."""
         self.is_out = True
         self._must_read = True

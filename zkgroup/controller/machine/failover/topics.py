@@ -365,14 +365,14 @@ class TopicChanges(Feature):
         return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
 
     def on_unreadable_states(self, subject: str = "") -> Procedure[None]:
-        """Handles `event_kinds.UNREADABLE_STATES`. Another handler may have read a mended state before."""
+        """Handles `event_kinds.UNREADABLE_STATES`. Another handler may have read the new state before."""
         if paths := self._states.unreadable_states():
             yield from self._read_again(paths)
-        mended = [each for each in self._states.readable_again if each in self._context]
-        yield from self.on_new_partitions(mended)
-        for each in mended:
+        readable = [each for each in self._states.readable_again if each in self._context]
+        yield from self.on_new_partitions(readable)
+        for each in readable:
             self._states.readable_again.pop(each, None)
-        if any(each in self._reassignments for each in mended):
+        if any(each in self._reassignments for each in readable):
             self._events.enqueue(event_kinds.REASSIGNMENT)
 
     def _read_again(self, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
@@ -396,13 +396,15 @@ class TopicChanges(Feature):
         """Partitions that a broker has got after all are no longer omitted from its first LeaderAndIsr."""
         if (
             not isinstance(answer.response, LeaderAndIsrResponse)
-            or answer.broker not in self._requests.omitted
+            or answer.broker not in self._requests.omitted_partitions
         ):
             return
         sent = {each.topic_partition for each in answer.response.partitions}
-        left = tuple(each for each in self._requests.omitted.pop(answer.broker) if each not in sent)
+        left = tuple(
+            each for each in self._requests.omitted_partitions.pop(answer.broker) if each not in sent
+        )
         if left:
-            self._requests.omitted[answer.broker] = left
+            self._requests.omitted_partitions[answer.broker] = left
 
 
 def lists_of(path: str, data: bytes | None) -> Topic:

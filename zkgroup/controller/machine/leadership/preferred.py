@@ -130,13 +130,13 @@ def preferred_elections_due(
     """
     if context.moves:
         return ()
-    preferring: dict[int, int] = {}
+    preferred_count: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
     for topic_partition in context.partitions():
         replicas = context.replicas(topic_partition)
         if not replicas or context.is_going(topic_partition) or context.is_unhosted(topic_partition):
             continue
-        preferring[replicas[0]] = preferring.get(replicas[0], 0) + 1
+        preferred_count[replicas[0]] = preferred_count.get(replicas[0], 0) + 1
         leadership = context.leadership(topic_partition)
         if leadership and leadership.leader != replicas[0]:
             elsewhere.setdefault(replicas[0], []).append(topic_partition)
@@ -145,7 +145,7 @@ def preferred_elections_due(
         sorted(
             topic_partition
             for broker, led_by_others in elsewhere.items()
-            if broker in live and len(led_by_others) * 100 > percentage * preferring[broker]
+            if broker in live and len(led_by_others) * 100 > percentage * preferred_count[broker]
             for topic_partition in led_by_others
             if _can_lead(context, pending_deletes, topic_partition, broker)
         )

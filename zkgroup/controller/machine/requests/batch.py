@@ -36,7 +36,7 @@ class BuiltRequests:
 
     requests: tuple[BrokerRequest, ...]
     """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica."""
-    unnamed: tuple[tuple[int, TopicPartition], ...] = ()
+    omitted_partitions: tuple[tuple[int, TopicPartition], ...] = ()
     """Missing in a broker's first LeaderAndIsr, as their state cannot be read: it may fetch them again."""
 
 
@@ -124,7 +124,7 @@ class RequestBatch:
         late = late or {}
         odd = {topic for topic, _ in late} | pending_deletes.topics(context) | context.deletions
         view = _View(context, pending_deletes, late, frozenset(odd))
-        unnamed: list[tuple[int, TopicPartition]] = []
+        omitted: list[tuple[int, TopicPartition]] = []
         requests: list[BrokerRequest] = []
         for broker in sorted(self._led(context)):
             is_first = context.first_request_sent.get(broker) != context.brokers[broker].epoch
@@ -134,14 +134,14 @@ class RequestBatch:
                 infos, missing = view.infos(broker, self._leaders[broker]), []
             if is_first:
                 context.first_request_sent[broker] = context.brokers[broker].epoch
-                unnamed.extend((broker, each) for each in missing)
+                omitted.extend((broker, each) for each in missing)
             if infos:
                 leaders = view.addresses({info.leader for info in infos})
                 request = LeaderAndIsrRequest(self._controller, self._epoch, infos, leaders)
                 requests.append(view.to(broker, request))
         requests.extend(self._update_metadata(view))
         requests.extend(self._stop_replicas(view))
-        return BuiltRequests(tuple(requests), tuple(unnamed))
+        return BuiltRequests(tuple(requests), tuple(omitted))
 
     def _led(self, context: ControllerContext) -> Collection[int]:
         """The brokers that get a LeaderAndIsr."""

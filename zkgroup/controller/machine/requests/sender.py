@@ -291,7 +291,7 @@ class RequestSender:
         self._enqueue = enqueue
         self.queues = SendQueues(core)
         self.unsent = PartitionSet()
-        self.omitted: dict[int, tuple[TopicPartition, ...]] = {}
+        self.omitted_partitions: dict[int, tuple[TopicPartition, ...]] = {}
         """Broker to what its first LeaderAndIsr could not name: it may fetch these partitions again."""
         self.unresolved: dict[int, UnresolvedDeletes] = {}
         self.is_stopped = False
@@ -321,9 +321,9 @@ class RequestSender:
         if self._reassignments.interrupted(batch.led(context), context, self._pending_deletes):
             self._enqueue(event_kinds.REASSIGNMENT)
         omitted: dict[int, list[TopicPartition]] = {}
-        for broker, topic_partition in built.unnamed:
+        for broker, topic_partition in built.omitted_partitions:
             omitted.setdefault(broker, []).append(topic_partition)
-        self.omitted.update({broker: tuple(named) for broker, named in omitted.items()})
+        self.omitted_partitions.update({broker: tuple(named) for broker, named in omitted.items()})
         for each in built.requests:
             if isinstance(each.request, StopReplicaRequest) and each.request.delete:
                 for topic_partition in each.request.partitions:
@@ -418,7 +418,7 @@ class RequestSender:
     def broker_restarted(self, broker: int) -> None:
         """A new incarnation, or none any more: nothing that was sent to it can arrive."""
         self.unresolved.pop(broker, None)
-        self.omitted.pop(broker, None)
+        self.omitted_partitions.pop(broker, None)
         self._released(self._pending_deletes.restarted(broker))
 
     def _resolve(self, broker: int) -> tuple[BrokerResponse, ...]:

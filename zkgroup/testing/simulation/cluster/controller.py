@@ -11,7 +11,7 @@ from zkgroup.controller.machine.events import (
     ChannelDown,
     ChannelUp,
     ControllerEvent,
-    Retire,
+    LeaveElection,
     ShutdownAsked,
 )
 from zkgroup.controller.machine.machine import ControllerMachine
@@ -129,8 +129,8 @@ class ControllerProcess:
         self.shell.stop()
         self._world.network.close_all(self)
 
-    def retire(self) -> None:
-        self.shell.enqueue(Retire("the simulation asks for it"))
+    def leave_election(self) -> None:
+        self.shell.enqueue(LeaveElection("the simulation asks for it"))
 
     def shut_down(self, broker: int) -> None:
         """A broker requests a controlled shutdown."""

@@ -367,7 +367,7 @@ class Kafka08Controller:
         self.may_elect = False
         self._channels.close_all()
 
-    def retire(self) -> None:
+    def leave_election(self) -> None:
         """Takes part in no further election. A Kafka broker cannot be asked to: its process is stopped."""
         self.may_elect = False
 
