@@ -67,14 +67,14 @@ class Shared:
     def output(self) -> Output:
         return Output.of_this_process(self.format or "table")
 
-    def connection_words(self) -> list[str]:
+    def connection_arguments(self) -> list[str]:
         """The options that say where and how to connect, as given: for commands to be typed next."""
-        words = []
+        arguments = []
         for name in _CONNECTION_OPTIONS:
             value = getattr(self, name)
             if value is not None:
-                words += ["-z" if name == "zookeeper" else f"--{name.replace('_', '-')}", value]
-        return words
+                arguments += ["-z" if name == "zookeeper" else f"--{name.replace('_', '-')}", value]
+        return arguments
 
 
 def shared(ctx: click.Context | None = None) -> Shared:

@@ -119,6 +119,6 @@ class Declined(click.ClickException):
         super().__init__("not confirmed: nothing was changed")
 
 
-def command_text(*words: str) -> str:
+def command_text(*arguments: str) -> str:
     """A command to type next, to the same ensemble."""
-    return shlex.join(["zkgroup", *shared().connection_words(), *words])
+    return shlex.join(["zkgroup", *shared().connection_arguments(), *arguments])

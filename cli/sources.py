@@ -91,7 +91,7 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
 
     def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         try:
-            found = read_end_offsets(own.brokers(), own.led_by_ours(partitions), int(OWN_S * 1000))
+            found = read_end_offsets(own.brokers(), own.led_by_zkgroup(partitions), int(OWN_S * 1000))
         except ZkGroupError as error:
             found = dict.fromkeys(partitions, str(error))
         if missing := {tp: why for tp, why in found.items() if isinstance(why, str)}:

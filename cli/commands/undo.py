@@ -77,15 +77,15 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
             run_offset_changes([undo_offsets_change(ensemble, record, force=force)], **confirmation)
 
 
-def _run(words: Sequence[str], *, execute: bool, yes: bool) -> None:
+def _run(arguments: Sequence[str], *, execute: bool, yes: bool) -> None:
     """Runs the command that undoes it, as if typed: preview, question, record and exit code."""
-    words = [*words, *(["--execute"] if execute else []), *(["--yes"] if yes else [])]
-    echo_err(f"this runs: {command_text(*words)}")
+    arguments = [*arguments, *(["--execute"] if execute else []), *(["--yes"] if yes else [])]
+    echo_err(f"this runs: {command_text(*arguments)}")
     ctx, options = click.get_current_context(), shared()
     root = ctx.find_root().command
     more = ["--format", options.format] if options.format else []
     more += [] if options.connect_timeout is None else ["--connect-timeout", f"{options.connect_timeout}ms"]
-    typed = [*options.connection_words(), *more, *(["-v"] * options.verbose), *words]
+    typed = [*options.connection_arguments(), *more, *(["-v"] * options.verbose), *arguments]
     with root.make_context(ctx.find_root().info_name, typed) as inner:
         code: Any = root.invoke(inner)
     ctx.exit(code if isinstance(code, int) else 0)

@@ -68,7 +68,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, place: str, content: bytes) -> Manifest:
-        """Of the bytes of a file; `place` is its name. Raises ConfigError for what is none of ours."""
+        """Of the bytes of a file; `place` is its name. Raises ConfigError for any other file."""
         try:
             fields = json.loads(content)
             version, number = int(fields["version"]), int(fields["number"])

@@ -1,6 +1,6 @@
 """One partition of one group through time: what its offset held, who wrote it, and who owned it then.
 
-What the findings about commits and the view of offsets share. A claim of ours writes the offset too, in
+What the findings about commits and the view of offsets share. A claim by zkgroup writes the offset too, in
 the transaction that creates the owner and after it: that is no commit (recipes 11).
 """
 

@@ -83,8 +83,8 @@ class Rebalance:
     """Released, and claimed again by the same thread in the same session."""
     members: int
     """Registered at its end."""
-    retaken_by_ours: int
-    """How many of these by members of ours; those of the JVM always release everything."""
+    retaken_by_zkgroup: int
+    """How many of these by zkgroup members; the JVM's always release everything."""
     is_sticky: bool
     moved: int
     """Partitions that have another thread than before; not those that only one side has."""
@@ -118,7 +118,7 @@ class _Open:
     """Each with the time it was without an owner, so far as that is over."""
     released: dict[TopicPartition, Claimed]
     retaken: dict[TopicPartition, bool]
-    """Each with whether a member of ours did it."""
+    """Each with whether a zkgroup member did it."""
 
 
 class Rebalances:
@@ -210,7 +210,7 @@ class Rebalances:
             was = current.released.pop(tp, None)
             text = (event.data or b"").decode("utf-8", "replace")
             if was is not None and (was.thread, was.session) == (text, event.session):
-                current.retaken[tp] = self._is_ours(was.thread)
+                current.retaken[tp] = self._is_zkgroup(was.thread)
         elif claim is not None:
             current.touched.setdefault(tp, None)
             if claim.session == event.session and not is_session_end(self._facts, event):
@@ -218,7 +218,7 @@ class Rebalances:
             elif claim.session != event.session:
                 self._stolen(current, event)
 
-    def _is_ours(self, thread: str) -> bool:
+    def _is_zkgroup(self, thread: str) -> bool:
         member = self._picture.members.get(Owner(thread).member or "")
         return member is not None and member.registration is not None and member.registration.is_zkgroup
 
@@ -329,7 +329,7 @@ class Rebalances:
             ),
             retaken=tuple(sorted(current.retaken)),
             members=len(self._picture.members),
-            retaken_by_ours=sum(current.retaken.values()),
+            retaken_by_zkgroup=sum(current.retaken.values()),
             is_sticky=bool(registrations)
             and all(registration.strategy == "sticky" for registration in registrations.values()),
             moved=moved,

@@ -175,7 +175,7 @@ def _groups(folder: Path, column: str) -> Iterator[_Group]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Raises ConfigError for a file that is no Parquet of ours."""
+    """Raises ConfigError for a file that is not a Parquet file of zkgroup."""
     try:
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
             yield file

@@ -228,7 +228,7 @@ class Fetcher:
         """A context for sources that wait by their own means, in real time."""
         if type(self._source).poll is RecordSource.poll:
             return nullcontext()
-        return self._sleeper.resting()
+        return self._sleeper.blocking()
 
     def _resolve(self, order: FetchOrder, due: Sequence[TopicPartition]) -> None:
         """Asks the source for the bounds of all at once; those without a reply are tried again later.

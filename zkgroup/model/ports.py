@@ -260,17 +260,17 @@ class Sleeper:
         if self._driven is None:
             return wait(seconds_until(self.clock, until_ms))
         if until_ms is None:
-            with self.resting(has_news=has_news):
+            with self.blocking(has_news=has_news):
                 return wait(WAIT_MAX_S)
         cancel = self._driven.call_at(until_ms, wake)
         try:
-            with self.resting(until_ms, has_news):
+            with self.blocking(until_ms, has_news):
                 return wait(WAIT_MAX_S)
         finally:
             cancel()
 
     @contextmanager
-    def resting(
+    def blocking(
         self, until_ms: int | None = None, has_news: Callable[[], object] | None = None
     ) -> Iterator[None]:
         """A context in which the thread waits by its own means, until it is woken or this time has come."""

@@ -377,7 +377,7 @@ class ReplicaPlacement:
         brokers = self.brokers_of[tp]
         return max(0, racks_wanted(len(brokers), self._racks) - len(racks_of(brokers, self._racks)))
 
-    def crowded(self, tp: TopicPartition) -> list[int]:
+    def sharing_a_rack(self, tp: TopicPartition) -> list[int]:
         """Its brokers that share a rack with another of its replicas, the most loaded first."""
         racks = [self._racks.get(broker) for broker in self.brokers_of[tp]]
         shared = [

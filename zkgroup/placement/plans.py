@@ -209,10 +209,10 @@ def balance(
     ids = [broker.id for broker in snapshot.brokers]
     racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
     placement = ReplicaPlacement(snapshot.replicas, ids, racks, snapshot.sizes)
-    crowded = {tp for tp in placement.brokers_of if placement.racks_missing(tp)}
+    sharing_a_rack = {tp for tp in placement.brokers_of if placement.racks_missing(tp)}
     least = 0 if leaders_only else balance_replicas(snapshot, placement, tolerance)
     target = appoint(snapshot, placement, everywhere=True, tolerance=tolerance)
-    causes = dict.fromkeys(crowded, "its replicas were in too few racks")
+    causes = dict.fromkeys(sharing_a_rack, "its replicas were in too few racks")
     return validate(snapshot, target, intent="balance", allow=allow, causes=causes, least_moves=least)
 
 

@@ -41,10 +41,10 @@ def repair_racks(placement: ReplicaPlacement) -> dict[TopicPartition, int]:
     """
     repaired: dict[TopicPartition, int] = {}
     for tp in sorted(placement.brokers_of):
-        while placement.racks_missing(tp) and (crowded := placement.crowded(tp)):
+        while placement.racks_missing(tp) and (sharing_a_rack := placement.sharing_a_rack(tp)):
             target = placement.best_target(tp)
             assert target is not None, "a rack is missing, so its brokers are free"
-            placement.shift(tp, crowded[0], target)
+            placement.shift(tp, sharing_a_rack[0], target)
             repaired[tp] = repaired.get(tp, 0) + 1
     return repaired
 

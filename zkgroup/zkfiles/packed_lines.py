@@ -13,11 +13,11 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import open_regular
 
 LINE_LIMIT: Final = 128 << 20
-"""Bytes of a line beyond which it cannot be ours: a znode has at most a few MB."""
+"""Bytes of a line beyond which zkgroup did not write it: a znode has at most a few MB."""
 
 
 class PackedLines:
-    """The lines of a file with their place; bytes that cannot be ours are damage."""
+    """The lines of a file with their place; bytes that zkgroup does not write are damage."""
 
     def __init__(self, path: Path, packed: gzip.GzipFile) -> None:
         self.at = 0

@@ -166,8 +166,8 @@ class BrokerRegistration:
     @property
     def role(self) -> Role:
         """`controller` for a zkgroup broker without partitions (recipes 14), `data` for all others."""
-        ours = self.extensions.get(ZKGROUP_KEY)
-        return "controller" if isinstance(ours, Mapping) and ours.get("role") == "controller" else "data"
+        found = self.extensions.get(ZKGROUP_KEY)
+        return "controller" if isinstance(found, Mapping) and found.get("role") == "controller" else "data"
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:

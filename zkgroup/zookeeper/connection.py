@@ -87,7 +87,7 @@ class ClientConnection:
         self._host = ""
         self._asking = False
         self._pause_s = 0.0
-        self._silence_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
+        self._read_timeout_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
         self.handler = KazooHandler(self, f"zkgroup-zookeeper-{incarnation}", clock)
         self._now = self.handler.time.now
         self.pipeline = RequestPipeline(
@@ -104,7 +104,7 @@ class ClientConnection:
             auth_data=[("digest", auth.credential)] if isinstance(auth, Digest) else None,
             sasl_options=auth.options() if isinstance(auth, Sasl) else None,
             connection_retry={**_RETRY, "sleep_func": self.handler.sleep_func},
-            logger=RedactingLogger(str(self._address), self._ending, self._kazoo_warns),
+            logger=RedactingLogger(str(self._address), self._is_ending, self._kazoo_warns),
         )
         client.add_listener(self._kazoo_state)
         return client
@@ -199,9 +199,9 @@ class ClientConnection:
         give_up_at = self._give_up_at()
         if give_up_at is not None:
             ends.append(give_up_at)
-        hello_due = self._handshake_deadline()
-        if hello_due is not None:
-            ends.append(hello_due)
+        handshake_deadline = self._handshake_deadline()
+        if handshake_deadline is not None:
+            ends.append(handshake_deadline)
         if self._up and not self.pipeline.pinging:
             ends.append(self._ping_at())
         return min(ends) - self._now() if ends else None
@@ -213,8 +213,8 @@ class ClientConnection:
         give_up_at = self._give_up_at()
         if give_up_at is not None and now >= give_up_at:
             return f"no reply for {now - (self.pipeline.oldest or now):.1f} s"
-        hello_due = self._handshake_deadline()
-        if hello_due is not None and now >= hello_due:
+        handshake_deadline = self._handshake_deadline()
+        if handshake_deadline is not None and now >= handshake_deadline:
             return f"no session granted within {self._handshake_timeout_s():.1f} s"
         if self._up and not self.pipeline.pinging and now >= self._ping_at():
             self.pipeline.ping()
@@ -223,7 +223,7 @@ class ClientConnection:
     def shutting_down(self) -> bool:
         return self._over or (self._shutdown_at is not None and not self._up)
 
-    def _ending(self) -> bool:
+    def _is_ending(self) -> bool:
         return self._over or self._shutdown_at is not None
 
     def _check(self) -> None:
@@ -260,7 +260,7 @@ class ClientConnection:
         if sent_at is None or self.handler.socket is None:
             return None
         heard_at = self.handler.socket.last_heard
-        return min(sent_at + self._timeout_s, max(sent_at, heard_at) + self._silence_s)
+        return min(sent_at + self._timeout_s, max(sent_at, heard_at) + self._read_timeout_s)
 
     def _ping_at(self) -> float:
         """When to ping: after a third of the session timeout without a request, as the Java client does."""
@@ -276,7 +276,7 @@ class ClientConnection:
             return
         connect_response = sock.connect_response
         self._timeout_s = (self._settings.request_timeout_ms or connect_response.timeout_ms) / 1000
-        self._silence_s = (self._settings.silence_timeout_ms or connect_response.timeout_ms / 3) / 1000
+        self._read_timeout_s = (self._settings.silence_timeout_ms or connect_response.timeout_ms / 3) / 1000
         self._ping_s = connect_response.timeout_ms / 3000
         self.pipeline.attach(sock)
         if not self._chroot.exists:
@@ -346,7 +346,7 @@ class ClientConnection:
                 self._end("authentication failed", refused)
             elif why == KeeperState.EXPIRED_SESSION:
                 self._end("the session expired", None)
-            elif self._ending():
+            elif self._is_ending():
                 self._end("the session was closed", None)
             else:  # kazoo's loop ends, although it was not asked to
                 self.crashed = True
@@ -357,7 +357,7 @@ class ClientConnection:
         if self.pipeline.asks_in_bulk:
             bulk_requests.SUPPORT.forget(self._server)
         self.pipeline.detach()
-        if was_up and not self._ending():
+        if was_up and not self._is_ending():
             self._owner.on_suspended(self)
 
     def _end(self, reason: str, fatal: ZkGroupError | None) -> None:

@@ -12,7 +12,7 @@ from tests.programs.model.environment import successors
 from tests.programs.model.safety import broken, settled
 from tests.programs.model.values import Configuration, State, initial
 
-LOOK_AT_LIMITS = 1000
+LIMITS_CHECK_INTERVAL = 1000
 
 
 class Finding(NamedTuple):
@@ -93,7 +93,9 @@ def explore(cfg: Configuration, limit_s: float = 600, limit_states: int = 4_000_
             if not is_optional:
                 space.to.append(number)
         done += 1
-        if done % LOOK_AT_LIMITS == 0 and (time.monotonic() > deadline or len(space.states) > limit_states):
+        if done % LIMITS_CHECK_INTERVAL == 0 and (
+            time.monotonic() > deadline or len(space.states) > limit_states
+        ):
             return _finding(space, "unfinished")
     space.first.append(len(space.to))
     bad, where = liveness(space) if cfg.liveness else (None, None)

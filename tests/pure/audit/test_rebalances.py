@@ -29,7 +29,7 @@ def test_a_join_and_what_it_moved() -> None:
         None,
         None,
     )
-    assert second.retaken_by_ours == 0
+    assert second.retaken_by_zkgroup == 0
 
 
 def test_a_crash_takes_registration_and_owners_in_one_transaction() -> None:
@@ -272,7 +272,7 @@ def test_zkgroup_members_and_the_sticky_strategy_are_distinguished() -> None:
     """What members of ours took back is counted apart from JVM members', and sticky from range."""
 
     def told(found: Rebalance) -> tuple[int, bool]:
-        return found.retaken_by_ours, found.is_sticky
+        return found.retaken_by_zkgroup, found.is_sticky
 
     assert told(rebalances(shared(**OURS))[-1]) == (2, True)
     assert told(rebalances(shared(zkgroup="1", strategy="range"))[-1]) == (2, False)

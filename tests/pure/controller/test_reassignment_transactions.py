@@ -13,7 +13,7 @@ from zkgroup.controller.machine.pending_deletes import StrayRecords
 from zkgroup.controller.machine.reassignment import transactions
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.reassignment.transactions import (
-    Ending,
+    Completion,
     can_read_moves_in_topics,
     shrink,
     write_unions,
@@ -33,9 +33,9 @@ finish = partial(transactions.finish, topic_czxids={"t": 7}, record=lambda left:
 UNION = WriteUnion((3, 1, 2), adding=(3,), removing=(1, 2))
 
 
-def done(number: int, target: Brokers = (3,), name: str = "t") -> Ending:
+def done(number: int, target: Brokers = (3,), name: str = "t") -> Completion:
     """A move from 1,2 that has come to its end."""
-    return Ending(tp(number, name), target, (1, 2), "done", "moved")
+    return Completion(tp(number, name), target, (1, 2), "done", "moved")
 
 
 class Tree:
@@ -64,9 +64,9 @@ class Tree:
         """Behind the fence."""
         self.zk.multi(*single(self.fence, write).request.operations)
 
-    def finish(self, *endings: Ending) -> None:
+    def finish(self, *completions: Completion) -> None:
         """All in one write, with the request's version 0."""
-        finishing = finish(self.context, endings, self.request, 0, 1)
+        finishing = finish(self.context, completions, self.request, 0, 1)
         assert finishing.left == ()
         self.send(finishing.write)
 
@@ -133,7 +133,7 @@ def test_what_is_dropped_changes_nothing_but_the_request() -> None:
         tree = Tree(zk)
         tree.request = {**bad, tp(1): (3,)}
 
-        tree.finish(*(Ending(each, target, (), "dropped", "why") for each, target in bad.items()))
+        tree.finish(*(Completion(each, target, (), "dropped", "why") for each, target in bad.items()))
 
         left = Reassignment.decode(REQUEST, zk.read(REQUEST).data)
         assert left == Reassignment((Move(tp(1), (3,)),))
@@ -153,11 +153,11 @@ def test_a_request_that_names_nothing_is_removed() -> None:
 def test_more_than_one_write_holds_is_left_for_the_next() -> None:
     """As many as fit, what is dropped first; none is lost."""
     context = cluster({"t": dict.fromkeys(range(40), (3, 1))})
-    endings = [done(number) for number in range(39)]
-    endings.append(Ending(tp(39), (), (), "dropped", "the replica list is empty"))
-    request = {each.topic_partition: each.target for each in endings}
+    completions = [done(number) for number in range(39)]
+    completions.append(Completion(tp(39), (), (), "dropped", "the replica list is empty"))
+    request = {each.topic_partition: each.target for each in completions}
 
-    first = finish(context, endings, request, 0, 1, bytes_max=8_000)
+    first = finish(context, completions, request, 0, 1, bytes_max=8_000)
 
     assert first.write.about[0] == tp(39)
     assert size_of(first.write.operations) <= 8_000

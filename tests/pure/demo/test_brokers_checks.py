@@ -12,10 +12,10 @@ from zkgroup.demo.brokers.checks import (
     MUST_DECIDE,
     Acknowledged,
     ClusterEvidence,
+    CompletedReassignment,
     ControllerTerm,
     InterruptedReassignment,
     LogSummary,
-    MoveEnding,
     check_brokers,
     records_of,
     summarise,
@@ -33,7 +33,10 @@ ACKNOWLEDGED = (
 )
 LOG = LogSummary(
     controller_epochs=(ControllerTerm(1, 1), ControllerTerm(2, 3)),
-    endings=(MoveEnding(TopicPartition("t", 0), "done", 1), MoveEnding(TopicPartition("t", 1), "done", 2)),
+    completed=(
+        CompletedReassignment(TopicPartition("t", 0), "done", 1),
+        CompletedReassignment(TopicPartition("t", 1), "done", 2),
+    ),
     least_replicas={0: 3, 1: 3},
 )
 EVERY_RECORD = "every record was acknowledged once"
@@ -168,7 +171,9 @@ def test_replica_too_few_is_named() -> None:
         (LOG, InterruptedReassignment(2, 0, 1), "nothing was open any more when it died"),
         (LOG, InterruptedReassignment(2, 2, 1), "2 were open when it died, 1 have ended since"),
         (
-            replace(LOG, endings=(*LOG.endings, MoveEnding(TopicPartition("t", 2), "dropped", 2))),
+            replace(
+                LOG, completed=(*LOG.completed, CompletedReassignment(TopicPartition("t", 2), "dropped", 2))
+            ),
             InterruptedReassignment(2, 1, 1),
             "not done: t-2 dropped",
         ),
@@ -222,7 +227,7 @@ def test_summary_of_a_log_names_epochs_moves_and_the_shortest_lists() -> None:
     found = summarise(world.transactions, TOPIC)
 
     assert found.controller_epochs == (ControllerTerm(1, 1), ControllerTerm(2, 2))
-    assert found.endings == (MoveEnding(TP, "done", 1),)
+    assert found.completed == (CompletedReassignment(TP, "done", 1),)
     assert found.least_replicas == {0: 3}
 
 

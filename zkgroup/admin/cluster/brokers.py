@@ -126,7 +126,7 @@ class ClusterReader:
         znode = self._ensemble.zk.find(Topic.path(topic))
         return Topic.decode(znode.path, znode.data).numbers if znode else ()
 
-    def led_by_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def led_by_zkgroup(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Those of the partitions whose leader is a registered broker of zkgroup, with that leader."""
         known = self.brokers()
         states = read_states(self._ensemble, partitions)

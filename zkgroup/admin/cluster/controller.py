@@ -423,7 +423,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResignationPlan:
-    """Who would be asked. Nothing has been."""
+    """The controller that would be asked to resign."""
 
     as_of: AsOf
     """When `/controller` was read."""
@@ -433,8 +433,8 @@ class ResignationPlan:
     """Its controller epoch; None if `/controller_epoch` cannot be read."""
     czxid: int
     """Of its `/controller`."""
-    standing: Znode | None
-    """A request that meant an earlier `/controller`: it is written over."""
+    earlier_request: Znode | None
+    """A request that an earlier controller has left: this one replaces it."""
     notes: tuple[str, ...]
     """Warnings for the operator, one sentence each; empty for none."""
 
@@ -476,7 +476,7 @@ def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
         controller=controller.broker,
         epoch=number.epoch if number else None,
         czxid=czxid,
-        standing=request,
+        earlier_request=request,
         notes=tuple(_notes(ensemble, info, controller.broker)),
     )
 
@@ -489,8 +489,8 @@ def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
     ensemble.zk.create_missing(zkgroup_path(), controller_state_path())
     path, data = ResignRequest.path(), ResignRequest(plan.czxid).encode()
     asked: Operation = Create(path, data)
-    if plan.standing is not None:
-        asked = SetData(path, data, plan.standing.stat.version)
+    if plan.earlier_request is not None:
+        asked = SetData(path, data, plan.earlier_request.stat.version)
     write(ensemble, [Check(ControllerRegistration.path(), ZKGROUP_VERSION), asked], path, data)
 
 

@@ -350,9 +350,9 @@ def _multi(
         found = ensemble.zk.find(made[0])
         return found is not None and (found.data or b"") == made[1]
 
-    guarding = [operation for guard in guards for operation in guard.operations]
+    guard_operations = [operation for guard in guards for operation in guard.operations]
     try:
-        ensemble.zk.multi(*guarding, *operations)
+        ensemble.zk.multi(*guard_operations, *operations)
     except OutcomeUnknownError as error:
         read_back(error, is_done)
     except OperationRefusedError as error:

@@ -1,8 +1,8 @@
 """Elections that did not raise the controller epoch by exactly one.
 
-An error for each write of `/controller_epoch` that is not one more than the value before. A warning for who
-held `/controller` longer than `raise_ms` and never raised it: real controllers raise it after they have
-won, ours in the same transaction.
+An error for each write of `/controller_epoch` that is not one more than the value before. A warning for a
+controller that held `/controller` longer than `raise_ms` and never raised it: Kafka's controllers raise it
+after they are elected, zkgroup's in the same transaction.
 """
 
 from __future__ import annotations

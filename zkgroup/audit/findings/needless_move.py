@@ -1,8 +1,8 @@
 """Partitions that a rebalance took from a thread for nothing.
 
 Released and claimed again by the same thread, or moved beyond the fewest known. Info where JVM members did
-it, which always release everything, and where range or round robin cost it; a warning where a member of
-ours took back what it had released, or the strategy is `sticky`.
+it, which always release everything, and where range or round robin cost it; a warning where a
+zkgroup member took back what it had released, or the strategy is `sticky`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _judge(rebalance: Rebalance) -> Iterator[Finding]:
         parts.append(moves_text(rebalance))
     yield Finding(
         NAME,
-        "warning" if rebalance.retaken_by_ours or (beyond and rebalance.is_sticky) else "info",
+        "warning" if rebalance.retaken_by_zkgroup or (beyond and rebalance.is_sticky) else "info",
         rebalance.group,
         from_zxid=rebalance.from_zxid,
         to_zxid=rebalance.to_zxid,

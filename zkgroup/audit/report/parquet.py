@@ -88,7 +88,7 @@ def _draft(output: Path, name: str) -> Path:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _with_place(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -101,7 +101,7 @@ class _Table:
 
         self._path, self._columns = path, columns
         self._rows: list[tuple[Any, ...]] = []
-        with _telling(path):
+        with _with_place(path):
             self._writer = stack.enter_context(pq.ParquetWriter(path, schema(columns)))
 
     def add(self, row: tuple[Any, ...]) -> None:
@@ -111,11 +111,11 @@ class _Table:
 
     def close(self) -> None:
         self._write()
-        with _telling(self._path):
+        with _with_place(self._path):
             self._writer.close()
 
     def rename(self, to: Path) -> Path:
-        with _telling(to):
+        with _with_place(to):
             return self._path.replace(to)
 
     def _write(self) -> None:
@@ -128,7 +128,7 @@ class _Table:
                 for column, each in zip(self._columns, values, strict=True)
             }
             batch = record_batch(Batch(self._columns, len(self._rows), lists))
-            with _telling(self._path):
+            with _with_place(self._path):
                 self._writer.write_batch(batch)
             self._rows = []
 

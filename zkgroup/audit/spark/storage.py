@@ -31,7 +31,7 @@ class Storage:
         self.place = place.rstrip("/")
         self._jvm: Any = spark._jvm
         configuration = spark._jsc.hadoopConfiguration()
-        with _telling(self.place):
+        with _with_place(self.place):
             self._files = self._path("").getFileSystem(configuration)
 
     def path(self, name: str) -> str:
@@ -40,7 +40,7 @@ class Storage:
 
     def files(self, name: str = "") -> list[StoredFile]:
         """The regular files of a folder by name; none where there is no such folder."""
-        with _telling(self.path(name)):
+        with _with_place(self.path(name)):
             if not self._files.exists(self._path(name)):
                 return []
             entries = self._files.listStatus(self._path(name))
@@ -49,7 +49,7 @@ class Storage:
 
     def read(self, name: str) -> bytes:
         """The content of a small file."""
-        with _telling(self.path(name)):
+        with _with_place(self.path(name)):
             stream = self._files.open(self._path(name))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -59,7 +59,7 @@ class Storage:
     def write(self, name: str, content: bytes) -> None:
         """Writes a file whole or not at all; it is there under its name only when it is complete."""
         staged = f"{name}.staged"
-        with _telling(self.path(name)):
+        with _with_place(self.path(name)):
             stream = self._files.create(self._path(staged), True)
             try:
                 stream.write(bytearray(content))
@@ -71,12 +71,12 @@ class Storage:
 
     def delete(self, name: str) -> None:
         """Deletes a file or folder; nothing where there is none."""
-        with _telling(self.path(name)):
+        with _with_place(self.path(name)):
             self._files.delete(self._path(name), True)
 
     def fetch(self, name: str, to: Path) -> None:
         """Copies a file to this machine."""
-        with _telling(self.path(name)):
+        with _with_place(self.path(name)):
             target = self._jvm.org.apache.hadoop.fs.Path(to.as_uri())
             self._files.copyToLocalFile(False, self._path(name), target, True)
 
@@ -85,14 +85,14 @@ class Storage:
 
 
 @contextmanager
-def _telling(place: str) -> Iterator[None]:
-    """Java's error as one of ours, with the place."""
+def _with_place(place: str) -> Iterator[None]:
+    """Java's error as a `ZkGroupError`, with the place."""
     try:
         yield
     except PySparkException as error:  # what pyspark has a class of its own for, such as a host that is none
         raise ConfigError(f"{place}: {error}") from error
     except Py4JJavaError as error:
-        told = "it failed"
+        message = "it failed"
         with suppress(Exception):
-            told = str(error.java_exception.toString())
-        raise ConfigError(f"{place}: {told}") from error
+            message = str(error.java_exception.toString())
+        raise ConfigError(f"{place}: {message}") from error

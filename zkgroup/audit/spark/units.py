@@ -123,8 +123,8 @@ def stretches_of(servers: list[list[tuple[ServerFile, int]]]) -> list[Listed]:
     found = []
     for start, following in pairwise([*starts, None]):
         assert start is not None
-        ours = [max((each for each in logs if each[0].zxid <= start), default=None) for logs in servers]
-        there = [each for each in ours if each is not None]
+        newest = [max((each for each in logs if each[0].zxid <= start), default=None) for logs in servers]
+        there = [each for each in newest if each is not None]
         found.append(
             Listed(
                 start,

@@ -26,7 +26,7 @@ class OffsetRow(NamedTuple):
     members: tuple[str, ...]
     """What this session ever was in the group."""
     kind: OffsetKind
-    """`claim`: a claim of ours, which writes what was there. `reset`: an operator's, by its marker."""
+    """`claim`: a claim by zkgroup, which writes what was there. `reset`: an operator's, by its marker."""
     offset: int | None
     """None where it is no number, and for a deletion; negative means "none"."""
     previous: int | None

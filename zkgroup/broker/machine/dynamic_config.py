@@ -40,7 +40,7 @@ class DynamicConfig:
 
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
-        self._must_load = self._must_look = True
+        self._must_load = self._must_read = True
         self._applied: frozenset[int] = frozenset()
         """Numbers of the notifications that were applied and are still listed. Kafka keeps only the greatest
         number, and applies no change below one that a person has made by hand."""
@@ -49,12 +49,12 @@ class DynamicConfig:
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
         self._hosted: dict[ConfigEntity, None] = {}
         """Topics with new leaders or followers here, whose configurations are to be read."""
-        self.has_looked = False
+        self.has_read = False
         """Whether the configurations of the start were emitted."""
 
     def connected(self) -> None:
         """Notes a new connection: the watch is gone."""
-        self._must_look = True
+        self._must_read = True
 
     def session_over(self) -> None:
         self._must_load = True
@@ -68,7 +68,7 @@ class DynamicConfig:
         self._hosted.update((ConfigEntity("topics", topic), None) for topic in topics)
 
     def next(self) -> Work | None:
-        if self._must_look or self._must_load:
+        if self._must_read or self._must_load:
             return "apply configuration changes", self._apply
         return ("read configurations of topics", self._read_hosted) if self._hosted else None
 
@@ -79,7 +79,7 @@ class DynamicConfig:
     # --- applying ---------------------------------------------------------------------------------
 
     def _apply(self) -> Procedure[None]:
-        self._must_look = False
+        self._must_read = False
         try:
             numbers = yield from self._list()
             entities = list((yield from self._loaded())) if self._must_load else []
@@ -87,10 +87,10 @@ class DynamicConfig:
             entities += yield from self._named(new)
             yield from self._emit_changed(dict.fromkeys(entities))
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
-            self._must_look = True  # there may be no watch that would say so
+            self._must_read = True  # there may be no watch that would say so
             raise
         self._applied = frozenset(numbers)
-        self._must_load, self.has_looked = False, True
+        self._must_load, self.has_read = False, True
 
     def _read_hosted(self) -> Procedure[None]:
         hosted, self._hosted = self._hosted, {}
@@ -112,7 +112,7 @@ class DynamicConfig:
         return numbers
 
     def _changed(self) -> None:
-        self._must_look = True
+        self._must_read = True
 
     def _loaded(self) -> Procedure[list[ConfigEntity]]:
         """Every topic and broker that has a configuration, or had one at the last read."""

@@ -249,7 +249,7 @@ class Isr:
             self._unconfirmed = self._unconfirmed.union(proposed)
             self._is_unreadable = True
             return IsrOutcome.UNREADABLE
-        if stored is None or not self._is_ours(stored):
+        if stored is None or not self._is_own_state(stored):
             self._unconfirmed = self._unconfirmed.union(proposed)
             self._deposed = True
             return IsrOutcome.DEPOSED
@@ -301,7 +301,7 @@ class Isr:
         self._refusals = 0
         self._knows_other_keys = True
 
-    def _is_ours(self, stored: PartitionState) -> bool:
+    def _is_own_state(self, stored: PartitionState) -> bool:
         return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)
 
     def _read(self, outcome: ReadDone | Refused) -> tuple[PartitionState | None, int]:

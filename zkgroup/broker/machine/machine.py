@@ -128,7 +128,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             return self.startup.next()
         if self._seeks_controller:
             return "find the controller", self._find_controller
-        if not self.dynamic_config.has_looked:
+        if not self.dynamic_config.has_read:
             return self.dynamic_config.next()
         return (
             self.registration.next()

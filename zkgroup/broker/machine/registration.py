@@ -105,13 +105,13 @@ class BrokerRegistrar:
     def _made(self) -> tuple[Operation, ...]:
         serving, config = self.serving, self._core.config
         assert serving is not None
-        ours = {"role": "data"} if serving.folder is None else {"role": "data", "folder": serving.folder}
+        own = {"role": "data"} if serving.folder is None else {"role": "data", "folder": serving.folder}
         data = BrokerRegistration.of(
             [Endpoint(PLAINTEXT, serving.host, serving.port, PLAINTEXT)],
             self._core.now.wall_ms,
             config.registration_version,
             rack=config.rack,
-            extensions={ZKGROUP_KEY: ours},
+            extensions={ZKGROUP_KEY: own},
         ).encode()
         return Create(self.path, data, ephemeral=True), SetData(self.path, data, 0)
 
@@ -174,8 +174,8 @@ class BrokerRegistrar:
         assert serving is not None
         if (theirs.host, theirs.port) == (serving.host, serving.port):
             return True
-        ours = theirs.extensions.get(ZKGROUP_KEY)
-        return serving.folder is not None and isinstance(ours, dict) and ours.get("folder") == serving.folder
+        own = theirs.extensions.get(ZKGROUP_KEY)
+        return serving.folder is not None and isinstance(own, dict) and own.get("folder") == serving.folder
 
 
 ANY_VERSION = -1

@@ -218,7 +218,7 @@ class ReplicaExecutor:
                 self._jobs.put(None)
 
     def _next(self) -> Job | None:
-        with self._party.resting() if self._party is not None else nullcontext():
+        with self._party.blocking() if self._party is not None else nullcontext():
             job = self._jobs.get()
         self._taken += 1
         return job

@@ -140,7 +140,7 @@ class FileSource(RecordSource):
         self._indexes: dict[TopicPartition, LineIndex] = {}
         self._here = threading.local()  # consumers that share a source each open it on a thread of their own
         self._topics_seen: set[str] = set()
-        self._look_again_s = READ_AGAIN_MIN_S
+        self._read_again_s = READ_AGAIN_MIN_S
 
     def open(self, cluster: Cluster) -> None:
         self._here.cluster = cluster
@@ -164,10 +164,10 @@ class FileSource(RecordSource):
         for topic_partition, offset in positions.items():
             records.extend(self.read(topic_partition, offset, max_records))
         if records:
-            self._look_again_s = READ_AGAIN_MIN_S
+            self._read_again_s = READ_AGAIN_MIN_S
         else:
-            self._wakers.wait(min(timeout_s, self._look_again_s))
-            self._look_again_s = min(self._look_again_s * 2, READ_AGAIN_MAX_S)
+            self._wakers.wait(min(timeout_s, self._read_again_s))
+            self._read_again_s = min(self._read_again_s * 2, READ_AGAIN_MAX_S)
         return records
 
     def _index(self, topic_partition: TopicPartition) -> LineIndex | None:

@@ -17,7 +17,7 @@ from zkgroup.controller.machine.leadership.preferred import PreferredElections
 from zkgroup.controller.machine.leadership.unclean import UncleanElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.ports import Ports
-from zkgroup.controller.machine.reassignment.completion import ReassignmentEnds
+from zkgroup.controller.machine.reassignment.completion import ReassignmentCompletion
 from zkgroup.controller.machine.reassignment.plans import ReassignmentPlans
 from zkgroup.controller.machine.reassignment.rounds import Reassignments
 from zkgroup.controller.machine.status import StatusPublisher
@@ -44,7 +44,7 @@ class Features:
         self.reassignments = Reassignments(
             ports,
             open_reassignments,
-            ReassignmentEnds(ports, open_reassignments, self.stray_replicas),
+            ReassignmentCompletion(ports, open_reassignments, self.stray_replicas),
             self.elections,
             self.topics,
             self.topic_deletions,

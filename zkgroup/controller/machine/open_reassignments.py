@@ -77,7 +77,7 @@ class OpenReassignment:
         return is_cancellation(self.target, self.origin, self.former)
 
 
-class Ending(NamedTuple):
+class Completion(NamedTuple):
     """One move that ends."""
 
     topic_partition: TopicPartition
@@ -99,7 +99,7 @@ class Ending(NamedTuple):
 class Followed(NamedTuple):
     """What following the request has changed, beside the steps to do."""
 
-    dropped: tuple[Ending, ...]
+    dropped: tuple[Completion, ...]
     """Entries that cannot be carried out: their ends are to be written."""
     gone: tuple[TopicPartition, ...]
     """Reassignments that are no longer requested."""
@@ -237,8 +237,8 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         self._followed = request
         targets = dict(request.targets) if request else {}
         dropped = tuple(self._dropped(targets, context, begun))
-        for ending in dropped:
-            targets.pop(ending.topic_partition)
+        for completion in dropped:
+            targets.pop(completion.topic_partition)
         wanted = {each: (target, True) for each, target in targets.items() if each in context}
         for each, target in _moves_in_topics(context):
             if each.topic not in begun:
@@ -255,8 +255,8 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 self._follow_one(move, target, asked=asked, replaced=replaced)
         if self._unread is None:
             self._unread = frozenset(context.unreadable)
-            for ending in dropped:
-                self._found(ending.topic_partition, context)
+            for completion in dropped:
+                self._found(completion.topic_partition, context)
         context.moves = set(self._open)
         return Followed(dropped, gone)
 
@@ -281,20 +281,20 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
 
     def _dropped(
         self, targets: Mapping[TopicPartition, Brokers], context: ControllerContext, begun: Collection[str]
-    ) -> Iterable[Ending]:
+    ) -> Iterable[Completion]:
         controllers = [id_ for id_, broker in context.brokers.items() if broker.registration.role != "data"]
         for each, target in targets.items():
             replicas = context.replicas(each) if each in context else None
             if replicas is None and Topic.path(each.topic) in context.unreadable:
                 if (why := malformed(target)) is not None:  # it cannot be written again with the others
-                    yield Ending(each, target, self._before(each, context), "dropped", why)
+                    yield Completion(each, target, self._before(each, context), "dropped", why)
                 continue
             is_queued = each.topic in context.deletions
             going = is_queued and not self._is_under_way(each, target, context)
             going |= each.topic in begun or _is_hopeless(context, each, target)
             reason = unacceptable(target, replicas, going=going, controllers=controllers)
             if reason is not None:
-                yield Ending(each, target, self._before(each, context), "dropped", reason)
+                yield Completion(each, target, self._before(each, context), "dropped", reason)
 
     def _before(self, each: TopicPartition, context: ControllerContext) -> Brokers:
         return self._open[each].before if each in self._open else context.replicas(each)

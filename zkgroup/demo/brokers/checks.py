@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.demo.progress import CheckResult, named
 from zkgroup.history import ClusterReport, HistoryRecord, ServerTransaction
-from zkgroup.history.cluster.replay import ReplayedCluster, endings
+from zkgroup.history.cluster.replay import ReplayedCluster, finished_reassignments
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.controller import ControllerRecord
 
@@ -44,7 +44,7 @@ class ControllerTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveEnding:
+class CompletedReassignment:
     """The end of one partition's reassignment, and the epoch of the controller that ended it."""
 
     topic_partition: TopicPartition
@@ -57,7 +57,7 @@ class LogSummary:
     """What the ensemble's transaction log holds about the run."""
 
     controller_epochs: tuple[ControllerTerm, ...]
-    endings: tuple[MoveEnding, ...]
+    completed: tuple[CompletedReassignment, ...]
     least_replicas: Mapping[int, int]
     """The shortest replica list that each partition of the topic ever had, each broker counted once."""
 
@@ -99,7 +99,7 @@ def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSumma
     """Summarises an ensemble's log in one pass."""
     replayed = ReplayedCluster()
     controller_epochs: list[ControllerTerm] = []
-    ended: list[MoveEnding] = []
+    ended: list[CompletedReassignment] = []
     least: dict[int, int] = {}
     for transaction in transactions:
         if transaction.refusal is not None:
@@ -117,7 +117,10 @@ def summarise(transactions: Iterable[ServerTransaction], topic: str) -> LogSumma
                 for number, replicas in (lists.partitions if lists else {}).items():
                     size = len(set(replicas))
                     least[number] = min(size, least.get(number, size))
-        ended += [MoveEnding(one.topic_partition, one.outcome, one.epoch) for one in endings(transaction)]
+        ended += [
+            CompletedReassignment(one.topic_partition, one.outcome, one.epoch)
+            for one in finished_reassignments(transaction)
+        ]
     return LogSummary(tuple(controller_epochs), tuple(ended), least)
 
 
@@ -225,8 +228,10 @@ def _never_fewer_replicas(evidence: ClusterEvidence) -> CheckResult:
 def _finished_by_successor(evidence: ClusterEvidence) -> CheckResult:
     """Some reassignments were open when the controller died, and a later controller ended them."""
     move = evidence.interrupted
-    later = [one for one in evidence.log.endings if one.epoch > move.epoch]
-    broken = [f"{one.topic_partition} {one.outcome}" for one in evidence.log.endings if one.outcome != "done"]
+    later = [one for one in evidence.log.completed if one.epoch > move.epoch]
+    broken = [
+        f"{one.topic_partition} {one.outcome}" for one in evidence.log.completed if one.outcome != "done"
+    ]
     text = f"{move.open_at_the_kill} of {move.asked} were open when it died; all done"
     if broken:
         text = f"not done: {named(broken)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from zkgroup.history.cluster.replay import ReplayedCluster, endings
+from zkgroup.history.cluster.replay import ReplayedCluster, finished_reassignments
 from zkgroup.history.report import ClusterFigures, Violation
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
@@ -52,7 +52,10 @@ class ReassignmentChecker:
         """Remembers the state before a transaction."""
         self._by_zkgroup = by_zkgroup
         self._moves = dict(self._replayed.moves)
-        open_or_ended = {*self._open, *(ended.topic_partition for ended in endings(transaction))}
+        open_or_ended = {
+            *self._open,
+            *(ended.topic_partition for ended in finished_reassignments(transaction)),
+        }
         self._lists = {tp: self._replayed.replicas(tp) for tp in open_or_ended}
         places = [self._replayed.place(change.path) for change in transaction.changes]
         changed = [place.topic_partition for place in places if place is not None and place.kind == "state"]
@@ -61,7 +64,7 @@ class ReassignmentChecker:
 
     def end(self, transaction: ServerTransaction) -> Iterator[Violation]:
         """Checks the transaction against the state before it."""
-        ended = sorted(endings(transaction), key=lambda one: one.topic_partition)
+        ended = sorted(finished_reassignments(transaction), key=lambda one: one.topic_partition)
         yield from self._steps(transaction)
         yield from self._removed(transaction, {one.topic_partition for one in ended})
         if self._by_zkgroup:

@@ -217,7 +217,7 @@ class ReplayedCluster:
         self.states[topic_partition] = StateZnode(state, change.version or 0, czxid)
 
 
-def endings(transaction: ServerTransaction) -> Iterable[FinishedReassignment]:
+def finished_reassignments(transaction: ServerTransaction) -> Iterable[FinishedReassignment]:
     """The terminal records that a transaction makes."""
     for change in transaction.changes:
         if change.action == "create" and change.path.startswith(FinishedReassignment.prefix()):

@@ -19,7 +19,7 @@ from zkgroup.zookeeper.four_letter_words import read_fields, send_word
 from zkgroup.zookeeper.raw_connection import opens_sessions
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _ANSWER_S = 2.0
 """Seconds to wait for one reply of a server that starts, before the next attempt."""
 _ASK_S = 60.0
@@ -117,7 +117,7 @@ class EmbeddedServer:
             if time.monotonic() > deadline:
                 raise EmbeddedServerError(self._explain("was not ready in time"))
             try:
-                self._process.wait(_LOOK_S)
+                self._process.wait(_POLL_S)
             except subprocess.TimeoutExpired:
                 continue
             raise EmbeddedServerError(self._explain(f"stopped (status {self._process.returncode})"))
@@ -195,7 +195,7 @@ class EmbeddedServer:
         until = time.monotonic() + _STOP_S
         with suppress(OSError):
             while time.monotonic() < until and not all(_is_stopped(each) for each in threads.iterdir()):
-                time.sleep(_LOOK_S / 10)
+                time.sleep(_POLL_S / 10)
 
     def _await_end(self, timeout_s: float = 5.0) -> None:
         if self._process is not None:

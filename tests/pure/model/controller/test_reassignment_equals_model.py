@@ -143,7 +143,7 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     "an end backwards": lighter("finish", backwards),
     "an end without a record": lighter("finish", without_records),
     "an end leaves the request": (transactions, "_request", lambda request, now, version: ()),
-    "an end leaves the lists": (transactions, "_topics", lambda context, endings: ()),
+    "an end leaves the lists": (transactions, "_topics", lambda context, completions: ()),
     "an end behind half a fence": (state_writes, "single", unfenced),
     "an announcement of any version": (
         rounds,

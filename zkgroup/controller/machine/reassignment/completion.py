@@ -12,7 +12,7 @@ from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.open_reassignments import (
-    Ending,
+    Completion,
     OpenReassignments,
     ReassignmentRequest,
 )
@@ -36,7 +36,7 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 """Records before the oldest are deleted, so that not every end deletes one."""
 
 
-class ReassignmentEnds(Feature):
+class ReassignmentCompletion(Feature):
     """Writes the ends of reassignments, and what follows from them."""
 
     def __init__(self, ports: Ports, reassignments: OpenReassignments, strays: StrayReplicaDeletion) -> None:
@@ -44,14 +44,16 @@ class ReassignmentEnds(Feature):
         self._reassignments = reassignments
         self._strays = strays
 
-    def finish(self, endings: Sequence[Ending]) -> Procedure[bool]:
+    def finish(self, completions: Sequence[Completion]) -> Procedure[bool]:
         """Writes these ends, or removes a request that names nothing (K17). Returns whether to run again at
         once.
 
         They go together; those of a topic at which that is refused wait, and the others go without them.
         """
-        unwritable = self._unwritable(endings)
-        left = [ending for ending in endings if ending.topic_partition.topic not in unwritable]
+        unwritable = self._unwritable(completions)
+        left = [
+            completion for completion in completions if completion.topic_partition.topic not in unwritable
+        ]
         if not left and unwritable:
             return False
         yield from self._parents()
@@ -60,20 +62,20 @@ class ReassignmentEnds(Feature):
             refusal, stuck = yield from self._finish_together(left)
             if refusal is None:
                 return goes_on or bool(stuck)
-            waiting = [f"move of {ending.topic_partition}" for ending in stuck]
+            waiting = [f"move of {completion.topic_partition}" for completion in stuck]
             if refusal.is_conflict:
                 goes_on = True
                 for each in waiting:
                     self._events.set_blocked(each, str(refusal))
             else:
                 self._events.back_off(str(refusal), waiting)
-            left = [ending for ending in left if ending not in stuck]
+            left = [completion for completion in left if completion not in stuck]
             if not left:
                 return goes_on
 
     def _finish_together(
-        self, endings: Sequence[Ending]
-    ) -> Procedure[tuple[Refusal | None, Sequence[Ending]]]:
+        self, completions: Sequence[Completion]
+    ) -> Procedure[tuple[Refusal | None, Sequence[Completion]]]:
         """Writes as many of these ends as one write holds, and returns the others; or what was in the way,
         and the ends that wait for it: those of one topic, or all."""
         moves = self._reassignments
@@ -81,7 +83,7 @@ class ReassignmentEnds(Feature):
         targets, version = (request.targets, request.version) if request else ({}, None)
         finishing = transactions.finish(
             self._context,
-            endings,
+            completions,
             targets,
             version,
             self._identity.epoch,
@@ -95,21 +97,23 @@ class ReassignmentEnds(Feature):
             if f"{refusal.path}/".startswith(f"{stray_replicas_path()}/"):
                 yield from self._strays.read_records()
             mine = [
-                ending for ending in endings if ending.outcome != "dropped" and _is_about(refusal, ending)
+                completion
+                for completion in completions
+                if completion.outcome != "dropped" and _is_about(refusal, completion)
             ]
             moves.has_parents = moves.has_parents and bool(mine)
-            return refusal, mine or endings
+            return refusal, mine or completions
         self._pending_deletes.records.took(finishing.strays)
         if finishing.strays.operations:
             self._events.enqueue(event_kinds.STRAY_RECORDS)  # an answer may have come meanwhile
-        left = {ending.topic_partition for ending in finishing.left}
-        done = [ending for ending in endings if ending.topic_partition not in left]
+        left = {completion.topic_partition for completion in finishing.left}
+        done = [completion for completion in completions if completion.topic_partition not in left]
         self._request_written(finishing.write.operations, done)
-        moves.ended([ending.topic_partition for ending in done], self._context)
-        for ending in done:
-            each, outcome, reason = ending.topic_partition, ending.outcome, ending.reason
+        moves.ended([completion.topic_partition for completion in done], self._context)
+        for completion in done:
+            each, outcome, reason = completion.topic_partition, completion.outcome, completion.reason
             self._core.note("reassignment.ended", partition=str(each), outcome=outcome, reason=reason)
-        self.forgotten([ending.topic_partition for ending in done])
+        self.forgotten([completion.topic_partition for completion in done])
         yield from self._pruned(len(done))
         return None, finishing.left
 
@@ -127,19 +131,21 @@ class ReassignmentEnds(Feature):
         if self._reassignments.request is None:
             self._events.enqueue(event_kinds.PLANS)
 
-    def _unwritable(self, endings: Sequence[Ending]) -> frozenset[str]:
+    def _unwritable(self, completions: Sequence[Completion]) -> frozenset[str]:
         """Topics into which others have put what cannot be written again; their moves wait at the end."""
         found: dict[str, str] = {}
-        for name in {ending.topic_partition.topic for ending in endings if ending.outcome != "dropped"}:
+        for name in {
+            completion.topic_partition.topic for completion in completions if completion.outcome != "dropped"
+        }:
             if (seen := self._context.topic(name)) is not None:
                 try:
                     seen.topic.encode()
                 except ConfigError as error:
                     found[name] = str(error)
                     self._reader.report(Topic.path(name), str(error))
-        for ending in endings:
-            if (why := found.get(ending.topic_partition.topic)) is not None:
-                self._events.set_blocked(f"move of {ending.topic_partition}", why)
+        for completion in completions:
+            if (why := found.get(completion.topic_partition.topic)) is not None:
+                self._events.set_blocked(f"move of {completion.topic_partition}", why)
         return frozenset(found)
 
     def _parents(self) -> Procedure[None]:
@@ -148,7 +154,7 @@ class ReassignmentEnds(Feature):
             yield from ask(Query(CreateMissing(paths)))
             self._reassignments.has_parents = True
 
-    def _request_written(self, operations: Iterable[Operation], done: Iterable[Ending]) -> None:
+    def _request_written(self, operations: Iterable[Operation], done: Iterable[Completion]) -> None:
         """What is left of the request is known without reading it."""
         request = self._reassignments.request
         for operation in operations:
@@ -157,7 +163,7 @@ class ReassignmentEnds(Feature):
             if isinstance(operation, Delete):
                 self._reassignments.request = None
             elif isinstance(operation, SetData):
-                gone = {ending.topic_partition for ending in done}
+                gone = {completion.topic_partition for completion in done}
                 left = {each: target for each, target in request.targets.items() if each not in gone}
                 self._reassignments.request = ReassignmentRequest(left, operation.version + 1, request.czxid)
 
@@ -185,9 +191,9 @@ class ReassignmentEnds(Feature):
             moves.records = FINISHED_KEPT
 
 
-def _is_about(refusal: Refusal, ending: Ending) -> bool:
-    """Whether the lists or a state of the ending's topic were in the way."""
-    path = Topic.path(ending.topic_partition.topic)
+def _is_about(refusal: Refusal, completion: Completion) -> bool:
+    """Whether the lists or a state of the completion's topic were in the way."""
+    path = Topic.path(completion.topic_partition.topic)
     return refusal.path is not None and f"{refusal.path}/".startswith(f"{path}/")
 
 

@@ -15,7 +15,7 @@ controller comes in between.
     2, 7, 8        `_Writes._state`, and LeaderAndIsr to those that the step names
     3-6            nothing is asked: watches on the states of moves that wait for replicas to be in sync
     9              StopReplica, not eligible until it is answered (`PendingDeletes`)
-    10, 11, 12     `ReassignmentEnds`
+    10, 11, 12     `ReassignmentCompletion`
 
 A write without an answer leaves its moves at `Stage.PLAN`, and everything is read again (`event_kinds.LOAD`).
 """
@@ -39,14 +39,14 @@ from zkgroup.controller.machine.leadership.selectors import (
     started_again,
 )
 from zkgroup.controller.machine.open_reassignments import (
-    Ending,
+    Completion,
     OpenReassignments,
     ReassignmentRequest,
     Stage,
 )
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import steps, transactions
-from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentEnds
+from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentCompletion
 from zkgroup.controller.machine.reassignment.steps import (
     Announce,
     Complete,
@@ -91,7 +91,7 @@ class _Round:
         default_factory=dict
     )
     deletes: dict[TopicPartition, Brokers] = field(default_factory=dict)
-    endings: list[Ending] = field(default_factory=list)
+    completions: list[Completion] = field(default_factory=list)
     unwritable: dict[str | TopicPartition, str] = field(default_factory=dict)
     """Topics whose lists, and partitions whose states, cannot be written, and why."""
     syncing: list[TopicPartition] = field(default_factory=list)
@@ -103,7 +103,7 @@ class _Round:
         for name, lists in self.unions.items():
             yield from (TopicPartition(name, number) for number in lists)
         yield from self.states
-        yield from (ending.topic_partition for ending in self.endings)
+        yield from (completion.topic_partition for completion in self.completions)
 
 
 class Reassignments(Feature):
@@ -113,7 +113,7 @@ class Reassignments(Feature):
         self,
         ports: Ports,
         reassignments: OpenReassignments,
-        ends: ReassignmentEnds,
+        completion: ReassignmentCompletion,
         elections: LeaderElections,
         topics: TopicChanges,
         deletions: TopicDeletions,
@@ -121,7 +121,7 @@ class Reassignments(Feature):
     ) -> None:
         super().__init__(ports)
         self._reassignments = reassignments
-        self._ends = ends
+        self._completion = completion
         self._elections = elections
         self._topics = topics
         self._deletions = deletions
@@ -144,13 +144,13 @@ class Reassignments(Feature):
             self._events.enqueue(
                 event_kinds.ELECTIONS
             )  # while they were being deleted, no leader was elected
-        self._ends.forgotten(gone)
+        self._completion.forgotten(gone)
         yield from self._topics.host_topics()
         yield from self._made_whole()
         fresh, moves.fresh = moves.fresh, set()
         yield from self._states.read_states([each for each in moves if each not in fresh])
         todo = self._decided()
-        todo.endings[:0] = dropped
+        todo.completions[:0] = dropped
         try:
             goes_on = yield from self._carried_out(todo)
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
@@ -284,8 +284,10 @@ class Reassignments(Feature):
                 case DeleteReplicas(brokers):
                     todo.deletes[each] = brokers
                 case Complete(outcome, reason):
-                    ending = Ending(each, move.target, move.before, outcome, reason, left.get(each, ()))
-                    todo.endings.append(ending)
+                    completion = Completion(
+                        each, move.target, move.before, outcome, reason, left.get(each, ())
+                    )
+                    todo.completions.append(completion)
         return todo
 
     # --- doing ----------------------------------------------------------------------------------------
@@ -304,8 +306,8 @@ class Reassignments(Feature):
         goes_on = len(items) > len(todo.unwritable) or bool(todo.deletes)
         if writes.is_overtaken:  # the ends were decided on another request than the one that they would check
             return True
-        if todo.endings or (moves.request is not None and not moves.request.targets):
-            goes_on |= yield from self._ends.finish(todo.endings)
+        if todo.completions or (moves.request is not None and not moves.request.targets):
+            goes_on |= yield from self._completion.finish(todo.completions)
         return goes_on
 
     def _written(self, todo: _Round, refused: dict[str | TopicPartition, str]) -> None:

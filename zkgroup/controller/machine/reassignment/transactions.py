@@ -16,7 +16,7 @@ from zkgroup.controller.machine.context import (
     LiveBroker,
 )
 from zkgroup.controller.machine.fenced_writes import Write, size_of
-from zkgroup.controller.machine.open_reassignments import Ending
+from zkgroup.controller.machine.open_reassignments import Completion
 from zkgroup.controller.machine.pending_deletes import RecordChange
 from zkgroup.controller.machine.reassignment.steps import Shrink, WriteUnion
 from zkgroup.controller.machine.state_machines import PartitionAndReplica
@@ -98,13 +98,13 @@ class Finishing(NamedTuple):
     write: Write
     strays: RecordChange
     """What it records of replicas that are left behind."""
-    left: tuple[Ending, ...]
+    left: tuple[Completion, ...]
     """The others: to be decided again once this is written."""
 
 
 def finish(
     context: ControllerContext,
-    endings: Sequence[Ending],
+    completions: Sequence[Completion],
     request: Mapping[TopicPartition, Brokers],
     request_version: int | None,
     epoch: int,
@@ -114,15 +114,15 @@ def finish(
 ) -> Finishing:
     """Steps 10 and 11 of the moves that end now: replica lists, request and records, together or not at all.
 
-    `request` are all its entries, `request_version` is None where there is no request. Without endings it
+    `request` are all its entries, `request_version` is None where there is no request. Without completions it
     removes a request that names nothing (K17). Entries that are dropped go first.
 
     topic_czxids: topic to the czxid of its znode. `record` is what records that replicas are left behind.
     """
-    endings = sorted(endings, key=lambda ending: ending.outcome != "dropped")
-    count = len(endings)
+    completions = sorted(completions, key=lambda completion: completion.outcome != "dropped")
+    count = len(completions)
     while True:
-        now = endings[:count]
+        now = completions[:count]
         left = record(
             PartitionAndReplica(each.topic_partition, broker) for each in now for broker in each.behind
         )
@@ -137,26 +137,26 @@ def finish(
             ),
         )
         if count <= 1 or size_of(operations) <= bytes_max:
-            about = tuple(ending.topic_partition for ending in now)
-            return Finishing(Write(about, operations), left, tuple(endings[count:]))
+            about = tuple(completion.topic_partition for completion in now)
+            return Finishing(Write(about, operations), left, tuple(completions[count:]))
         count //= 2
 
 
-def _states(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:
+def _states(context: ControllerContext, completions: Sequence[Completion]) -> Iterator[Operation]:
     """What is said of the ISR is true when it is written."""
-    for ending in endings:
-        leadership = context.leadership(ending.topic_partition)
-        if ending.outcome != "dropped" and leadership is not None:
-            yield Check(PartitionState.path(ending.topic_partition), leadership.version)
+    for completion in completions:
+        leadership = context.leadership(completion.topic_partition)
+        if completion.outcome != "dropped" and leadership is not None:
+            yield Check(PartitionState.path(completion.topic_partition), leadership.version)
 
 
-def _topics(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[Operation]:
+def _topics(context: ControllerContext, completions: Sequence[Completion]) -> Iterator[Operation]:
     """What is said of the lists is true then too, also where they are so already."""
     lists: dict[str, dict[int, tuple[Brokers, Brokers, Brokers]]] = {}
-    for ending in endings:
-        if ending.outcome != "dropped":
-            name, number = ending.topic_partition
-            lists.setdefault(name, {})[number] = (ending.target, (), ())
+    for completion in completions:
+        if completion.outcome != "dropped":
+            name, number = completion.topic_partition
+            lists.setdefault(name, {})[number] = (completion.target, (), ())
     for name, partitions in lists.items():
         seen = context.topic(name)
         if seen is None:
@@ -169,12 +169,12 @@ def _topics(context: ControllerContext, endings: Sequence[Ending]) -> Iterator[O
 
 
 def _request(
-    request: Mapping[TopicPartition, Brokers], now: Sequence[Ending], version: int | None
+    request: Mapping[TopicPartition, Brokers], now: Sequence[Completion], version: int | None
 ) -> Iterator[Operation]:
     """The request without what ends now, and without what cannot be carried out or written again."""
     if version is None:
         return
-    ended = {ending.topic_partition for ending in now}
+    ended = {completion.topic_partition for completion in now}
     moves = (Move(each, target) for each, target in request.items() if each not in ended)
     if left := tuple(move for move in moves if _can_be_written(move)):
         yield SetData(Reassignment.path(), Reassignment(left).encode(), version)
@@ -190,16 +190,16 @@ def _can_be_written(move: Move) -> bool:
     return True
 
 
-def _record(ending: Ending, epoch: int, topic_czxids: Mapping[str, int]) -> bytes:
+def _record(completion: Completion, epoch: int, topic_czxids: Mapping[str, int]) -> bytes:
     """A request can name a topic that UTF-8 cannot hold; its end is recorded all the same."""
-    topic = ending.topic_partition.topic.encode("utf-8", "replace").decode("utf-8")
+    topic = completion.topic_partition.topic.encode("utf-8", "replace").decode("utf-8")
     return FinishedReassignment(
-        ending.topic_partition._replace(topic=topic),
-        ending.before,
-        ending.target,
-        ending.outcome,
-        ending.reason,
+        completion.topic_partition._replace(topic=topic),
+        completion.before,
+        completion.target,
+        completion.outcome,
+        completion.reason,
         epoch,
-        tuple(each for each in ending.left if each not in (*ending.before, *ending.target)),
-        topic_czxids.get(ending.topic_partition.topic, 0),
+        tuple(each for each in completion.left if each not in (*completion.before, *completion.target)),
+        topic_czxids.get(completion.topic_partition.topic, 0),
     ).encode()
