@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tests.waiting import becomes, eventually, joined
 from tests.worlds.clients import leader_of
-from tests.worlds.faces import Application, Listener, orders, settings
+from tests.worlds.public_apis import Application, Listener, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.sources.memory import MemorySource

@@ -79,11 +79,11 @@ class BrokerNode:
             case SetMaximalIsrs(batch) if batch is not None:
                 self.loop.post(MaximalIsrsSet(batch))
 
-    def told(self, kind: type[EffectT]) -> list[EffectT]:
+    def emitted(self, kind: type[EffectT]) -> list[EffectT]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def notes(self, kind: str) -> list[LogEvent]:
-        return [note for note in self.told(LogEvent) if note.kind == kind]
+        return [note for note in self.emitted(LogEvent) if note.kind == kind]
 
 
 class SteppedBrokers(SteppedMachines[BrokerNode]):

@@ -106,7 +106,7 @@ class SteppedGroup:
             self.run(run_ms)
         return actor
 
-    def stranger(self, *operations: Operation) -> None:
+    def foreign_write(self, *operations: Operation) -> None:
         """Writes as a client that is no member of the group."""
         self.server.write(*operations)
 

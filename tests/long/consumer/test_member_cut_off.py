@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import becomes, happened
 from tests.worlds.clients import opener
 from tests.worlds.cut_off_members import FIRST, Work, cut_off_a_member, cut_off_and_rest, shares, taken
-from tests.worlds.faces import Application
+from tests.worlds.public_apis import Application
 from tests.worlds.witness import witness_on
 from zkgroup.model.requests import Read, ReadDone
 from zkgroup.testing.chaos import ChaosZooKeeper

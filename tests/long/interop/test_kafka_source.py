@@ -70,7 +70,7 @@ def test_options_that_would_join_a_kafka_group_are_refused() -> None:
         KafkaSource("localhost:9092", options={"group_id": "g", "enable_auto_commit": True})
 
 
-def test_a_consumer_reads_real_records_and_goes_on_where_it_stopped(
+def test_a_consumer_reads_kafka_records_and_continues_where_it_stopped(
     make_scene: Callable[..., Scene], producer: Producer, real_zookeeper: RealZooKeeper
 ) -> None:
     """Two runs of one group deliver every record once; the second starts at what the first committed."""

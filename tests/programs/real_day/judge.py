@@ -112,7 +112,7 @@ def _figures(
         "commits that were never acknowledged": len(seen.commits.keys() - told.commits.keys()),
         "foreign writes": rows.foreign_writes,
         "transactions refused in the log": seen.refused.total(),
-        "transactions refused to a member's face": told.refused.total(),
+        "transactions refused to members": told.refused.total(),
         "transactions without an answer": told.open.total(),
         "deliveries": report.figures.deliveries,
         "changes of owner": report.figures.ownership_changes,

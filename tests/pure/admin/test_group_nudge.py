@@ -75,7 +75,7 @@ def test_nudged_members_read_again_and_keep_their_partitions() -> None:
     stage.server.put(views_path(GROUP), b"")
     views = stage.server.find(views_path(GROUP))
     assert views is not None
-    stage.stranger(*nudge_operations(GROUP, views.stat.version))
+    stage.foreign_write(*nudge_operations(GROUP, views.stat.version))
     stage.run(3000)
 
     assert all(is_stable(member) for member in members)

@@ -82,7 +82,7 @@ def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: Memor
     assert cluster.requested() is None
 
 
-def test_the_next_command_goes_on_where_the_last_one_ended(
+def test_the_next_command_continues_where_the_last_one_ended(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
     """A phase that was asked for is not asked for again; the request and the plan move on together."""

@@ -129,19 +129,19 @@ def test_owners_of_unsubscribed_topics_are_reported(world: MemoryGroups) -> None
 
 
 @pytest.mark.parametrize("data", POISON)
-def test_a_poison_registration_is_reported_and_counts_for_nothing(world: MemoryGroups, data: bytes) -> None:
+def test_a_corrupt_registration_is_reported_and_ignored(world: MemoryGroups, data: bytes) -> None:
     """item 16: the registration that stops every JVM member is named, and the rest is checked without it."""
     _two_members(world)
-    world.raw_member("g", "poison", data)
+    world.raw_member("g", "corrupt", data)
 
     (problem,) = _problems(world)
 
     assert problem.kind is ProblemKind.UNREADABLE_REGISTRATION
-    assert "/consumers/g/ids/g_poison" in problem.detail
+    assert "/consumers/g/ids/g_corrupt" in problem.detail
 
 
 @pytest.mark.parametrize("data", [b"", b" 1", b"1\n", b"x", b"99999999999999999999"])
-def test_a_poison_offset_is_reported_and_never_read_as_none(world: MemoryGroups, data: bytes) -> None:
+def test_a_corrupt_offset_is_reported_and_not_read_as_none(world: MemoryGroups, data: bytes) -> None:
     """item 19: an unreadable offset is an error with its path, not a silent reset."""
     _two_members(world)
     world.commit("g", "orders", 1, data)

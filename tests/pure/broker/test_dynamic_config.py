@@ -26,7 +26,7 @@ def _notify(world: SteppedBrokers, data: bytes) -> None:
 
 
 def _told(node: BrokerNode) -> list[tuple[str, dict[str, str]]]:
-    return [(str(effect.entity), dict(effect.overrides)) for effect in node.told(ConfigChanged)]
+    return [(str(effect.entity), dict(effect.overrides)) for effect in node.emitted(ConfigChanged)]
 
 
 def _standing(world: SteppedBrokers) -> list[int]:

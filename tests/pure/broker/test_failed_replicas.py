@@ -98,7 +98,7 @@ def test_a_replica_that_lost_its_role_is_not_opened_again(world: World) -> None:
     assert not world.host.reopen(OTHER)
 
 
-def test_a_replica_that_goes_on_has_not_failed(world: World) -> None:
+def test_a_replica_that_is_served_again_has_not_failed(world: World) -> None:
     """Neither has a stopped or deleted one; a later failure is a new one."""
     world.storage.broken.add(str(TP))
     world.host.become_follower(TP, 0)

@@ -53,7 +53,7 @@ def _topics(node: BrokerNode) -> set[str]:
 def test_the_topic_that_was_ordered_is_followed_on() -> None:
     """All fetches are paused from the end of a session until the next registration, for each session."""
     world, node = _follower("t")
-    assert node.told(PauseFetches) == []
+    assert node.emitted(PauseFetches) == []
     for _ in range(2):
         node.effects.clear()
         _lose_session(world)
@@ -114,7 +114,7 @@ def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing
     node.answers = False
     _order(node, T0)
     _lose_session(world)
-    (hold,) = node.told(PauseFetches)
+    (hold,) = node.emitted(PauseFetches)
     assert _reads(node) == 0, "the order to hold is not answered yet"
     node.answers = True
     node.answer(hold)
@@ -129,10 +129,10 @@ def test_an_order_of_a_session_that_ended_before_its_topic_was_read_says_nothing
 
 
 def _reads(node: BrokerNode) -> int:
-    return len(node.told(ResumeFetches))
+    return len(node.emitted(ResumeFetches))
 
 
-def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
+def test_nothing_is_read_before_every_order_to_hold_is_answered() -> None:
     """Two sessions ended in a row; the partitions of the first answer are paused for both."""
     world, node = _follower("t")
     node.answers = False
@@ -140,7 +140,7 @@ def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
     _make_again(world)
     world.run()
     _lose_session(world)
-    first, second = node.told(PauseFetches)
+    first, second = node.emitted(PauseFetches)
     node.answer(first)
     world.run()
     assert _reads(node) == 0
@@ -152,7 +152,7 @@ def test_nothing_is_looked_at_before_every_order_to_hold_is_answered() -> None:
     assert node.followed == set()
 
 
-def test_a_look_without_an_answer_is_made_again() -> None:
+def test_a_read_without_an_answer_is_repeated() -> None:
     """Many topics are read in batches, one after the other."""
     topics = [f"t{number}" for number in range(READ_AT_ONCE + 1)]
     world, node = _follower(*topics)
@@ -167,7 +167,7 @@ def test_a_look_without_an_answer_is_made_again() -> None:
     world.deliver(ServerStep("request", "n0"), "lost_request")
     world.advance(1000)
 
-    first, second = (effect.partitions for effect in node.told(ResumeFetches))
+    first, second = (effect.partitions for effect in node.emitted(ResumeFetches))
     assert len(first) == READ_AT_ONCE
     assert {tp.topic for tp in first | second} == set(topics)
 
@@ -179,4 +179,4 @@ def test_a_process_that_was_never_registered_holds_nothing() -> None:
     world.run(lambda: node.machine.core.connected)
     _lose_session(world)
 
-    assert node.told(PauseFetches) == []
+    assert node.emitted(PauseFetches) == []

@@ -273,7 +273,7 @@ def test_a_znode_that_is_gone_stops_it() -> None:
         Refused(Code.NO_AUTH, PATH),
     ],
 )
-def test_a_znode_that_cannot_be_read_is_looked_at_again(found: Outcome) -> None:
+def test_a_znode_that_cannot_be_read_is_read_again(found: Outcome) -> None:
     """A repair may restore this leader epoch, and no controller would send a request then."""
     isr = led()
     shrinking(isr)

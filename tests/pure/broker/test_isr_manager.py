@@ -52,9 +52,9 @@ def _fetch(world: SteppedBrokers, node: BrokerNode, follower: int, offset: int =
 def _proposed(world: SteppedBrokers, node: BrokerNode) -> SetMaximalIsrs:
     """The first proposal of a new leader, whose effects wait: the state is read before it."""
     for _ in range(2):
-        node.answer(node.told(ReadFollowers)[-1])
+        node.answer(node.emitted(ReadFollowers)[-1])
         world.run()
-    (proposed,) = [each for each in node.told(SetMaximalIsrs) if each.batch is not None]
+    (proposed,) = [each for each in node.emitted(SetMaximalIsrs) if each.batch is not None]
     return proposed
 
 
@@ -66,7 +66,7 @@ def test_a_follower_that_lags_too_long_leaves_the_isr() -> None:
         world.advance(1000)
 
     assert world.state() == PartitionState(1, 0, (1, 2), 1)
-    assert node.told(IsrChanged) == [IsrChanged(T0, 0, (1, 2))]
+    assert node.emitted(IsrChanged) == [IsrChanged(T0, 0, (1, 2))]
 
 
 def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
@@ -82,7 +82,7 @@ def test_a_follower_that_has_caught_up_joins_at_its_next_fetch() -> None:
     world.run()
 
     assert world.state().isr == (1, 2, 3)
-    assert node.told(SetMaximalIsrs)[-1].isrs[0].isr == {1, 2, 3}
+    assert node.emitted(SetMaximalIsrs)[-1].isrs[0].isr == {1, 2, 3}
 
 
 def test_one_that_lacks_a_record_acknowledged_meanwhile_does_not_join_yet() -> None:
@@ -99,7 +99,7 @@ def test_one_that_lacks_a_record_acknowledged_meanwhile_does_not_join_yet() -> N
     node.loop.post(MaximalIsrsSet(order.batch, frozenset({T0})))
     world.run()
     assert world.state().isr == (1, 2)
-    assert node.told(SetMaximalIsrs)[-1].isrs[0].isr == {1, 2}
+    assert node.emitted(SetMaximalIsrs)[-1].isrs[0].isr == {1, 2}
 
     node.answers = True
     _fetch(world, node, 3)
@@ -157,13 +157,13 @@ def test_a_member_that_lost_records_leaves_at_once() -> None:
     assert world.state().isr == (1, 2)
 
 
-def test_one_that_is_behind_is_not_even_looked_at() -> None:
+def test_a_follower_that_is_behind_is_not_checked() -> None:
     """Neither may it join, nor has it lost anything."""
     world, node = _leader(isr=(1, 2))
     node.followers[T0] = (0, {2: LEVEL, 3: BEHIND})
     _fetch(world, node, 3, offset=3)
 
-    assert node.told(ReadFollowers) == []
+    assert node.emitted(ReadFollowers) == []
 
 
 def test_a_write_whose_answer_is_lost_is_read_back() -> None:
@@ -175,7 +175,7 @@ def test_a_write_whose_answer_is_lost_is_read_back() -> None:
     world.advance(1000)
 
     assert world.state().isr == (1, 2, 3)
-    assert node.told(IsrChanged) == [IsrChanged(T0, 0, (1, 2, 3))]
+    assert node.emitted(IsrChanged) == [IsrChanged(T0, 0, (1, 2, 3))]
 
 
 def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> None:
@@ -226,7 +226,7 @@ def test_what_is_wanted_is_written_in_the_next_session_once_the_state_was_read()
     world.run()
     assert world.state().isr == (1, 2)
     node.answers = True
-    node.answer(node.told(ReadFollowers)[-1])
+    node.answer(node.emitted(ReadFollowers)[-1])
     world.run()
 
     assert world.state().isr == (1, 2, 3)
@@ -266,7 +266,7 @@ def test_a_foreign_write_of_our_term_is_adopted_and_built_upon() -> None:
     _fetch(world, node, 3)
 
     assert world.state().isr == (1, 2, 3) or world.state().isr == (1, 3, 2)
-    assert node.told(IsrChanged)[0] == IsrChanged(T0, 0, (1,))
+    assert node.emitted(IsrChanged)[0] == IsrChanged(T0, 0, (1,))
 
 
 def test_another_leader_ends_the_writes() -> None:
@@ -281,7 +281,7 @@ def test_another_leader_ends_the_writes() -> None:
     assert len(node.notes("isr.deposed")) == 1
 
 
-def test_a_state_that_an_acl_hides_is_looked_at_again_after_a_while() -> None:
+def test_a_state_that_an_acl_hides_is_read_again_after_a_while() -> None:
     """It is not asked for without a pause, and the ISRs of other partitions are written meanwhile."""
     world, node = _leader(isr=(1, 2))
     other = TopicPartition("t", 1)
@@ -373,10 +373,10 @@ def test_a_partition_that_is_left_is_not_written() -> None:
     world, node = _leader(isr=(1, 2))
     node.answers = False
     _fetch(world, node, 3)
-    node.answer(node.told(ReadFollowers)[0])
+    node.answer(node.emitted(ReadFollowers)[0])
     world.run()
     node.loop.post(StoppedLeading(T0))
-    node.answer(node.told(SetMaximalIsrs)[0])
+    node.answer(node.emitted(SetMaximalIsrs)[0])
     world.advance(LAG_MS)
 
     assert world.state().isr == (1, 2)
@@ -389,7 +389,7 @@ def test_without_zookeeper_nothing_is_proposed_and_it_is_made_up_for() -> None:
     world.server.suspend("n0")
     world.run()
     _fetch(world, node, 3)
-    assert node.told(ReadFollowers) == []
+    assert node.emitted(ReadFollowers) == []
     world.server.resume("n0")
     world.run()
 

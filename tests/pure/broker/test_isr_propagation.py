@@ -11,7 +11,7 @@ from zkgroup.znodes.notifications import PARTITIONS_AT_ONCE, IsrChange
 ONE = TopicPartition("orders", 1)
 
 
-def told(
+def sent_at(
     notices: IsrChangePropagation, until_ms: int, changes: dict[int, TopicPartition]
 ) -> list[tuple[int, int]]:
     """The time of each notification and its number of partitions; the clock advances by 100 ms."""
@@ -23,22 +23,22 @@ def told(
     return found
 
 
-def test_nothing_before_five_seconds_of_quiet() -> None:
+def test_nothing_is_sent_before_five_seconds_without_a_change() -> None:
     """Controller item 71: checked each 2.5 s, so a change at 4 s is sent at 10 s, with the one before."""
-    assert told(IsrChangePropagation(0), 60_000, {100: ORDERS, 4_000: ONE}) == [(10_000, 2)]
+    assert sent_at(IsrChangePropagation(0), 60_000, {100: ORDERS, 4_000: ONE}) == [(10_000, 2)]
 
 
-def test_something_by_sixty_seconds_while_changes_go_on() -> None:
+def test_changes_that_do_not_stop_are_sent_after_sixty_seconds() -> None:
     """Controller item 71: the oldest change waits at most 60 s, up to the next check."""
     changes = {now: TopicPartition("t", now) for now in range(100, 200_000, 2_000)}
 
-    found = told(IsrChangePropagation(0), 130_000, changes)
+    found = sent_at(IsrChangePropagation(0), 130_000, changes)
 
     assert [now for now, _ in found] == [62_500, 125_000]
     assert sum(count for _, count in found) == len([now for now in changes if now <= 125_000])
 
 
-def test_looked_at_each_two_and_a_half_seconds() -> None:
+def test_changes_are_checked_each_two_and_a_half_seconds() -> None:
     """Controller item 71: nothing is sent between two checks, however long there was no change."""
     notices = IsrChangePropagation(0)
     notices.changed([ORDERS], 0)
@@ -51,7 +51,7 @@ def test_looked_at_each_two_and_a_half_seconds() -> None:
 
 def test_the_first_change_after_a_long_silence_waits_for_quiet_too() -> None:
     """Kafka sends it alone, and the thousands of changes after it in a second notification."""
-    assert told(IsrChangePropagation(0), 200_000, {100_000: ORDERS, 103_000: ONE}) == [(110_000, 2)]
+    assert sent_at(IsrChangePropagation(0), 200_000, {100_000: ORDERS, 103_000: ONE}) == [(110_000, 2)]
 
 
 def test_a_notification_that_failed_is_sent_again_with_what_came_since() -> None:
@@ -94,4 +94,4 @@ def test_the_times_can_be_set() -> None:
         0, IsrChangePropagationConfig(every_ms=100, quiet_ms=200, waiting_max_ms=1_000)
     )
 
-    assert told(notices, 2_000, {100: ORDERS}) == [(300, 1)]
+    assert sent_at(notices, 2_000, {100: ORDERS}) == [(300, 1)]

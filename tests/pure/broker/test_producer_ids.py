@@ -24,7 +24,7 @@ def claim(world: SteppedBrokers, node: BrokerNode) -> list[ProducerIdsClaimed]:
     node.effects.clear()
     node.loop.post(ClaimProducerIds())
     world.run()
-    return node.told(ProducerIdsClaimed)
+    return node.emitted(ProducerIdsClaimed)
 
 
 def stored(world: SteppedBrokers) -> ProducerIdBlock:
@@ -66,7 +66,7 @@ def test_a_broker_that_is_slower_takes_the_next_block(latest: bytes | None) -> N
     world.server.put(PATH, ProducerIdBlock(2, 1000, 1999).encode())
     world.run()
 
-    assert one.told(ProducerIdsClaimed) == [ProducerIdsClaimed(ProducerIdBlock(1, 2000, 2999))]
+    assert one.emitted(ProducerIdsClaimed) == [ProducerIdsClaimed(ProducerIdBlock(1, 2000, 2999))]
     assert claim(world, two) == [ProducerIdsClaimed(ProducerIdBlock(2, 3000, 3999))]
 
 
@@ -79,7 +79,9 @@ def test_a_claim_without_an_answer_is_error_14_and_its_block_is_not_given_out() 
     world.lose(one, "lost_reply")
     world.run()
 
-    assert one.told(ProducerIdsClaimed) == [ProducerIdsClaimed(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    assert one.emitted(ProducerIdsClaimed) == [
+        ProducerIdsClaimed(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    ]
     world.advance(1000)
     assert claim(world, one) == [ProducerIdsClaimed(ProducerIdBlock(1, 1000, 1999))]
 
@@ -93,7 +95,9 @@ def test_without_a_connection_a_claim_is_refused_at_once() -> None:
     one.loop.post(ClaimProducerIds())
     one.loop.run_pending()
 
-    assert one.told(ProducerIdsClaimed) == [ProducerIdsClaimed(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    assert one.emitted(ProducerIdsClaimed) == [
+        ProducerIdsClaimed(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    ]
 
 
 def test_a_znode_that_cannot_be_read_is_named() -> None:

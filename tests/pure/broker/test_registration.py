@@ -52,7 +52,7 @@ def test_the_epoch_of_a_broker_is_the_czxid_of_its_registration() -> None:
     world, node = alone()
 
     assert _story(node) == [Prepared, Registered]
-    assert node.told(Registered)[0].epoch == world.find(PATH).stat.czxid
+    assert node.emitted(Registered)[0].epoch == world.find(PATH).stat.czxid
     for path in (*common_parents(), *later_parents()):
         world.find(path)
     assert (
@@ -68,10 +68,10 @@ def test_a_cluster_id_that_stands_is_taken() -> None:
     node = world.node()
     world.run()
 
-    assert node.told(Prepared)[0].cluster_id == theirs.id
+    assert node.emitted(Prepared)[0].cluster_id == theirs.id
 
 
-def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
+def test_a_registration_whose_reply_was_lost_is_adopted() -> None:
     """It is found in the own session."""
     world = SteppedBrokers()
     node = world.node()
@@ -80,25 +80,25 @@ def test_a_registration_whose_answer_was_lost_is_known_as_ours() -> None:
     world.advance(1000)
 
     assert _story(node) == [Prepared, Registered]
-    assert node.told(Registered)[0].epoch == world.find(PATH).stat.czxid
+    assert node.emitted(Registered)[0].epoch == world.find(PATH).stat.czxid
 
 
-def test_after_an_expiry_the_own_ghost_is_taken_off_at_once() -> None:
+def test_after_an_expiry_the_own_stale_registration_is_deleted_at_once() -> None:
     """Controller item 73: the former session still lives by the server's clock (KAFKA-7165)."""
     world, node = alone()
-    ghost = world.find(PATH).stat
+    stale = world.find(PATH).stat
     node.client.abandon(node.client.incarnation, "given up")
-    while len(node.told(Registered)) < 2:
+    while len(node.emitted(Registered)) < 2:
         for step in world.server.pending():
             if step.kind != "orphan":  # the goodbye is on its way
                 world.deliver(step)
 
-    assert world.server.leader.sessions[ghost.ephemeral_owner].alive
-    assert world.find(PATH).stat.czxid > ghost.czxid
-    assert node.told(Registered)[1].epoch == world.find(PATH).stat.czxid
+    assert world.server.leader.sessions[stale.ephemeral_owner].alive
+    assert world.find(PATH).stat.czxid > stale.czxid
+    assert node.emitted(Registered)[1].epoch == world.find(PATH).stat.czxid
 
 
-def test_what_may_be_our_ghost_is_waited_for() -> None:
+def test_what_may_be_the_own_stale_registration_is_waited_for() -> None:
     """A restarted broker does not know its former session; its address can be of no other process."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
@@ -111,7 +111,7 @@ def test_what_may_be_our_ghost_is_waited_for() -> None:
     assert _story(node) == [Prepared, Registered]
 
 
-def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
+def test_a_registration_with_the_own_folder_is_waited_for_too() -> None:
     """The port may differ, but only one process at a time can use the data directory."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 5, zkgroup={"role": "data", "folder": "f"})
@@ -124,7 +124,7 @@ def test_a_ghost_with_our_folder_is_waited_for_too() -> None:
     assert world.registration(1).extensions == {"zkgroup": {"role": "data", "folder": "f"}}
 
 
-def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
+def test_a_registration_that_stays_ends_the_wait() -> None:
     """A client keeps its session alive, so the registration is not stale."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
@@ -139,7 +139,7 @@ def test_a_ghost_that_does_not_go_ends_the_wait() -> None:
     assert _story(node) == [Prepared, Failed]
 
 
-def test_a_ghost_lives_longer_where_the_servers_have_a_new_leader() -> None:
+def test_a_stale_registration_lives_longer_where_the_servers_have_a_new_leader() -> None:
     """It gives every session its whole time again, and all connections break: the wait begins anew."""
     world = SteppedBrokers()
     name = _else(world, 1, "h", 9001, zkgroup={"role": "data"})
@@ -165,7 +165,7 @@ def test_an_id_in_use_names_session_and_host() -> None:
     node = world.node()
     world.run()
     before = world.find(PATH)
-    (failed,) = node.told(Failed)
+    (failed,) = node.emitted(Failed)
     error = failed.error
 
     assert isinstance(error, BrokerIdInUseError)
@@ -176,7 +176,7 @@ def test_an_id_in_use_names_session_and_host() -> None:
     assert world.find(PATH) == before
 
 
-def test_among_brokers_of_kafka_ours_does_not_start() -> None:
+def test_among_brokers_of_kafka_a_zkgroup_broker_does_not_start() -> None:
     """Recipes 15: refused with their ids; unreadable registrations and zkgroup controllers do not count."""
     world = SteppedBrokers()
     _else(world, 12)
@@ -185,7 +185,7 @@ def test_among_brokers_of_kafka_ours_does_not_start() -> None:
     world.server.put(BrokerRegistration.path(5), b"{")
     node = world.node()
     world.run()
-    (failed,) = node.told(Failed)
+    (failed,) = node.emitted(Failed)
 
     assert isinstance(failed.error, ForeignBrokersError)
     assert failed.error.brokers == ("3", "12")
@@ -202,7 +202,7 @@ def test_a_generated_id_is_given_to_one_broker() -> None:
     nodes = [world.node(None) for _ in range(3)]
     world.run()
 
-    found = [node.told(Prepared)[0].broker for node in nodes]
+    found = [node.emitted(Prepared)[0].broker for node in nodes]
     assert len(set(found)) == 3
     assert 1001 not in found
     assert min(found) > 1000
@@ -214,7 +214,7 @@ def test_a_broker_whose_session_is_lost_registers_in_the_next_one() -> None:
     world.server.expire("n0")
     world.server.cut("n0")
     world.run()
-    first, second = node.told(Registered)
+    first, second = node.emitted(Registered)
 
     assert second.epoch > first.epoch
     assert second.incarnation == first.incarnation + 1
@@ -229,4 +229,4 @@ def test_missing_parents_are_made_again() -> None:
     world.server.cut("n0")
     world.run()
 
-    assert len(node.told(Registered)) == 2
+    assert len(node.emitted(Registered)) == 2

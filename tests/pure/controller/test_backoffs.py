@@ -181,7 +181,7 @@ def test_what_comes_behind_a_refused_move_is_done(happening: Happening, why: str
 
 
 @pytest.mark.parametrize("path", [STATE, TOPIC])
-def test_a_move_goes_on_once_the_acl_lets_it(path: str) -> None:
+def test_a_move_continues_once_the_acl_lets_it(path: str) -> None:
     """Nothing reports a changed ACL: the next try after a pause finds out, within 30 s."""
     world, store = loaded_cluster()
     protect(path)(world, store)

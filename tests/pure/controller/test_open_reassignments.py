@@ -113,7 +113,7 @@ def test_another_target_is_planned_anew_and_going_back_is_a_cancellation() -> No
     assert moves[tp(0)].before == (1, 2)
 
 
-def test_the_other_moves_of_a_changed_request_go_on() -> None:
+def test_the_other_moves_of_a_changed_request_continue() -> None:
     """A request that shrinks, or of which one entry changes, costs the others no bump."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     moves = OpenReassignments()

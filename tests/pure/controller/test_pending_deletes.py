@@ -8,7 +8,7 @@ from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 
-def test_a_move_goes_on_when_a_new_start_of_a_broker_has_answered() -> None:
+def test_a_move_continues_when_a_new_start_of_a_broker_has_answered() -> None:
     """Recipes 17: until it has answered a request of this epoch it is held; nothing else would check
     again."""
     world, controller = loaded_cluster({0: (1, 2)}, auto_rebalance=False)

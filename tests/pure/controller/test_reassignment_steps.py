@@ -78,7 +78,7 @@ def test_every_step_of_the_table_in_its_order() -> None:
     ],
     ids=["0", "1", "2-3", "4-6", "7", "8-9", "10"],
 )
-def test_a_successor_goes_on_from_what_it_finds(left_behind: dict[str, object], expected: object) -> None:
+def test_a_successor_continues_from_what_it_finds(left_behind: dict[str, object], expected: object) -> None:
     """The crash table: the row names the step after which the predecessor ended."""
     step = at(Stage.PLAN, **left_behind).step
 

@@ -111,7 +111,7 @@ def test_a_reassignment_continues_when_the_state_is_repaired() -> None:
     assert world.state(tp(0)).leader_epoch > 0
 
 
-def test_one_that_another_handler_reads_first_goes_on_as_well() -> None:
+def test_a_state_that_another_handler_reads_first_continues_as_well() -> None:
     """Past bug: the handler that waits for the repair found nothing unreadable any more, and elected no
     leader."""
     world = SteppedControllers()
@@ -145,7 +145,7 @@ def test_one_that_an_acl_hides_is_read_again_after_a_while_and_keeps_no_other() 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_move_that_waited_for_its_topic_goes_on(is_known: bool) -> None:
+def test_a_move_that_waited_for_its_topic_continues(is_known: bool) -> None:
     """The topic is repaired under the controller that has read it before, or under one that never could."""
     world, controller = loaded_cluster({0: (1, 2)})
     path = Topic.path("t")

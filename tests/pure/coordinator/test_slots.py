@@ -177,7 +177,7 @@ def test_an_invalid_group_id_comes_before_everything_else() -> None:
     assert errors(coordinator, "a/b") == dict.fromkeys(APIS, ErrorCode.INVALID_GROUP_ID)
 
 
-def test_a_moved_group_goes_on_with_its_generation() -> None:
+def test_a_moved_group_keeps_its_generation() -> None:
     """coordinator items 71, 72: members need not join again, also those with several protocols; their
     sessions begin anew.
     """

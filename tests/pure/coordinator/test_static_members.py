@@ -40,7 +40,7 @@ def test_a_static_member_returns_without_a_rebalance() -> None:
     assert (coordinator.state, coordinator.generation) == ("Stable", 1)
 
 
-def test_a_fenced_member_is_told_before_an_old_generation() -> None:
+def test_a_fenced_member_id_is_reported_before_an_old_generation() -> None:
     """Fencing comes before membership, and membership before the generation."""
     coordinator = Coordinator()
     members = coordinator.static("a")

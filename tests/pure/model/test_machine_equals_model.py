@@ -40,20 +40,20 @@ def _claim_by(m: int) -> list[Op]:
 
 STEAL = [delete("owner", P, -1)]
 ACTS: Mapping[str, tuple[Sequence[Op], int | None]] = {
-    "a stranger deletes the owner": (STEAL, None),
+    "a foreign writer deletes the owner": (STEAL, None),
     "another member claims": (_claim_by(OTHER), 1),
     "a JVM member claims": ([create("owner", P, OTHER, ephemeral=True)], 1),
-    "I have claimed once more": (_claim_by(ME), 0),
-    "a member of my client claims": (_claim_by(OTHER), 0),
-    "somebody of my name claims": (_claim_by(ME), 1),
-    "a stranger writes": ([set_data("offset", P, 7, -1)], None),
-    "a stranger writes a low offset": ([set_data("offset", P, -1, -1)], None),
-    "a stranger writes what I intend": ([set_data("offset", P, INTENDED, -1)], None),
+    "this member claims once more": (_claim_by(ME), 0),
+    "a member of the same client claims": (_claim_by(OTHER), 0),
+    "another process with my name claims": (_claim_by(ME), 1),
+    "a foreign writer writes": ([set_data("offset", P, 7, -1)], None),
+    "a foreign writer writes a low offset": ([set_data("offset", P, -1, -1)], None),
+    "a foreign writer writes what I intend": ([set_data("offset", P, INTENDED, -1)], None),
     WIPE: ([delete("offset", P, -1)], None),
-    "a stranger makes the offset": ([create("offset", P, 0)], None),
+    "a foreign writer creates the offset": ([create("offset", P, 0)], None),
     "an operator resets": (reset_ops(P, -1, is_marked=False), None),
     "an operator resets again": (reset_ops(P, -1, is_marked=True), None),
-    "a stranger deletes my registration": ([delete("ids", ME, -1)], None),
+    "a foreign writer deletes my registration": ([delete("ids", ME, -1)], None),
 }
 """Transactions of others, each with the client in whose session it runs. Where one is refused, the
 situation is that of a shorter history."""

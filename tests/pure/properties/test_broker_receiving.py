@@ -156,7 +156,7 @@ def progress(able: Iterable[int], lost: Iterable[int]) -> dict[int, Follower]:
 
 
 @given(steps)
-def test_whoever_is_stored_is_counted_whatever_becomes_of_the_writes(
+def test_a_stored_replica_is_counted_whatever_becomes_of_the_writes(
     script: list[tuple[set[int], set[int], str, bool]],
 ) -> None:
     """Controller item 70: the maximal ISR has every stored replica, also when a lost write is applied late.

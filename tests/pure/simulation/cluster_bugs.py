@@ -375,7 +375,7 @@ RARE_BUGS = {
         "batch in a new session",
         {
             "test_a_real_controller_that_sleeps_over_the_grace_is_repaired": "has decided",
-            "test_a_real_controller_that_goes_on_in_a_new_session_is_repaired": "has decided",
+            "test_a_kafka_controller_that_continues_in_a_new_session_is_repaired": "has decided",
         },
     ),
     "recovers after a real predecessor only": Rare(

@@ -53,7 +53,7 @@ class Successor:
     def takes(self, number: int = 0) -> None:
         """A foreign writer deletes the owner, and this member claims the partition as the recipes say."""
         owner, offset = Owner.path(GROUP, tp(number)), Offset.path(GROUP, tp(number))
-        self._stage.stranger(Delete(owner, -1))
+        self._stage.foreign_write(Delete(owner, -1))
         stored = self._stage.offset(number)
         self._stage.server.write(
             Create(owner, b"g_b-0", ephemeral=True),
@@ -191,7 +191,7 @@ def release_without_commit_deletes_its_own_znode_only() -> None:
     stage.when(
         "client-a",
         writes_to("/owners/", Delete),
-        lambda: stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
+        lambda: stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
     )
     stage.when("client-a", nth(2, writes_to("/owners/", Delete)), successor.takes)
     member.post(ev.HandBackRequested(frozenset({tp(0)})))
@@ -222,8 +222,8 @@ def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
     stage.commit(member, {tp(0): 50})
     member.client.child_watches.clear()  # the commit meets it first
     marker = Create(Reset.path(GROUP, tp(0)), Reset(7, 0, "operator").encode())
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"60", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"60", -1))
     stage.commit(member, {tp(0): 51})
     stage.run(500)
     audit(stage)
@@ -239,7 +239,7 @@ def reset_is_applied_by_the_owner_only() -> None:
     stage.commit(member, {tp(0): 50})
     marker = Create(Reset.path(GROUP, tp(0)), Reset(7, 0, "operator").encode())
     stage.when("client-a", reads("/offsets/t/0"), successor.takes)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"7", -1), marker)
     stage.run(100)
     stage.commit(member, {tp(0): 8})
     audit(stage)
@@ -251,7 +251,7 @@ def refusal_at_the_registration_ends_everything() -> None:
     """Recipes 10 [M]: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
-    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.commit(member, {tp(0): 1})
     assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0), tp(1))]
     stage.run(2000)
@@ -266,7 +266,7 @@ def leaving_member_that_is_not_registered_has_left() -> None:
     stage.hangs.add("a")
     member.post(ev.CloseRequested(False, stage.clock.now_ms() + 60_000))
     stage.run(100)
-    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.hangs.clear()
     stage.run(3000)
     audit(stage)

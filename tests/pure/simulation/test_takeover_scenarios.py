@@ -143,7 +143,7 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
     ended(simulation)
 
 
-def test_a_real_controller_that_goes_on_in_a_new_session_is_repaired() -> None:
+def test_a_kafka_controller_that_continues_in_a_new_session_is_repaired() -> None:
     """Recipes 13 [M]: it expires in the middle of a batch, zkgroup's controller takes over, and then it goes
     on writing (K3). Its decisions of the old epoch are replaced."""
     simulation = begun(BESIDE_KAFKA)

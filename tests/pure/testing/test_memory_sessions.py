@@ -59,7 +59,7 @@ def test_a_suspended_session_ends_at_its_timeout(server: MemoryZooKeeper, timeou
     assert other.lives
 
 
-def test_a_session_that_reconnects_in_time_goes_on(server: MemoryZooKeeper) -> None:
+def test_a_session_that_reconnects_in_time_continues(server: MemoryZooKeeper) -> None:
     """Its timeout starts again at the next cut."""
     heard = Heard(server)
     server.suspend("a")

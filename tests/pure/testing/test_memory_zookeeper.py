@@ -166,12 +166,12 @@ def test_a_suspended_client_sends_nothing(server: MemoryZooKeeper, caller: Calle
 def test_a_session_without_its_client_stays_at_the_server(server: MemoryZooKeeper, caller: Caller) -> None:
     """Its ephemerals stay until the server expires the session."""
     caller.ask(Multi((Create("/e", b"", ephemeral=True),)))
-    ghost = caller.client.session
+    former = caller.client.session
     caller.client.abandon(1, "own clock")
     assert caller.client.incarnation == 2
     assert "/e" in server.tree()
-    assert ghost is not None
-    server.expire_session(ghost.session_id)
+    assert former is not None
+    server.expire_session(former.session_id)
     assert "/e" not in server.tree()
 
 

@@ -107,7 +107,7 @@ def test_a_flipped_bit_differs_from_a_write_that_was_cut_off(tmp_path: Path) -> 
             list(read_log(path))
 
 
-def test_inspection_names_what_is_good_and_where_it_goes_on(tmp_path: Path) -> None:
+def test_inspection_names_what_is_good_and_where_it_continues(tmp_path: Path) -> None:
     """The first damage bounds what is good; what is whole behind it is counted."""
     path = tmp_path / "log.1"
     raw = bytearray(WHOLE + bytes(100))

@@ -143,7 +143,7 @@ def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
     assert (found.digest_verdict, found.is_right) == ("clean", False)
 
 
-def test_behind_a_hole_it_goes_on_from_the_next_snapshot(tmp_path: Path) -> None:
+def test_behind_a_hole_it_continues_from_the_next_snapshot(tmp_path: Path) -> None:
     """What lies behind is proved again; only the records up to that snapshot are not compared."""
     world = busy()
     world.log(tmp_path, 1, 3)

@@ -274,7 +274,7 @@ def test_a_request_to_resign_is_the_czxid_in_digits() -> None:
             ResignRequest.decode("/x", data)
 
 
-def test_a_plan_goes_on() -> None:
+def test_the_next_phase_of_a_plan() -> None:
     """The next phase, a state, a reason; the moves stay."""
     further = PLAN.at(2, "done")
 

@@ -154,7 +154,7 @@ class Machine:
         if isinstance(effect, Prepared):
             self.loop.post(Serving("h", 9092))
 
-    def told(self, kind: type[BrokerEffect]) -> list[Any]:
+    def emitted(self, kind: type[BrokerEffect]) -> list[Any]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def close(self) -> None:
@@ -171,12 +171,12 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
     cluster, chaos = behind
     machine = Machine(chaos.address)
     try:
-        eventually(lambda: machine.told(Registered))
+        eventually(lambda: machine.emitted(Registered))
         (first,) = [event.session for event in machine.sessions if isinstance(event, Connected)]
         chaos.swallow()
         machine.client.abandon(first.incarnation, "given up by its own clock")
         chaos.heal(cut=True)
-        registered = eventually(lambda: machine.told(Registered), lambda told: len(told) == 2)
+        registered = eventually(lambda: machine.emitted(Registered), lambda told: len(told) == 2)
         found = cluster.zk.read(PATH).stat
         assert found.czxid == registered[1].epoch
         assert found.ephemeral_owner != first.session_id
@@ -184,7 +184,7 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
         with pytest.raises(BrokerIdInUseError, match=f"0x{found.ephemeral_owner:x} on host h"):
             cluster.add(1)
         assert cluster.zk.read(PATH).stat == found
-        assert not machine.told(Failed)
+        assert not machine.emitted(Failed)
     finally:
         machine.close()
 
@@ -197,7 +197,7 @@ def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
     clock = FakeClock()
     machine = Machine(cluster.address, clock)
     try:
-        (registered,) = eventually(lambda: machine.told(Registered))
+        (registered,) = eventually(lambda: machine.emitted(Registered))
         since_ms = cluster.zk.read(PATH).stat.mtime
         assert cluster.zk.read(PATH).stat.czxid == registered.epoch
         cluster.zk.create_missing("/clock")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S, becomes, ended, eventually, next_like
-from tests.worlds.faces import Application, Face, orders, settings
+from tests.worlds.public_apis import Api, Application, orders, settings
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
@@ -59,12 +59,12 @@ def offsets(blocking: Blocking) -> Mapping[int, int]:
 
 
 def test_two_members_share_and_leave_together_with_their_sessions(
-    face: Face, zk_server: Tree, blocking: Blocking
+    api: Api, zk_server: Tree, blocking: Blocking
 ) -> None:
     """items 10, 53: a clean leave removes registration and owners at once."""
-    with face.member(zk_server.address, settings=settings(consumer_id="a", **REAL)) as first:
+    with api.member(zk_server.address, settings=settings(consumer_id="a", **REAL)) as first:
         first.wait_until_stable(PATIENCE_S)
-        with face.member(zk_server.address, settings=settings(consumer_id="b", **REAL)) as second:
+        with api.member(zk_server.address, settings=settings(consumer_id="b", **REAL)) as second:
             second.wait_until_stable(PATIENCE_S)
             first.commit({orders(0)[0]: 17})
             shared = owners(blocking)
@@ -80,11 +80,11 @@ def test_two_members_share_and_leave_together_with_their_sessions(
 
 
 def test_a_lost_session_is_reported_and_survived(
-    face: Face, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
+    api: Api, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
 ) -> None:
     """item 51: the server ends the session; the same member is back with new tokens."""
     app = Application()
-    with face.member(zk_chaos_server.address, app=app, settings=settings(consumer_id="a", **REAL)) as member:
+    with api.member(zk_chaos_server.address, app=app, settings=settings(consumer_id="a", **REAL)) as member:
         member.wait_until_assigned(PATIENCE_S)
         before = app.next("assigned")
         (session_id,) = zk_chaos_server.sessions()
@@ -99,10 +99,10 @@ def test_a_lost_session_is_reported_and_survived(
 
 
 def test_a_commit_whose_reply_was_lost_is_resolved(
-    face: Face, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
+    api: Api, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
 ) -> None:
     """recipes 10: read back after the reconnect and reported as what it is: applied."""
-    with face.member(zk_chaos_server.address, settings=settings(consumer_id="a", **REAL)) as member:
+    with api.member(zk_chaos_server.address, settings=settings(consumer_id="a", **REAL)) as member:
         member.wait_until_stable(PATIENCE_S)
         dropped = zk_chaos_server.drop_reply("multi")
 
@@ -113,13 +113,11 @@ def test_a_commit_whose_reply_was_lost_is_resolved(
         assert offsets(blocking)[0] == 17
 
 
-def test_a_short_restart_of_the_server_revokes_nothing(
-    face: Face, zk_server: Tree, blocking: Blocking
-) -> None:
+def test_a_short_restart_of_the_server_revokes_nothing(api: Api, zk_server: Tree, blocking: Blocking) -> None:
     """item 49: suspended shorter than the session: the same tokens afterwards, no callback."""
     app = Application()
     long = settings(consumer_id="a", server_tick_ms=500, session_timeout_ms=60_000)
-    with face.member(zk_server.address, app=app, settings=long) as member:
+    with api.member(zk_server.address, app=app, settings=long) as member:
         member.wait_until_assigned(PATIENCE_S)
         before = {lease.topic_partition: lease.token for lease in member.leases()}
         app.next("assigned")
@@ -135,9 +133,9 @@ def test_a_short_restart_of_the_server_revokes_nothing(
         assert app.seen.empty()
 
 
-def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree, blocking: Blocking) -> None:
+def test_close_does_not_wait_for_a_server_that_hangs(api: Api, zk_server: Tree, blocking: Blocking) -> None:
     """L9: it returns while the server is still stopped; the server ends the session by itself later."""
-    member = face.member(zk_server.address, settings=settings(consumer_id="a", **REAL))
+    member = api.member(zk_server.address, settings=settings(consumer_id="a", **REAL))
     member.start()
     member.wait_until_assigned(PATIENCE_S)
     zk_server.server(0).pause()
@@ -150,17 +148,17 @@ def test_close_does_not_wait_for_a_server_that_hangs(face: Face, zk_server: Tree
     becomes(lambda: owners(blocking), {})
 
 
-def test_a_missing_server_is_reported_in_time(face: Face) -> None:
+def test_a_missing_server_is_reported_in_time(api: Api) -> None:
     """StoreUnavailableError after connection_timeout_ms; no thread is left."""
     told = r"expected 127\.0\.0\.1:1 to answer within 1 s, found 127\.0\.0\.1:1: Connection refused"
     with pytest.raises(StoreUnavailableError, match=told):
-        face.member("127.0.0.1:1", settings=settings(connection_timeout_ms=1000)).start()
+        api.member("127.0.0.1:1", settings=settings(connection_timeout_ms=1000)).start()
 
 
-def test_a_missing_chroot_is_a_configuration_error(face: Face, zk_server: Tree, blocking: Blocking) -> None:
+def test_a_missing_chroot_is_a_configuration_error(api: Api, zk_server: Tree, blocking: Blocking) -> None:
     """item 12: nothing is created."""
     with pytest.raises(ConfigError, match="nowhere"):
-        face.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
+        api.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
     assert blocking.exists("/nowhere") is None
 
 
@@ -308,15 +306,15 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
 
 
 def test_a_consumer_of_files_on_a_real_server(
-    face: Face, zk_server: Tree, blocking: Blocking, folder: Path
+    api: Api, zk_server: Tree, blocking: Blocking, folder: Path
 ) -> None:
     """Reads, commits at close, and the next run goes on behind it."""
-    with face.consumer(zk_server.address, source=FileSource(folder), settings=settings(**REAL)) as consumer:
+    with api.consumer(zk_server.address, source=FileSource(folder), settings=settings(**REAL)) as consumer:
         first = _taken(consumer, 200)
         assert consumer.state is MemberState.STABLE
     for partition in range(4):
         append(folder, partition, 1)
-    with face.consumer(zk_server.address, source=FileSource(folder), settings=settings(**REAL)) as consumer:
+    with api.consumer(zk_server.address, source=FileSource(folder), settings=settings(**REAL)) as consumer:
         second = _taken(consumer, 4)
 
     assert first == [(partition, offset) for partition in range(4) for offset in range(50)]

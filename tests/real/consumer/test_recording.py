@@ -42,7 +42,7 @@ def test_a_line_has_the_common_fields_and_those_of_its_kind(tmp_path: Path) -> N
 
 
 def test_the_session_of_another_client_is_not_taken_for_the_members_own(tmp_path: Path) -> None:
-    """A ghost's session is kept under another name."""
+    """The session of a stale registration is kept under another name."""
     with HistoryFile(tmp_path / "h.jsonl", "g_a", FakeClock()) as history:
         history.record("stale_registration", {"path": "/x", "session": 5})
 

@@ -52,7 +52,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_users_program_is_strictly_typed(cache: Path) -> None:
-    """Every public name of both faces, used as the documentation says, passes mypy --strict."""
+    """Every public name of both APIs, used as the documentation says, passes mypy --strict."""
     done = check(HERE / "typed_program.py", cache)
 
     assert done.returncode == 0, done.stdout + done.stderr

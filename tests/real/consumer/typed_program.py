@@ -1,4 +1,4 @@
-"""What a user writes, with every public type of the faces. Checked by mypy --strict, never run."""
+"""What a user writes, with every public type of both APIs. Checked by mypy --strict, never run."""
 
 from __future__ import annotations
 

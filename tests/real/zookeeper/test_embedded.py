@@ -291,7 +291,7 @@ def test_a_paused_server_can_be_stopped(stopped: EmbeddedZooKeeper) -> None:
     assert stopped.server(0).state is ServerState.STOPPED
 
 
-def test_an_ensemble_goes_on_without_its_leader(trio: EmbeddedZooKeeper) -> None:
+def test_an_ensemble_continues_without_its_leader(trio: EmbeddedZooKeeper) -> None:
     """The other two elect; the killed one comes back as a follower."""
     (leader,) = eventually(lambda: leaders(trio))
     rest = [number for number in range(3) if number != leader]

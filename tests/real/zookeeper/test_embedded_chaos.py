@@ -81,7 +81,7 @@ def test_a_dropped_request_leaves_an_unapplied_write_unanswered(
     assert other.ask(Exists("/a"), ExistsDone).stat is None
 
 
-def test_a_cut_suspends_and_the_session_goes_on(zk_chaos_server: ChaosZooKeeper, caller: Caller) -> None:
+def test_a_cut_suspends_and_the_session_continues(zk_chaos_server: ChaosZooKeeper, caller: Caller) -> None:
     """Connected, Suspended, Connected with the same session."""
     session = caller.session()
     caller.write(Create("/e", b"", ephemeral=True))

@@ -217,7 +217,7 @@ def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_i
     assert world.running.brokers[1].epoch == world.zk.read(BrokerRegistration.path(1)).stat.czxid
 
 
-def test_a_follower_goes_on_after_the_end_of_its_session(world: MemoryBrokers) -> None:
+def test_a_follower_continues_after_the_end_of_its_session(world: MemoryBrokers) -> None:
     """It gets no request; the topic has the czxid that it was ordered to follow."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
@@ -332,9 +332,9 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBroke
     """Past bug: it failed a controlled shutdown that reached its port before it had a candidate."""
     held = ReservedPort()
     port = held.number
-    ghost = BrokerRegistration("127.0.0.1", port, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
+    stale = BrokerRegistration("127.0.0.1", port, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
     world.zk.create_missing("/brokers", "/brokers/ids")
-    world.zk.multi(Create(BrokerRegistration.path(1), ghost.encode(), ephemeral=True))
+    world.zk.multi(Create(BrokerRegistration.path(1), stale.encode(), ephemeral=True))
     broker = world.running.add(world.server.client("b1"), 1, wait=False, port=port)
     world.eventually(lambda: broker.serving is not None)
 

@@ -105,7 +105,7 @@ async def test_what_cannot_be_read_closes_the_connection_and_no_other(sent: byte
 
 
 @on_a_loop
-async def test_the_delete_flag_that_closed_a_real_connection_closes_ours() -> None:
+async def test_the_delete_flag_that_closed_a_kafka_connection_closes_a_zkgroup_one() -> None:
     """StopReplica with flag 2, as it was recorded."""
     (frame,) = (
         frame
@@ -504,7 +504,7 @@ async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
 
 
 @on_a_loop
-async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
     """It is in the log, with its traceback."""
 
     async def respond(context: RequestContext, request: Request) -> Answer:
@@ -529,7 +529,7 @@ async def test_a_mistake_of_ours_closes_one_connection(caplog: pytest.LogCapture
 
 @on_a_loop
 @pytest.mark.parametrize("turns", range(8))
-async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None:
+async def test_a_connection_that_is_being_accepted_is_closed_too(turns: int) -> None:
     """At each turn of the loop between the system's accept and the first read."""
     server = BrokerServer(Gate().respond, READABLE)
     address = await server.start("127.0.0.1")
@@ -544,7 +544,7 @@ async def test_whoever_is_just_being_accepted_is_cut_off_too(turns: int) -> None
 
 
 @on_a_loop
-async def test_close_cuts_off_whoever_is_there_and_frees_the_port() -> None:
+async def test_close_closes_all_connections_and_frees_the_port() -> None:
     """Idle, within a request, waiting for an answer, and not taking one."""
     gate = Gate()
     server = BrokerServer(gate.respond, READABLE)

@@ -1,11 +1,11 @@
-"""Every test of this folder that asks for `face` runs on both."""
+"""Every test of this folder that asks for `api` runs on both."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.worlds.faces import MemberWorld
-from tests.worlds.faces import face as face
+from tests.worlds.public_apis import MemberWorld
+from tests.worlds.public_apis import api as api
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders
+from tests.worlds.public_apis import Api, MemberWorld, orders
 from zkgroup.consumer._base import ConsumerBase, MemberBase
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
@@ -33,10 +33,10 @@ NO_OFFSETS: list[dict[Any, Any]] = [
 
 @pytest.mark.parametrize("wrong", NO_OFFSETS, ids=repr)
 def test_a_commit_of_what_is_no_offset_is_refused_at_once(
-    face: Face, world: MemberWorld, wrong: dict[Any, Any]
+    api: Api, world: MemberWorld, wrong: dict[Any, Any]
 ) -> None:
     """ConfigError, nothing is committed, and the member goes on."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 1})
 
@@ -47,9 +47,9 @@ def test_a_commit_of_what_is_no_offset_is_refused_at_once(
         assert member.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
+def test_a_consumer_checks_offsets_too(api: Api, world: MemberWorld) -> None:
     """Those of a commit and of a seek."""
-    with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
+    with api.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(ConfigError, match="expected an offset"):
@@ -60,9 +60,9 @@ def test_a_consumer_checks_offsets_too(face: Face, world: MemberWorld) -> None:
         assert consumer.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_partitions_are_checked_before_the_member_gets_them(face: Face, world: MemberWorld) -> None:
+def test_partitions_are_checked_before_the_member_gets_them(api: Api, world: MemberWorld) -> None:
     """`hand_back` and `committed` of something else are ConfigErrors."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(ConfigError, match="TopicPartition"):
@@ -115,11 +115,11 @@ def test_all_four_classes_take_the_same_arguments(kind: type) -> None:
     ids=repr,
 )
 def test_a_wrong_argument_is_named_when_the_member_is_made(
-    face: Face, wrong: dict[str, Any], told: str
+    api: Api, wrong: dict[str, Any], told: str
 ) -> None:
     """Before any thread or connection, on both kinds of member."""
     named = {"address": "127.0.0.1:1", "group": "g", "topics": ["orders"], "settings": None, **wrong}
-    kinds = (GroupMember, Consumer) if face.loop is None else (AsyncGroupMember, AsyncConsumer)
+    kinds = (GroupMember, Consumer) if api.loop is None else (AsyncGroupMember, AsyncConsumer)
 
     for kind in kinds:
         source = {} if kind in (GroupMember, AsyncGroupMember) else {"source": MemorySource()}
@@ -128,25 +128,25 @@ def test_a_wrong_argument_is_named_when_the_member_is_made(
 
 
 @pytest.mark.parametrize("wrong", [None, "data/", MemorySource], ids=repr)
-def test_a_source_is_an_instance_of_a_source(face: Face, wrong: Any) -> None:
+def test_a_source_is_an_instance_of_a_source(api: Api, wrong: Any) -> None:
     """`source=None` is what a missing configuration value becomes."""
     with pytest.raises(ConfigError, match="source: expected an instance of RecordSource"):
-        face.consumer("127.0.0.1:1", source=wrong)
+        api.consumer("127.0.0.1:1", source=wrong)
 
 
-def test_a_listener_belongs_to_its_face(face: Face) -> None:
+def test_a_listener_belongs_to_its_api(api: Api) -> None:
     """Coroutines would never be awaited on the one, and would stop the loop of the other."""
-    other = AsyncRebalanceListener() if face.loop is None else RebalanceListener()
-    kind = GroupMember if face.loop is None else AsyncGroupMember
+    other = AsyncRebalanceListener() if api.loop is None else RebalanceListener()
+    kind = GroupMember if api.loop is None else AsyncGroupMember
 
     with pytest.raises(ConfigError, match="listener: expected an instance of"):
         kind("127.0.0.1:1", group="g", topics=["orders"], listener=other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [None, "5", True, float("nan")], ids=repr)
-def test_a_wait_needs_a_number_of_seconds(face: Face, world: MemberWorld, wrong: Any) -> None:
+def test_a_wait_needs_a_number_of_seconds(api: Api, world: MemberWorld, wrong: Any) -> None:
     """Also the one of `close`, which used to end the member's thread; infinity means without limit."""
-    with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
+    with api.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         for wait in (
             lambda: consumer.wait_until_assigned(wrong),
             lambda: consumer.wait_until_stable(wrong),
@@ -162,9 +162,9 @@ def test_a_wait_needs_a_number_of_seconds(face: Face, world: MemberWorld, wrong:
         consumer.close(float("inf"))
 
 
-def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world: MemberWorld) -> None:
+def test_a_consumer_is_asked_about_records_and_partitions_only(api: Api, world: MemberWorld) -> None:
     """`ack(None)` and a partition that is none are the caller's error, not silently nothing."""
-    with face.consumer(client=world.client("a"), source=MemorySource()) as consumer:
+    with api.consumer(client=world.client("a"), source=MemorySource()) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         for record in (None, ZERO, {"offset": 1}):
@@ -195,7 +195,7 @@ def test_a_consumer_is_asked_about_records_and_partitions_only(face: Face, world
         assert consumer.commit({ZERO: 2}).committed == {ZERO: 2}
 
 
-def test_a_commit_of_nothing_at_all_is_refused(face: Face, world: MemberWorld) -> None:
+def test_a_commit_of_nothing_at_all_is_refused(api: Api, world: MemberWorld) -> None:
     """`None` means "what is processed" to a `Consumer` alone."""
-    with face.member(client=world.client("a")) as member, pytest.raises(ConfigError, match="mapping"):
+    with api.member(client=world.client("a")) as member, pytest.raises(ConfigError, match="mapping"):
         member.commit(None)

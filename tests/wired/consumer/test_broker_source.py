@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders
+from tests.worlds.public_apis import Api, MemberWorld, orders
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.records import places, polled
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
@@ -47,13 +47,13 @@ def append(brokers: RecordBrokers, partitions: list[TopicPartition], *records: b
 
 
 def test_a_consumer_reads_records_and_waits_for_more(
-    face: Face, world: MemberWorld, brokers: RecordBrokers
+    api: Api, world: MemberWorld, brokers: RecordBrokers
 ) -> None:
     """From every leader, at their offsets, with all that a record has."""
     register(world, brokers)
     append(brokers, orders(0, 1, 2, 3), b"a", b"b")
     whole = NewRecord(b"c", b"key", (("h", b"1"), ("h", b"\xff")), 1_767_225_600_123)
-    with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
+    with api.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         assert places(polled(consumer, 8)) == [(p, n) for p in range(4) for n in range(2)]
         append(brokers, orders(3), whole)
         (record,) = polled(consumer, 1)
@@ -61,13 +61,13 @@ def test_a_consumer_reads_records_and_waits_for_more(
     assert (record.timestamp_ms, record.headers) == (1_767_225_600_123, (("h", b"1"), ("h", b"\xff")))
 
 
-def test_a_consumer_goes_on_at_the_next_leader(
-    face: Face, world: MemberWorld, brokers: RecordBrokers
+def test_a_consumer_continues_at_the_next_leader(
+    api: Api, world: MemberWorld, brokers: RecordBrokers
 ) -> None:
     """Its position stays; nothing is read twice."""
     register(world, brokers)
     append(brokers, orders(0), b"a")
-    with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
+    with api.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         assert places(polled(consumer, 1)) == [(0, 0)]
         brokers.stop(1)
         for tp in orders(0, 1, 2, 3):
@@ -77,10 +77,10 @@ def test_a_consumer_goes_on_at_the_next_leader(
 
 
 def test_nothing_is_claimed_while_no_broker_is_registered(
-    face: Face, world: MemberWorld, brokers: RecordBrokers
+    api: Api, world: MemberWorld, brokers: RecordBrokers
 ) -> None:
     """The wait says why: `waiting_for_brokers`."""
-    with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
+    with api.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         with pytest.raises(StableTimeoutError, match="waiting_for_brokers"):
             consumer.wait_until_assigned(timeout_s=2.0)
         assert world.owners() == {}
@@ -90,14 +90,14 @@ def test_nothing_is_claimed_while_no_broker_is_registered(
 
 
 def test_records_that_are_gone_are_the_reset_policys(
-    face: Face, world: MemberWorld, brokers: RecordBrokers, caplog: pytest.LogCaptureFixture
+    api: Api, world: MemberWorld, brokers: RecordBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A replica outside the ISR was elected: by default its records are read from the first on."""
     register(world, brokers)
     brokers.held.add(2)
     brokers.lead(orders(0)[0], 1, epoch=1, isr=(1,))
     append(brokers, orders(0), b"a", b"b")
-    with face.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
+    with api.consumer(client=world.client("a"), source=BrokerSource()) as consumer:
         assert len(polled(consumer, 2)) == 2
         brokers.stop(1)
         brokers.lead(orders(0)[0], 2, epoch=2, isr=(2,))
@@ -107,16 +107,16 @@ def test_records_that_are_gone_are_the_reset_policys(
     assert "orders-0: offset 2 is out of range: the reset policy 'earliest' decides" in caplog.text
 
 
-def test_a_source_serves_one_consumer(face: Face, world: MemberWorld, brokers: RecordBrokers) -> None:
+def test_a_source_serves_one_consumer(api: Api, world: MemberWorld, brokers: RecordBrokers) -> None:
     """The second one is refused, until the first is closed."""
     register(world, brokers)
     source = BrokerSource()
-    with face.consumer(client=world.client("a"), source=source) as first:
+    with api.consumer(client=world.client("a"), source=source) as first:
         first.wait_until_assigned(PATIENCE_S)
         with pytest.raises(ConfigError, match="used by a consumer of group g already"):
-            face.consumer(client=world.client("b"), source=source).start()
+            api.consumer(client=world.client("b"), source=source).start()
     append(brokers, orders(0), b"a")
-    with face.consumer(client=world.client("c"), source=source) as again:
+    with api.consumer(client=world.client("c"), source=source) as again:
         assert places(polled(again, 1)) == [(0, 0)]
 
 

@@ -49,7 +49,7 @@ def test_calls_run_one_at_a_time_in_order_on_one_thread(worker: CallbackWorker, 
     assert threads[0] is not threading.current_thread()
 
 
-def test_an_error_is_reported_and_the_worker_goes_on(worker: CallbackWorker, done: Done) -> None:
+def test_an_error_is_reported_and_the_worker_continues(worker: CallbackWorker, done: Done) -> None:
     """Whatever the application raises, SystemExit included."""
 
     def leave() -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
 from tests.worlds.records import filled, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
@@ -15,28 +15,28 @@ from zkgroup.errors import MemberFailedError, NotOwnerError
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
-def test_on_revoked_is_still_the_owner(face: Face, world: MemberWorld) -> None:
+def test_on_revoked_is_still_the_owner(api: Api, world: MemberWorld) -> None:
     """item 35: what the callback commits is committed before the release."""
     app = Application()
-    with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
+    with api.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
         app.on["revoked"] = lambda partitions: first.commit(dict.fromkeys(partitions, 5))
         first.wait_until_assigned(PATIENCE_S)
-        with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+        with api.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
             second.wait_until_stable(PATIENCE_S)
 
             assert [lease.offset for lease in second.leases()] == [5, 5]
     assert world.offsets() == {0: 5, 1: 5, 2: 5, 3: 5}
 
 
-def test_a_stuck_on_revoked_delays_no_other_member(face: Face, world: MemberWorld) -> None:
+def test_a_stuck_on_revoked_delays_no_other_member(api: Api, world: MemberWorld) -> None:
     """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
     app = Application()
     release = app.hold("revoked")
     quick = settings(consumer_id="a", revoke_timeout_ms=300)
     try:
-        with face.member(client=world.client("a"), app=app, settings=quick) as first:
+        with api.member(client=world.client("a"), app=app, settings=quick) as first:
             first.wait_until_assigned(PATIENCE_S)
-            with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+            with api.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
                 second.wait_until_stable(PATIENCE_S)
 
                 assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
@@ -50,11 +50,11 @@ def test_a_stuck_on_revoked_delays_no_other_member(face: Face, world: MemberWorl
 
 def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
     """The stuck one keeps its thread to itself."""
-    face = Face("blocking")
+    api = Api("blocking")
     app = Application()
     release = app.hold("revoked")
     try:
-        with face.member(
+        with api.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
         ) as member:
             member.wait_until_assigned(PATIENCE_S)
@@ -68,12 +68,12 @@ def test_later_callbacks_run_on_a_fresh_worker(world: MemberWorld) -> None:
         release.set()
 
 
-def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> None:
+def test_a_slow_on_assigned_keeps_its_leases(api: Api, world: MemberWorld) -> None:
     """It is left behind so that later callbacks run, but the partitions stay this member's."""
     app = Application()
     release = app.hold("assigned")
     try:
-        with face.member(
+        with api.member(
             client=world.client("a"), app=app, settings=settings(revoke_timeout_ms=200)
         ) as member:
             member.wait_until_assigned(PATIENCE_S)
@@ -87,13 +87,13 @@ def test_a_slow_on_assigned_keeps_its_leases(face: Face, world: MemberWorld) -> 
         release.set()
 
 
-def test_each_claim_waits_for_its_own_on_assigned(face: Face, world: MemberWorld) -> None:
+def test_each_claim_waits_for_its_own_on_assigned(api: Api, world: MemberWorld) -> None:
     """Lost and claimed again while the first one runs: its return delivers nothing of the new claim."""
     app = Application()
     first = app.hold("assigned")
     second = threading.Event()
     try:
-        with face.consumer(client=world.client("a"), source=filled(1, [0]), app=app) as consumer:
+        with api.consumer(client=world.client("a"), source=filled(1, [0]), app=app) as consumer:
             (lease, *_) = app.next("assigned")
             app.held["assigned"] = second
             world.server.expire("a")
@@ -111,7 +111,7 @@ def test_each_claim_waits_for_its_own_on_assigned(face: Face, world: MemberWorld
         second.set()
 
 
-def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) -> None:
+def test_an_error_in_a_callback_ends_the_member(api: Api, world: MemberWorld) -> None:
     """State failed; the next call and close() raise with the cause; the partitions are free."""
     app = Application()
 
@@ -119,7 +119,7 @@ def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) 
         raise ValueError("cannot handle this")
 
     app.on["assigned"] = broken
-    member = face.member(client=world.client("a"), app=app)
+    member = api.member(client=world.client("a"), app=app)
     member.start()
     world.until(lambda: member.state is MemberState.FAILED)
 
@@ -131,13 +131,13 @@ def test_an_error_in_a_callback_ends_the_member(face: Face, world: MemberWorld) 
     assert world.owners() == {}
 
 
-def test_the_error_of_the_body_is_the_one_seen(face: Face, world: MemberWorld) -> None:
+def test_the_error_of_the_body_is_the_one_seen(api: Api, world: MemberWorld) -> None:
     """A failed member does not hide what the application itself raised."""
     app = Application()
     app.on["assigned"] = lambda _: 1 / 0
 
     def body() -> None:
-        with face.member(client=world.client("a"), app=app) as member:
+        with api.member(client=world.client("a"), app=app) as member:
             world.until(lambda: member.state is MemberState.FAILED)
             raise KeyError("mine")
 
@@ -145,10 +145,10 @@ def test_the_error_of_the_body_is_the_one_seen(face: Face, world: MemberWorld) -
         body()
 
 
-def test_on_revoked_also_runs_on_close(face: Face, world: MemberWorld) -> None:
+def test_on_revoked_also_runs_on_close(api: Api, world: MemberWorld) -> None:
     """Still the owner: it may commit."""
     app = Application()
-    with face.member(client=world.client("a"), app=app) as member:
+    with api.member(client=world.client("a"), app=app) as member:
         app.on["revoked"] = lambda partitions: member.commit(dict.fromkeys(partitions, 3))
         member.wait_until_assigned(PATIENCE_S)
 

@@ -14,7 +14,7 @@ import pytest
 
 import zkgroup
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld
+from tests.worlds.public_apis import Api, MemberWorld
 from tests.worlds.records import filled, polled
 
 HOME = Path(zkgroup.__file__).parent
@@ -68,9 +68,9 @@ def profiled() -> Iterator[Passed]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def test_a_close_passes_few_files(passed: Passed, face: Face, world: MemberWorld) -> None:
+def test_a_close_passes_few_files(passed: Passed, api: Api, world: MemberWorld) -> None:
     """Leaving with records delivered and partitions owned: every file of zkgroup from call to return."""
-    consumer = face.consumer(client=world.client("a"), source=filled(2))
+    consumer = api.consumer(client=world.client("a"), source=filled(2))
     consumer.__enter__()
     consumer.wait_until_assigned(PATIENCE_S)
     polled(consumer, 8)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Application, Face, Listener, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, Application, Listener, MemberWorld, orders, settings
 from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener
@@ -28,9 +28,9 @@ from zkgroup.runtime.loop import MachineLoop
 # --- close ----------------------------------------------------------------------------------------
 
 
-def test_close_is_idempotent_and_ends_every_call(face: Face, world: MemberWorld) -> None:
+def test_close_is_idempotent_and_ends_every_call(api: Api, world: MemberWorld) -> None:
     """MemberClosedError afterwards, and before the start."""
-    member = face.member(client=world.client("a"))
+    member = api.member(client=world.client("a"))
     with pytest.raises(MemberClosedError, match="start"):
         member.leases()
     member.start()
@@ -45,11 +45,11 @@ def test_close_is_idempotent_and_ends_every_call(face: Face, world: MemberWorld)
         member.start()
 
 
-def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
+def test_close_ends_a_waiting_call(api: Api, world: MemberWorld) -> None:
     """A call that waits in another thread gets MemberClosedError rather than a timeout."""
     world.server.remove("/brokers/topics/orders")
     errors: list[BaseException] = []
-    member = face.member(client=world.client("a"), settings=settings(require_brokers=True))
+    member = api.member(client=world.client("a"), settings=settings(require_brokers=True))
     member.start()
 
     def wait() -> None:
@@ -67,9 +67,9 @@ def test_close_ends_a_waiting_call(face: Face, world: MemberWorld) -> None:
     assert [type(error) for error in errors] == [MemberClosedError]
 
 
-def test_close_returns_while_zookeeper_is_away(face: Face, world: MemberWorld) -> None:
+def test_close_returns_while_zookeeper_is_away(api: Api, world: MemberWorld) -> None:
     """In time; znodes in the session of a shared client are deleted after a reconnect."""
-    member = face.member(client=world.client("a"))
+    member = api.member(client=world.client("a"))
     member.start()
     member.wait_until_assigned(PATIENCE_S)
     world.server.suspend("a")
@@ -145,13 +145,13 @@ def test_a_callback_may_use_the_member_before_start_has_returned(
 
 
 @pytest.mark.parametrize("kind", ["member", "consumer"])
-def test_stop_before_start_is_not_lost(face: Face, world: MemberWorld, kind: str) -> None:
+def test_stop_before_start_is_not_lost(api: Api, world: MemberWorld, kind: str) -> None:
     """A signal handler may run first; the start returns at once, and waiting callers are notified."""
     client = world.client("a")
     world.server.cut("a")
     named = {"source": filled(1)} if kind == "consumer" else {}
     patient = settings(connection_timeout_ms=200_000)
-    made = getattr(face, kind)(client=client, settings=patient, **named)
+    made = getattr(api, kind)(client=client, settings=patient, **named)
     made.stop()
 
     with made:
@@ -163,7 +163,7 @@ def test_stop_before_start_is_not_lost(face: Face, world: MemberWorld, kind: str
 
 
 def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
-    """The same on the asyncio face."""
+    """The same on the asyncio API."""
     seen: list[str] = []
 
     class Leaving(AsyncRebalanceListener):
@@ -224,12 +224,12 @@ def test_stop_in_a_signal_handler_ends_the_iteration(world: MemberWorld) -> None
     assert world.offsets()[0] == 1
 
 
-def test_stop_ends_the_wait_for_a_connection(face: Face, world: MemberWorld) -> None:
+def test_stop_ends_the_wait_for_a_connection(api: Api, world: MemberWorld) -> None:
     """A consumer that is stopped before it has connected delivers nothing, and leaves without an error."""
     client = world.client("a")
     world.server.cut("a")
     patient = settings(connection_timeout_ms=200_000)
-    consumer = face.consumer(client=client, source=filled(1), settings=patient)
+    consumer = api.consumer(client=client, source=filled(1), settings=patient)
     came: list[Places] = []
 
     def consume() -> None:
@@ -245,10 +245,10 @@ def test_stop_ends_the_wait_for_a_connection(face: Face, world: MemberWorld) -> 
 
 
 @pytest.mark.parametrize("kind", ["member", "consumer"])
-def test_stop_only_asks_and_close_leaves(face: Face, world: MemberWorld, kind: str) -> None:
+def test_stop_only_asks_and_close_leaves(api: Api, world: MemberWorld, kind: str) -> None:
     """Past bug: `stop` of a member began to leave, a consumer's did not. Both own on, and commit."""
     named = {"source": filled(0)} if kind == "consumer" else {}
-    with getattr(face, kind)(client=world.client("a"), **named) as made:
+    with getattr(api, kind)(client=world.client("a"), **named) as made:
         made.wait_until_stable(PATIENCE_S)
         (first, *_) = made.leases()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S, joined
-from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
 from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
@@ -20,16 +20,16 @@ from zkgroup.errors import MemberClosedError
 # --- iteration and acknowledgements ---------------------------------------------------------------
 
 
-def test_every_record_once_and_the_next_run_goes_on(face: Face, world: MemberWorld) -> None:
+def test_every_record_once_and_the_next_run_continues(api: Api, world: MemberWorld) -> None:
     """item 53: what was processed is committed at close, the next member starts behind it."""
     source = filled(5)
     quick = settings(consumer_timeout_ms=5000)
-    with face.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
+    with api.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
         first = [(record.partition, record.offset, record.value) for record in consumer]
         positions = [consumer.position(tp) for tp in orders(0, 1, 2, 3)]
     source.append("orders", 2, b"new")
-    with face.consumer(client=world.client("b"), source=source, settings=quick) as consumer:
+    with api.consumer(client=world.client("b"), source=source, settings=quick) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
         second = places(consumer)
 
@@ -39,24 +39,24 @@ def test_every_record_once_and_the_next_run_goes_on(face: Face, world: MemberWor
     assert world.offsets() == {0: 5, 1: 5, 2: 6, 3: 5}
 
 
-def test_the_record_in_hand_is_not_processed(face: Face, world: MemberWorld) -> None:
+def test_the_record_in_hand_is_not_processed(api: Api, world: MemberWorld) -> None:
     """Automatic mode: leaving the loop commits what came before it; the record comes again."""
     source = filled(5, [0])
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         for record in consumer:
             if record.offset == 2:
                 break
-    with face.consumer(client=world.client("b"), source=source) as consumer:
+    with api.consumer(client=world.client("b"), source=source) as consumer:
         again = next(iter(consumer))
 
     assert world.offsets()[0] == 2
     assert again.offset == 2
 
 
-def test_ack_says_it_earlier(face: Face, world: MemberWorld) -> None:
+def test_ack_says_it_earlier(api: Api, world: MemberWorld) -> None:
     """So a loop that is left after its last record commits that one too."""
     source = filled(5, [0])
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         for record in consumer:
             consumer.ack(record)
             if record.offset == 2:
@@ -65,10 +65,10 @@ def test_ack_says_it_earlier(face: Face, world: MemberWorld) -> None:
     assert world.offsets()[0] == 3
 
 
-def test_explicit_mode_commits_what_was_acknowledged(face: Face, world: MemberWorld) -> None:
+def test_explicit_mode_commits_what_was_acknowledged(api: Api, world: MemberWorld) -> None:
     """In any order: the lowest contiguous position counts."""
     explicit = settings(ack_mode="explicit")
-    with face.consumer(client=world.client("a"), source=filled(4, [0]), settings=explicit) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(4, [0]), settings=explicit) as consumer:
         records = polled(consumer, 4)
         nothing = consumer.commit()
         consumer.ack(records[1])
@@ -81,10 +81,10 @@ def test_explicit_mode_commits_what_was_acknowledged(face: Face, world: MemberWo
     assert world.offsets()[0] == 2
 
 
-def test_max_unacked_pauses_a_partition(face: Face, world: MemberWorld) -> None:
+def test_max_unacked_pauses_a_partition(api: Api, world: MemberWorld) -> None:
     """It goes on when the oldest record is acknowledged."""
     tight = settings(ack_mode="explicit", max_unacked=2)
-    with face.consumer(client=world.client("a"), source=filled(5, [0]), settings=tight) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(5, [0]), settings=tight) as consumer:
         first = polled(consumer, 2)
         assert consumer.poll(timeout_s=0.1) == {}
 
@@ -93,11 +93,11 @@ def test_max_unacked_pauses_a_partition(face: Face, world: MemberWorld) -> None:
         assert places(polled(consumer, 1)) == [(0, 2)]
 
 
-def test_an_acknowledgement_after_the_loss_is_counted(face: Face, world: MemberWorld) -> None:
+def test_an_acknowledgement_after_the_loss_is_counted(api: Api, world: MemberWorld) -> None:
     """It changes nothing: the record belongs to a claim that is over."""
     app = Application()
     explicit = settings(ack_mode="explicit")
-    with face.consumer(
+    with api.consumer(
         client=world.client("a"), source=filled(1, [0]), settings=explicit, app=app
     ) as consumer:
         (record,) = polled(consumer, 1)
@@ -109,9 +109,9 @@ def test_an_acknowledgement_after_the_loss_is_counted(face: Face, world: MemberW
         assert consumer.acks_ignored == 1
 
 
-def test_stop_ends_the_iteration(face: Face, world: MemberWorld) -> None:
+def test_stop_ends_the_iteration(api: Api, world: MemberWorld) -> None:
     """From another thread, while it waits for records."""
-    with face.consumer(client=world.client("a"), source=filled(1, [0])) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(1, [0])) as consumer:
         came: Places = []
         ended = threading.Event()
 
@@ -130,9 +130,9 @@ def test_stop_ends_the_iteration(face: Face, world: MemberWorld) -> None:
         assert consumer.poll(timeout_s=0.1) == {}
 
 
-def test_close_ends_a_waiting_iteration(face: Face, world: MemberWorld) -> None:
+def test_close_ends_a_waiting_iteration(api: Api, world: MemberWorld) -> None:
     """Quietly: the loop is over; a poll raises MemberClosedError."""
-    consumer = face.consumer(client=world.client("a"), source=filled(0))
+    consumer = api.consumer(client=world.client("a"), source=filled(0))
     consumer.start()
     consumer.wait_until_assigned(PATIENCE_S)
     ended = threading.Event()
@@ -179,7 +179,7 @@ class Worker:
         self.consumer.close()
 
 
-def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) -> None:
+def test_a_clean_move_repeats_and_loses_nothing(api: Api, world: MemberWorld) -> None:
     """item 36: through a join and a leave in mid-work every record is delivered exactly once."""
     source = MemorySource()
     came: list[tuple[str, int, int]] = []
@@ -191,7 +191,7 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) 
             world.until(lambda last=last: len(came) > 4 * last - 40, lambda: str(len(came)))
 
     def consumer(name: str) -> Worker:
-        made = face.consumer(client=world.client(name), source=source, settings=settings(consumer_id=name))
+        made = api.consumer(client=world.client(name), source=source, settings=settings(consumer_id=name))
         return Worker(made, name, came)
 
     with consumer("a"):
@@ -209,11 +209,11 @@ def test_a_clean_move_repeats_and_loses_nothing(face: Face, world: MemberWorld) 
     assert {name for name, _, _ in came} == {"a", "b"}
 
 
-def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face, world: MemberWorld) -> None:
+def test_an_application_that_does_not_poll_gives_its_partitions_back(api: Api, world: MemberWorld) -> None:
     """max_poll_interval_ms: what was acknowledged is committed, then it leaves; the next poll rejoins."""
     app = Application()
     lazy = settings(max_poll_interval_ms=2000)
-    with face.consumer(client=world.client("a"), source=filled(2), settings=lazy, app=app) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(2), settings=lazy, app=app) as consumer:
         polled(consumer, 8)
         consumer.poll(timeout_s=0.01)
 
@@ -225,9 +225,9 @@ def test_an_application_that_does_not_poll_gives_its_partitions_back(face: Face,
         world.until(lambda: consumer.poll(timeout_s=0.05) == {} and len(world.owners()) == 4)
 
 
-def test_nothing_is_delivered_outside_the_lease(face: Face, world: MemberWorld) -> None:
+def test_nothing_is_delivered_outside_the_lease(api: Api, world: MemberWorld) -> None:
     """item 50: with ZooKeeper away the records in the buffer stay there until it is back."""
-    with face.consumer(
+    with api.consumer(
         client=world.client("a", session_timeout_ms=4000),
         source=filled(5, [0]),
         settings=settings(session_timeout_ms=4000, server_tick_ms=500),

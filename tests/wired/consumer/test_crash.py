@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.consumer import orphan_cleanup
 from zkgroup.consumer.machine.events import MemberState
@@ -35,12 +35,12 @@ def _ids(world: MemberWorld) -> set[str]:
     return {path.removeprefix(prefix) for path in world.server.tree() if path.startswith(prefix)}
 
 
-def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorld) -> None:
+def test_a_neighbour_on_the_same_client_takes_over(api: Api, world: MemberWorld) -> None:
     """Owners, view and registration of the crashed one are gone at once; the session lives on."""
     client = world.client(SHARED)
-    first = face.member(client=client, settings=settings(consumer_id="a"))
+    first = api.member(client=client, settings=settings(consumer_id="a"))
     first.start()
-    with face.member(client=client, settings=settings(consumer_id="b")) as second:
+    with api.member(client=client, settings=settings(consumer_id="b")) as second:
         second.wait_until_stable(PATIENCE_S)
         first.wait_until_stable(PATIENCE_S)
         kept = {tp.partition: lease.token for lease in second.leases() for tp in [lease.topic_partition]}
@@ -60,7 +60,7 @@ def test_a_neighbour_on_the_same_client_takes_over(face: Face, world: MemberWorl
             first.leases()
         with pytest.raises(MemberFailedError):
             first.close()
-        with face.member(client=client, settings=settings(consumer_id="a")) as again:
+        with api.member(client=client, settings=settings(consumer_id="a")) as again:
             again.wait_until_stable(PATIENCE_S)  # its name is free again
 
 

@@ -6,20 +6,20 @@ import threading
 from typing import Any
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 
 
-def test_a_life_with_joins_losses_and_resets_breaks_no_rule(face: Face, world: MemberWorld) -> None:
+def test_a_life_with_joins_losses_and_resets_breaks_no_rule(api: Api, world: MemberWorld) -> None:
     """S1-S4, S7-S10 and S22 hold over a join, a lost session, a seek and a leave, deliveries included."""
     recorder, source = Recorder(world.clock), MemorySource()
     seen: set[tuple[int, int]] = set()
 
     def consumer(name: str) -> Any:
-        return face.consumer(
+        return api.consumer(
             client=world.client(name, session_timeout_ms=4000),
             source=source,
             settings=settings(

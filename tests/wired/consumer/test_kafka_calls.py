@@ -10,7 +10,7 @@ import pytest
 
 from tests.project import ROOT
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup import AsyncConsumer, Consumer
 from zkgroup.consumer.machine.events import MemberState
@@ -59,37 +59,37 @@ def test_each_call_is_on_both_classes_and_in_the_page(call: str) -> None:
 # --- assignment and subscription ------------------------------------------------------------------
 
 
-def test_assignment_is_what_is_owned_now(face: Face, world: MemberWorld) -> None:
+def test_assignment_is_what_is_owned_now(api: Api, world: MemberWorld) -> None:
     """Of a member and of a consumer; empty once the partitions went to another member."""
-    with face.member(client=world.client("a")) as first:
+    with api.member(client=world.client("a")) as first:
         first.wait_until_stable(PATIENCE_S)
         assert first.assignment() == frozenset(orders(0, 1, 2, 3))
 
-        with face.consumer(client=world.client("b"), source=filled(0)) as second:
+        with api.consumer(client=world.client("b"), source=filled(0)) as second:
             second.wait_until_stable(PATIENCE_S)
 
             assert first.assignment() | second.assignment() == frozenset(orders(0, 1, 2, 3))
             assert len(first.assignment()) == len(second.assignment()) == 2
 
 
-def test_subscription_is_the_topics_asked_for(face: Face, world: MemberWorld) -> None:
+def test_subscription_is_the_topics_asked_for(api: Api, world: MemberWorld) -> None:
     """Names of a list or mapping, started or not; of an expression those that matched."""
-    named = face.member(client=world.client("a"), topics={"orders": 2, "missing": 1})
+    named = api.member(client=world.client("a"), topics={"orders": 2, "missing": 1})
     assert named.subscription() == {"orders", "missing"}
 
     world.topic("other", 1)
-    with face.member(client=world.client("b"), group="h", topics=Whitelist("o.*")) as member:
+    with api.member(client=world.client("b"), group="h", topics=Whitelist("o.*")) as member:
         member.wait_until_assigned(PATIENCE_S)
 
         assert member.subscription() == {"orders", "other"}
 
 
 @pytest.mark.parametrize("kind", ["member", "consumer"])
-def test_subscribe_changes_the_topics_of_a_member(face: Face, world: MemberWorld, kind: str) -> None:
+def test_subscribe_changes_the_topics_of_a_member(api: Api, world: MemberWorld, kind: str) -> None:
     """What is still wanted is kept with its token, the rest is revoked, new topics are claimed."""
     world.topic("bills", 2)
     more = {"source": filled(0)} if kind == "consumer" else {}
-    with getattr(face, kind)(client=world.client("a"), **more) as member:
+    with getattr(api, kind)(client=world.client("a"), **more) as member:
         member.wait_until_assigned(PATIENCE_S)
         tokens = {lease.topic_partition: lease.token for lease in member.leases()}
 
@@ -112,10 +112,10 @@ def test_subscribe_changes_the_topics_of_a_member(face: Face, world: MemberWorld
         assert member.subscription() == {"bills"}
 
 
-def test_a_subscription_outlives_the_session(face: Face, world: MemberWorld) -> None:
+def test_a_subscription_outlives_the_session(api: Api, world: MemberWorld) -> None:
     """Registered anew after the loss of its session, a member still wants what it subscribed to last."""
     world.topic("bills", 1)
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.subscribe(["bills"])
         member.wait_until_assigned(PATIENCE_S)
@@ -131,9 +131,9 @@ def test_a_subscription_outlives_the_session(face: Face, world: MemberWorld) -> 
 # --- committed ------------------------------------------------------------------------------------
 
 
-def test_committed_of_one_partition_is_its_offset(face: Face, world: MemberWorld) -> None:
+def test_committed_of_one_partition_is_its_offset(api: Api, world: MemberWorld) -> None:
     """kafka-python's form; several partitions give a mapping, as before."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 7})
 
@@ -145,11 +145,11 @@ def test_committed_of_one_partition_is_its_offset(face: Face, world: MemberWorld
 # --- offsets of the source ------------------------------------------------------------------------
 
 
-def test_beginning_and_end_offsets_are_those_of_the_source(face: Face, world: MemberWorld) -> None:
+def test_beginning_and_end_offsets_are_those_of_the_source(api: Api, world: MemberWorld) -> None:
     """Of any partitions, owned or not."""
     source = filled(5, [0])
     source.drop_before(ZERO, 2)
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         assert consumer.beginning_offsets([ZERO, NOT_OWNED]) == {ZERO: 2, NOT_OWNED: 0}
@@ -157,9 +157,9 @@ def test_beginning_and_end_offsets_are_those_of_the_source(face: Face, world: Me
         assert consumer.end_offsets([]) == {}
 
 
-def test_offsets_that_the_source_cannot_say_name_the_partition(face: Face, world: MemberWorld) -> None:
+def test_offsets_that_the_source_cannot_say_name_the_partition(api: Api, world: MemberWorld) -> None:
     """The reason is the source's; the consumer goes on."""
-    with face.consumer(client=world.client("a"), source=Away()) as consumer:
+    with api.consumer(client=world.client("a"), source=Away()) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(SourceUnavailableError, match="orders-0 are unknown: the disk is away"):
@@ -168,11 +168,11 @@ def test_offsets_that_the_source_cannot_say_name_the_partition(face: Face, world
         assert consumer.assignment()
 
 
-def test_seek_to_beginning_and_to_end(face: Face, world: MemberWorld) -> None:
+def test_seek_to_beginning_and_to_end(api: Api, world: MemberWorld) -> None:
     """Of the partitions named, or of all that are owned; a commit may then go back."""
     source = filled(5, [0, 1])
     source.drop_before(ZERO, 1)
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         polled(consumer, 9)
 
         consumer.seek_to_beginning(ZERO)
@@ -190,11 +190,11 @@ def test_seek_to_beginning_and_to_end(face: Face, world: MemberWorld) -> None:
             consumer.seek_to_beginning(NOT_OWNED)
 
 
-def test_offsets_for_times(face: Face, world: MemberWorld) -> None:
+def test_offsets_for_times(api: Api, world: MemberWorld) -> None:
     """The first record at or after the time of each partition; None where all are older."""
     source = stamped([100, 200, 300])
     source.append("orders", 1, b"x", timestamp_ms=150)
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         found = consumer.offsets_for_times({ZERO: 150, ONE: 150})
@@ -202,19 +202,19 @@ def test_offsets_for_times(face: Face, world: MemberWorld) -> None:
         assert consumer.offsets_for_times({ZERO: 301, ONE: 0}) == {ZERO: None, ONE: 0}
 
 
-def test_a_source_without_times_is_named(face: Face, world: MemberWorld) -> None:
+def test_a_source_without_times_is_named(api: Api, world: MemberWorld) -> None:
     """A clear error instead of a wrong offset."""
-    with face.consumer(client=world.client("a"), source=Away()) as consumer:
+    with api.consumer(client=world.client("a"), source=Away()) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
 
         with pytest.raises(ConfigError, match="Away does not know the times of its records"):
             consumer.offsets_for_times({ZERO: 1})
 
 
-def test_lag_is_log_end_minus_position(face: Face, world: MemberWorld) -> None:
+def test_lag_is_log_end_minus_position(api: Api, world: MemberWorld) -> None:
     """Of all that are owned, or of those named; None while the start is not known."""
     source = filled(5, [0])
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         polled(consumer, 5)
         source.append("orders", 0, b"6")
         consumer.pause(ZERO)
@@ -228,9 +228,9 @@ def test_lag_is_log_end_minus_position(face: Face, world: MemberWorld) -> None:
             consumer.lag(NOT_OWNED)
 
 
-def test_a_closed_consumer_asks_its_source_nothing(face: Face, world: MemberWorld) -> None:
+def test_a_closed_consumer_asks_its_source_nothing(api: Api, world: MemberWorld) -> None:
     """The source is closed with it."""
-    with face.consumer(client=world.client("a"), source=filled(1)) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(1)) as consumer:
         polled(consumer, 4)
     with pytest.raises(MemberClosedError):
         consumer.end_offsets([ZERO])
@@ -239,9 +239,9 @@ def test_a_closed_consumer_asks_its_source_nothing(face: Face, world: MemberWorl
 # --- stop and settings ----------------------------------------------------------------------------
 
 
-def test_stop_only_asks_of_a_member_and_of_a_consumer(face: Face, world: MemberWorld) -> None:
+def test_stop_only_asks_of_a_member_and_of_a_consumer(api: Api, world: MemberWorld) -> None:
     """What is owned stays owned until `close`; waits and polls end."""
-    for name, made in (("a", face.member), ("b", face.consumer)):
+    for name, made in (("a", api.member), ("b", api.consumer)):
         more = {"source": filled(1)} if name == "b" else {}
         with made(client=world.client(name), group=name, **more) as one:
             one.wait_until_assigned(PATIENCE_S)
@@ -257,10 +257,10 @@ def test_stop_only_asks_of_a_member_and_of_a_consumer(face: Face, world: MemberW
         assert one.state is MemberState.CLOSED
 
 
-def test_commits_come_every_five_seconds_by_default(face: Face, world: MemberWorld) -> None:
+def test_commits_come_every_five_seconds_by_default(api: Api, world: MemberWorld) -> None:
     """Kafka's default since 0.9."""
     assert GroupSettings().auto_commit_interval_ms == 5_000
-    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=settings()) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(3, [0]), settings=settings()) as consumer:
         assert places(polled(consumer, 3)) == every(3, [0])
         consumer.poll(timeout_s=0.05)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import (
     CommitRefusedError,
@@ -25,9 +25,9 @@ from zkgroup.znodes.consumers import Registration
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
-def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: MemberWorld) -> None:
+def test_a_lone_member_owns_everything_and_leaves_nothing(api: Api, world: MemberWorld) -> None:
     """item 53: leases are ordered and valid while it is a member; afterwards no owner is left."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_stable(PATIENCE_S)
         leases = member.leases()
 
@@ -42,13 +42,13 @@ def test_a_lone_member_owns_everything_and_leaves_nothing(face: Face, world: Mem
     assert member.state is MemberState.CLOSED
 
 
-def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
+def test_only_what_moves_is_revoked(api: Api, world: MemberWorld) -> None:
     """item 40: partitions that stay keep their token, and their lease goes on."""
     app = Application()
-    with face.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
+    with api.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
         first.wait_until_stable(PATIENCE_S)
         before = {lease.topic_partition: lease for lease in first.leases()}
-        with face.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+        with api.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
             second.wait_until_stable(PATIENCE_S)
 
             assert app.next("revoked") == [TWO, THREE]
@@ -60,11 +60,11 @@ def test_only_what_moves_is_revoked(face: Face, world: MemberWorld) -> None:
             assert second.lease(ZERO) is None
 
 
-def test_a_member_publishes_its_host_whatever_its_id(face: Face, world: MemberWorld) -> None:
+def test_a_member_publishes_its_host_whatever_its_id(api: Api, world: MemberWorld) -> None:
     """Past bug: the host of a member with a `consumer_id` was unknown. A generated id contains it."""
     with (
-        face.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
-        face.member(client=world.client("b")) as other,
+        api.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
+        api.member(client=world.client("b")) as other,
     ):
         other.wait_until_stable(PATIENCE_S)
         members = {one.member: one.host for one in named.describe().members}
@@ -76,18 +76,18 @@ def test_a_member_publishes_its_host_whatever_its_id(face: Face, world: MemberWo
     assert [Registration.decode(path, tree[path].data).host for path in paths] == [socket.gethostname(), None]
 
 
-def test_threads_of_one_member(face: Face, world: MemberWorld) -> None:
+def test_threads_of_one_member(api: Api, world: MemberWorld) -> None:
     """A thread count gives that many owners, numbered from 0."""
-    with face.member(client=world.client("a"), topics={"orders": 2}) as member:
+    with api.member(client=world.client("a"), topics={"orders": 2}) as member:
         member.wait_until_assigned(PATIENCE_S)
 
         assert [lease.thread for lease in member.leases()] == [0, 0, 1, 1]
 
 
-def test_a_whitelist_takes_topics_as_they_come(face: Face, world: MemberWorld) -> None:
+def test_a_whitelist_takes_topics_as_they_come(api: Api, world: MemberWorld) -> None:
     """item 66: a new matching topic gets owners without a new registration."""
     app = Application()
-    with face.member(client=world.client("a"), topics=Whitelist("orders.*"), app=app) as member:
+    with api.member(client=world.client("a"), topics=Whitelist("orders.*"), app=app) as member:
         member.wait_until_assigned(PATIENCE_S)
         app.next("assigned")
 
@@ -100,9 +100,9 @@ def test_a_whitelist_takes_topics_as_they_come(face: Face, world: MemberWorld) -
 # --- commits --------------------------------------------------------------------------------------
 
 
-def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None:
+def test_a_commit_says_what_became_of_it(api: Api, world: MemberWorld) -> None:
     """The result names the offsets; `committed` reads them back, None where there is none."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
 
         result = member.commit({ZERO: 42, ONE: 7})
@@ -111,9 +111,9 @@ def test_a_commit_says_what_became_of_it(face: Face, world: MemberWorld) -> None
         assert member.committed([ZERO, ONE, TWO]) == {ZERO: 42, ONE: 7, TWO: None}
 
 
-def test_one_refused_partition_does_not_stop_the_others(face: Face, world: MemberWorld) -> None:
+def test_one_refused_partition_does_not_stop_the_others(api: Api, world: MemberWorld) -> None:
     """NotOwnerError if all refusals are of that class; its result has the committed partitions."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         foreign = TopicPartition("orders", 9)
 
@@ -125,10 +125,10 @@ def test_one_refused_partition_does_not_stop_the_others(face: Face, world: Membe
 
 
 def test_a_topic_that_does_not_exist_is_warned_of(
-    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+    api: Api, world: MemberWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The member is stable without partitions, which seems to be success; the warning says what to do."""
-    with face.member(client=world.client("a"), topics=["order", "orders"]) as member:
+    with api.member(client=world.client("a"), topics=["order", "orders"]) as member:
         member.wait_until_assigned(PATIENCE_S)
         assert len(member.leases()) == 4
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -137,18 +137,18 @@ def test_a_topic_that_does_not_exist_is_warned_of(
     assert warning.endswith("zkgroup topic create order --partitions N")
 
 
-def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
+def test_an_offset_does_not_go_back(api: Api, world: MemberWorld) -> None:
     """item 59: below another client's commit OffsetConflictError; below the member's own it counts as done.
 
     Different refusals are a CommitRefusedError with each reason.
     """
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.commit({ZERO: 42})
         assert member.commit({ZERO: 41}).committed == {ZERO: 41}
         assert world.offsets()[0] == 42
 
-    with face.member(client=world.client("b")) as member:
+    with api.member(client=world.client("b")) as member:
         member.wait_until_assigned(PATIENCE_S)
         with pytest.raises(OffsetConflictError):
             member.commit({ZERO: 41})
@@ -164,10 +164,10 @@ def test_an_offset_does_not_go_back(face: Face, world: MemberWorld) -> None:
 # --- sessions and leases --------------------------------------------------------------------------
 
 
-def test_a_lost_session_is_reported_and_the_member_joins_again(face: Face, world: MemberWorld) -> None:
+def test_a_lost_session_is_reported_and_the_member_joins_again(api: Api, world: MemberWorld) -> None:
     """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
-    with face.member(client=world.client("a"), app=app) as member:
+    with api.member(client=world.client("a"), app=app) as member:
         member.wait_until_assigned(PATIENCE_S)
         before = app.next("assigned")
 
@@ -180,10 +180,10 @@ def test_a_lost_session_is_reported_and_the_member_joins_again(face: Face, world
         assert world.owners() == dict.fromkeys(range(4), f"{member.member_id}-0")
 
 
-def test_a_lease_pauses_while_zookeeper_is_away(face: Face, world: MemberWorld) -> None:
+def test_a_lease_pauses_while_zookeeper_is_away(api: Api, world: MemberWorld) -> None:
     """items 49, 50: over by the own clock before the server can end the session; back with its token."""
     app = Application()
-    with face.member(
+    with api.member(
         client=world.client("a", session_timeout_ms=4000),
         app=app,
         settings=settings(session_timeout_ms=4000, server_tick_ms=500),
@@ -225,10 +225,10 @@ def owned_by_a_foreign_client(world: MemberWorld, partition: int) -> None:
     )
 
 
-def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
+def test_a_timeout_names_the_blockers(api: Api, world: MemberWorld) -> None:
     """item 37: one blocked partition delays no other, and the wait says who holds it."""
     owned_by_a_foreign_client(world, 1)
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         world.until(lambda: len(member.leases()) == 3)
 
         with pytest.raises(StableTimeoutError, match="orders-1 is owned by g_stranger-0") as own:
@@ -244,10 +244,10 @@ def test_a_timeout_names_the_blockers(face: Face, world: MemberWorld) -> None:
         assert member.lease(ONE) is not None
 
 
-def test_a_missing_topic_gives_nothing(face: Face, world: MemberWorld) -> None:
+def test_a_missing_topic_gives_nothing(api: Api, world: MemberWorld) -> None:
     """item 18: the member is stable with no partitions until the topic is created."""
     app = Application()
-    with face.member(client=world.client("a"), topics=["invoices"], app=app) as member:
+    with api.member(client=world.client("a"), topics=["invoices"], app=app) as member:
         member.wait_until_stable(PATIENCE_S)
         before = member.leases()
 
@@ -257,9 +257,9 @@ def test_a_missing_topic_gives_nothing(face: Face, world: MemberWorld) -> None:
         assert len(app.next("assigned")) == 2
 
 
-def test_the_description_is_that_of_the_command_line(face: Face, world: MemberWorld) -> None:
+def test_the_description_is_that_of_the_command_line(api: Api, world: MemberWorld) -> None:
     """As a typed value: state, members, partitions with owner, token and offset."""
-    with face.member(client=world.client("a")) as member:
+    with api.member(client=world.client("a")) as member:
         member.wait_until_stable(PATIENCE_S)
         member.commit({ZERO: 42})
 
@@ -276,10 +276,10 @@ def test_the_description_is_that_of_the_command_line(face: Face, world: MemberWo
         )
 
 
-def test_partitions_can_be_handed_back(face: Face, world: MemberWorld) -> None:
+def test_partitions_can_be_handed_back(api: Api, world: MemberWorld) -> None:
     """Revoked and released; the others stay."""
     app = Application()
-    with face.member(client=world.client("a"), app=app) as member:
+    with api.member(client=world.client("a"), app=app) as member:
         member.wait_until_assigned(PATIENCE_S)
 
         member.hand_back([ZERO, TWO])
@@ -291,11 +291,11 @@ def test_partitions_can_be_handed_back(face: Face, world: MemberWorld) -> None:
 # --- one client, many members ---------------------------------------------------------------------
 
 
-def test_members_of_one_process_share_a_client(face: Face, world: MemberWorld) -> None:
+def test_members_of_one_process_share_a_client(api: Api, world: MemberWorld) -> None:
     """recipes 1: nothing is mine by session alone; the client outlives its members."""
     shared = world.client("shared")
-    with face.member(client=shared, settings=settings(consumer_id="a")) as first:
-        with face.member(client=shared, settings=settings(consumer_id="b")) as second:
+    with api.member(client=shared, settings=settings(consumer_id="a")) as first:
+        with api.member(client=shared, settings=settings(consumer_id="b")) as second:
             second.wait_until_stable(PATIENCE_S)
             shares = (len(first.leases()), len(second.leases()))
         first.wait_until_stable(PATIENCE_S)
@@ -304,30 +304,30 @@ def test_members_of_one_process_share_a_client(face: Face, world: MemberWorld) -
         assert len(first.leases()) == 4
 
 
-def test_two_members_of_one_name_on_one_client_are_refused(face: Face, world: MemberWorld) -> None:
+def test_two_members_of_one_name_on_one_client_are_refused(api: Api, world: MemberWorld) -> None:
     """They would take each other's claims for their own; another group, or the next life, is fine."""
     shared = world.client("shared")
     same: dict[str, Any] = {"client": shared, "settings": settings(consumer_id="a")}
-    with face.member(**same):
+    with api.member(**same):
         with pytest.raises(ConfigError, match="g_a is a member on this client already"):
-            face.member(**same).start()
-        with face.member(group="h", **same) as other:
+            api.member(**same).start()
+        with api.member(group="h", **same) as other:
             other.wait_until_assigned(PATIENCE_S)
-    with face.member(**same) as again:
+    with api.member(**same) as again:
         again.wait_until_assigned(PATIENCE_S)
 
 
-def test_a_member_registers_once(face: Face, world: MemberWorld) -> None:
+def test_a_member_registers_once(api: Api, world: MemberWorld) -> None:
     """item 32: a second start makes no second member; the same id again is refused while it lives."""
     client = world.client("a")
-    with face.member(client=client, settings=settings(consumer_id="a")) as member:
+    with api.member(client=client, settings=settings(consumer_id="a")) as member:
         member.wait_until_assigned(PATIENCE_S)
         before = world.server.find(f"/consumers/g/ids/{member.member_id}")
 
         member.start()
 
         with pytest.raises(ConfigError, match="g_a"):
-            face.member(client=client, settings=settings(consumer_id="a")).start()
+            api.member(client=client, settings=settings(consumer_id="a")).start()
         assert world.server.find(f"/consumers/g/ids/{member.member_id}") == before
         assert set(world.owners().values()) == {"g_a-0"}
 
@@ -348,7 +348,7 @@ def test_a_member_registers_once(face: Face, world: MemberWorld) -> None:
         ({"address": "localhost:1", "topics": Whitelist("[a-z&&[^b]]+")}, "regular expression"),
     ],
 )
-def test_what_is_wrong_is_said_before_connecting(face: Face, named: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_said_before_connecting(api: Api, named: dict[str, Any], told: str) -> None:
     """items 13, 67: ConfigError from the constructor."""
     with pytest.raises(ConfigError, match=told):
-        face.member(**named)
+        api.member(**named)

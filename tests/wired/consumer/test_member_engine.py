@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.faces import Application, Listener
+from tests.worlds.public_apis import Application, Listener
 from zkgroup.consumer.callbacks import CallbackCall, Callbacks
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.events import CloseRequested, Effect, Event, MemberState

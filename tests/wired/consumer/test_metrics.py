@@ -8,20 +8,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Application, Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
 from zkgroup.errors import NotOwnerError
 from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 
 
-def test_the_metrics_of_a_member(face: Face, world: MemberWorld) -> None:
+def test_the_metrics_of_a_member(api: Api, world: MemberWorld) -> None:
     """Names and labels of operations.md, fed by a member's life."""
     registry = CollectorRegistry()
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
 
-    with face.member(
+    with api.member(
         client=world.client("a"), metrics=PrometheusMetrics(registry), settings=settings(consumer_id="a")
     ) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -57,7 +57,7 @@ def test_the_lease_that_ran_out_has_nothing_remaining(world: MemberWorld) -> Non
     def remaining_s() -> float | None:
         return registry.get_sample_value("zkgroup_lease_remaining_seconds", labels)
 
-    with Face("blocking").member(
+    with Api("blocking").member(
         client=world.client("a", session_timeout_ms=4000),
         metrics=PrometheusMetrics(registry),
         settings=settings(consumer_id="a", session_timeout_ms=4000, server_tick_ms=500),
@@ -76,9 +76,9 @@ def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
     """An operator can alarm on it."""
     registry, app = CollectorRegistry(), Application()
     release = app.hold("revoked")
-    face = Face("blocking")
+    api = Api("blocking")
     try:
-        with face.member(
+        with api.member(
             client=world.client("a"),
             app=app,
             metrics=PrometheusMetrics(registry),
@@ -95,11 +95,11 @@ def test_a_callback_left_behind_is_counted(world: MemberWorld) -> None:
 def test_members_share_a_sink(world: MemberWorld) -> None:
     """Two members of one process report to one registry under their own labels."""
     registry = CollectorRegistry()
-    sink, face = PrometheusMetrics(registry), Face("blocking")
+    sink, api = PrometheusMetrics(registry), Api("blocking")
     shared = world.client("shared")
     with (
-        face.member(client=shared, metrics=sink, settings=settings(consumer_id="a")) as first,
-        face.member(client=shared, metrics=sink, settings=settings(consumer_id="b")) as second,
+        api.member(client=shared, metrics=sink, settings=settings(consumer_id="a")) as first,
+        api.member(client=shared, metrics=sink, settings=settings(consumer_id="b")) as second,
     ):
         second.wait_until_stable(PATIENCE_S)
         first.wait_until_stable(PATIENCE_S)
@@ -140,10 +140,10 @@ class Broken:
 
 
 def test_a_sink_that_raises_is_logged_once(
-    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+    api: Api, world: MemberWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The member works on without metrics."""
-    with face.member(client=world.client("a"), metrics=Broken()) as member:
+    with api.member(client=world.client("a"), metrics=Broken()) as member:
         member.wait_until_assigned(PATIENCE_S)
         assert member.commit({orders(0)[0]: 1}).committed == {orders(0)[0]: 1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError
@@ -17,9 +17,9 @@ from zkgroup.znodes.group_records import Reset
 (ZERO,) = orders(0)
 
 
-def test_pause_and_resume(face: Face, world: MemberWorld) -> None:
+def test_pause_and_resume(api: Api, world: MemberWorld) -> None:
     """A paused partition delivers nothing; the others go on."""
-    with face.consumer(client=world.client("a"), source=filled(3, [0, 1])) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(3, [0, 1])) as consumer:
         consumer.pause(ZERO)
         others = polled(consumer, 3)
 
@@ -29,9 +29,9 @@ def test_pause_and_resume(face: Face, world: MemberWorld) -> None:
         assert places(polled(consumer, 3)) == every(3, [0])
 
 
-def test_a_seek_back_is_applied_and_may_be_committed(face: Face, world: MemberWorld) -> None:
+def test_a_seek_back_is_applied_and_may_be_committed(api: Api, world: MemberWorld) -> None:
     """item 59: it is the only way back."""
-    with face.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
         polled(consumer, 5)
         consumer.poll(timeout_s=0.05)
         consumer.commit()
@@ -52,9 +52,9 @@ def test_a_seek_back_is_applied_and_may_be_committed(face: Face, world: MemberWo
 
 
 @pytest.mark.parametrize("how", ["close", "hand_back"])
-def test_a_seek_back_goes_with_the_partition(face: Face, world: MemberWorld, how: str) -> None:
+def test_a_seek_back_goes_with_the_partition(api: Api, world: MemberWorld, how: str) -> None:
     """item 59: what is processed after it is committed when the partition is given up, as always."""
-    with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
         consumer.poll(timeout_s=0.05)
         consumer.commit()
@@ -69,9 +69,9 @@ def test_a_seek_back_goes_with_the_partition(face: Face, world: MemberWorld, how
     assert (before, world.offsets()[0]) == (10, 5 if how == "close" else 7)
 
 
-def test_an_operators_reset_moves_an_idle_owner(face: Face, world: MemberWorld) -> None:
+def test_an_operators_reset_moves_an_idle_owner(api: Api, world: MemberWorld) -> None:
     """recipes 6: the marker is applied at once, and the next commit continues from it."""
-    with face.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
         consumer.poll(timeout_s=0.05)
         consumer.commit()
@@ -91,20 +91,20 @@ def test_an_operators_reset_moves_an_idle_owner(face: Face, world: MemberWorld) 
     assert world.offsets()[0] == 10
 
 
-def test_auto_commit_by_timer(face: Face, world: MemberWorld) -> None:
+def test_auto_commit_by_timer(api: Api, world: MemberWorld) -> None:
     """item 60: processed positions only, one interval after the start, without being asked."""
     quick = settings(auto_commit_interval_ms=50)
-    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
         polled(consumer, 3)
         consumer.poll(timeout_s=0.01)
 
         world.until(lambda: world.offsets().get(0) == 3)
 
 
-def test_without_auto_commit_only_commit_commits(face: Face, world: MemberWorld) -> None:
+def test_without_auto_commit_only_commit_commits(api: Api, world: MemberWorld) -> None:
     """Not the timer, not a revocation, not close (R-24)."""
     manual = settings(auto_commit_enable=False, auto_commit_interval_ms=10)
-    with face.consumer(client=world.client("a"), source=filled(3, [0]), settings=manual) as consumer:
+    with api.consumer(client=world.client("a"), source=filled(3, [0]), settings=manual) as consumer:
         polled(consumer, 3)
         consumer.poll(timeout_s=0.05)
         before_close = world.offsets()[0]
@@ -118,12 +118,12 @@ def test_without_auto_commit_only_commit_commits(face: Face, world: MemberWorld)
 
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 2), ("smallest", 2), ("latest", 5), (None, 2)])
 def test_the_policy_decides_where_nothing_is_committed(
-    face: Face, world: MemberWorld, policy: str | None, start: int
+    api: Api, world: MemberWorld, policy: str | None, start: int
 ) -> None:
     """item 61: the position is committed before the first record is delivered."""
     source = filled(5, [0])
     source.drop_before(ZERO, 2)
-    with face.consumer(
+    with api.consumer(
         client=world.client("a"), source=source, settings=settings(auto_offset_reset=policy)
     ) as consumer:
         world.until(lambda: world.offsets().get(0) == start)
@@ -132,9 +132,9 @@ def test_the_policy_decides_where_nothing_is_committed(
         assert polled(consumer, 6 - start)[0].offset == start
 
 
-def test_the_policy_error_fails_the_consumer(face: Face, world: MemberWorld) -> None:
+def test_the_policy_error_fails_the_consumer(api: Api, world: MemberWorld) -> None:
     """It names the partition and what to do; nothing is left behind."""
-    consumer = face.consumer(
+    consumer = api.consumer(
         client=world.client("a"), source=filled(1), settings=settings(auto_offset_reset="error")
     )
     consumer.start()
@@ -147,14 +147,14 @@ def test_the_policy_error_fails_the_consumer(face: Face, world: MemberWorld) -> 
     assert world.owners() == {}
 
 
-def test_a_position_that_the_source_no_longer_has(face: Face, world: MemberWorld) -> None:
+def test_a_position_that_the_source_no_longer_has(api: Api, world: MemberWorld) -> None:
     """The policy decides as well, and the new position is committed first."""
     source = filled(9, [0])
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         consumer.wait_until_assigned(PATIENCE_S)
         consumer.commit({ZERO: 3})
     source.drop_before(ZERO, 6)
 
-    with face.consumer(client=world.client("b"), source=source) as consumer:
+    with api.consumer(client=world.client("b"), source=source) as consumer:
         assert polled(consumer, 3)[0].offset == 6
     assert world.offsets()[0] >= 6

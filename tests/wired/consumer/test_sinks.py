@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld, orders, settings
+from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.records import polled
 from zkgroup.consumer import telemetry
 from zkgroup.consumer.sources.memory import MemorySource
@@ -94,14 +94,14 @@ def test_a_history_may_ask_its_consumer(world: MemberWorld) -> None:
 
 
 @pytest.mark.parametrize("good", [0, 3, 12])
-def test_a_history_that_raises_stops_and_the_member_goes_on(
-    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture, good: int
+def test_a_history_that_raises_stops_and_the_member_continues(
+    api: Api, world: MemberWorld, caplog: pytest.LogCaptureFixture, good: int
 ) -> None:
     """At the first record or a later one, on whichever thread: everything is delivered and committed."""
     source, history, metrics = MemorySource(), BrokenHistory(good), Counted()
     for partition in range(4):
         source.append("orders", partition, b"")
-    with face.consumer(
+    with api.consumer(
         client=world.client("a"),
         source=source,
         history=history,
@@ -158,15 +158,15 @@ def test_errors_of_a_metrics_sink_are_counted() -> None:
     assert (guarded.errors, flaky.sums) == (2, {"x": 3})
 
 
-def test_a_history_file_finds_the_name_of_its_member(face: Face, world: MemberWorld, tmp_path: Path) -> None:
+def test_a_history_file_finds_the_name_of_its_member(api: Api, world: MemberWorld, tmp_path: Path) -> None:
     """Also a generated one; a second member is refused at its start."""
     with HistoryFile(tmp_path / "h.jsonl") as history:
-        with face.member(client=world.client("a"), history=history) as member:
+        with api.member(client=world.client("a"), history=history) as member:
             member.wait_until_assigned(PATIENCE_S)
             member.commit({orders(0)[0]: 1})
             name = member.member_id
         with pytest.raises(ConfigError, match=f"expected the records of {name}"):
-            face.member(client=world.client("b"), history=history).start()
+            api.member(client=world.client("b"), history=history).start()
 
     records = read_files([tmp_path / "h.jsonl"]).records
     assert {record.member for record in records} == {name}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.waiting import PATIENCE_S, happened
-from tests.worlds.faces import Face, MemberWorld
+from tests.worlds.public_apis import Api, MemberWorld
 from tests.worlds.records import places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.memory import MemorySource
@@ -37,18 +37,18 @@ class Table(RecordSource):
         return [SourceRecord(topic, partition, offset + i, row) for i, row in enumerate(rows)]
 
 
-def test_a_source_of_ones_own(face: Face, world: MemberWorld) -> None:
+def test_a_source_of_ones_own(api: Api, world: MemberWorld) -> None:
     """Two methods are enough."""
     source = Table({0: [b"a", b"b"], 3: [b"c"]})
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         assert places(polled(consumer, 3)) == [(0, 0), (0, 1), (3, 0)]
 
 
-def test_a_source_that_is_away_is_asked_again(face: Face, world: MemberWorld) -> None:
+def test_a_source_that_is_away_is_asked_again(api: Api, world: MemberWorld) -> None:
     """SourceUnavailableError is a pause, not an end; so is ZooKeeper's absence, which sources ask too."""
     source = Table({0: [b"a"]})
     source.failures = [SourceUnavailableError("away"), StoreUnavailableError("ZooKeeper is away")]
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         assert places(polled(consumer, 1)) == [(0, 0)]
 
 
@@ -76,7 +76,7 @@ class PartlyAway(MemorySource):
         return super().bounds(topic_partition)
 
 
-def test_a_partition_without_a_start_delays_no_other(face: Face, world: MemberWorld) -> None:
+def test_a_partition_without_a_start_delays_no_other(api: Api, world: MemberWorld) -> None:
     """All are asked for in one question; what has no leader is asked for again, alone, until it has one.
 
     After an attempt in vain the others wait a shorter time for it.
@@ -85,7 +85,7 @@ def test_a_partition_without_a_start_delays_no_other(face: Face, world: MemberWo
     source.away = {1}
     for partition in range(4):
         source.append("orders", partition, b"x")
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         others = places(polled(consumer, 3))
         world.until(lambda: len(source.asked) >= 3)
         source.away.clear()
@@ -111,7 +111,7 @@ class SlowlyAway(PartlyAway):
 
 
 def test_a_start_that_takes_all_the_time_keeps_no_other_from_being_asked(
-    face: Face, world: MemberWorld
+    api: Api, world: MemberWorld
 ) -> None:
     """Beside one that is read already: what was not come to is asked for next, without what failed."""
     source = SlowlyAway()
@@ -119,20 +119,20 @@ def test_a_start_that_takes_all_the_time_keeps_no_other_from_being_asked(
     for partition in range(4):
         source.append("orders", partition, b"x")
     world.server.put(Offset.path("g", TopicPartition("orders", 3)), b"0")
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         assert places(polled(consumer, 3)) == [(1, 0), (2, 0), (3, 0)]
         world.until(lambda: len(source.asked) >= 3)
         assert source.asked[:3] == [(0, 1, 2), (1, 2), (0,)]
 
 
 def test_a_partition_that_cannot_be_read_delays_no_other(
-    face: Face, world: MemberWorld, caplog: pytest.LogCaptureFixture
+    api: Api, world: MemberWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its reads fail beside others that do not: one warning, and it goes on when it is back."""
     source = PartlyAway()
     for partition in range(4):
         source.append("orders", partition, b"x")
-    with face.consumer(client=world.client("a"), source=source) as consumer:
+    with api.consumer(client=world.client("a"), source=source) as consumer:
         polled(consumer, 4)
         source.away = {1}
         for _ in range(3):
@@ -147,11 +147,11 @@ def test_a_partition_that_cannot_be_read_delays_no_other(
     assert warnings == ["orders-1 cannot be read now: orders-1 has no leader"]
 
 
-def test_a_source_that_fails_ends_the_consumer(face: Face, world: MemberWorld) -> None:
+def test_a_source_that_fails_ends_the_consumer(api: Api, world: MemberWorld) -> None:
     """State failed, raised by the next call and by close; its partitions are free for others."""
     source = Table({0: [b"a"]})
     source.failures = [SourceError("the disk is gone")]
-    consumer = face.consumer(client=world.client("a"), source=source)
+    consumer = api.consumer(client=world.client("a"), source=source)
     consumer.start()
     world.until(lambda: consumer.state is MemberState.FAILED)
 
@@ -162,11 +162,11 @@ def test_a_source_that_fails_ends_the_consumer(face: Face, world: MemberWorld) -
     assert world.owners() == {}
 
 
-def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: MemberWorld) -> None:
+def test_a_programming_error_in_a_source_keeps_its_cause(api: Api, world: MemberWorld) -> None:
     """MemberFailedError, with the original as __cause__."""
     source = Table({0: [b"a"]})
     source.failures = [ZeroDivisionError("oops")]
-    consumer = face.consumer(client=world.client("a"), source=source)
+    consumer = api.consumer(client=world.client("a"), source=source)
     consumer.start()
     world.until(lambda: consumer.state is MemberState.FAILED)
 
@@ -175,7 +175,7 @@ def test_a_programming_error_in_a_source_keeps_its_cause(face: Face, world: Memb
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
-def test_close_does_not_wait_for_a_hanging_source(face: Face, world: MemberWorld) -> None:
+def test_close_does_not_wait_for_a_hanging_source(api: Api, world: MemberWorld) -> None:
     """A source that does not come back keeps its thread, not the consumer."""
     release = threading.Event()
 
@@ -188,7 +188,7 @@ def test_close_does_not_wait_for_a_hanging_source(face: Face, world: MemberWorld
             return []
 
     try:
-        consumer = face.consumer(client=world.client("a"), source=Hanging())
+        consumer = api.consumer(client=world.client("a"), source=Hanging())
         consumer.start()
         consumer.wait_until_assigned(PATIENCE_S)
         consumer.close(timeout_s=0.5)

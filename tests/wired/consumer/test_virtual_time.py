@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tests.worlds.faces import MemberWorld, orders, settings
+from tests.worlds.public_apis import MemberWorld, orders, settings
 from zkgroup import GroupMember
 from zkgroup.consumer.aio import AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.faces import Face, MemberWorld
+from tests.worlds.public_apis import Api, MemberWorld
 from tests.worlds.stores import OnOutcome, WrappedStore
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Multi, Outcome, Request
@@ -51,10 +51,10 @@ def _delayed(clock: FakeClock, on_outcome: Callable[[Outcome], None]) -> Callabl
     return later
 
 
-def test_a_claim_that_the_server_shows_is_a_lease_here(face: Face, world: MemberWorld) -> None:
+def test_a_claim_that_the_server_shows_is_a_lease_here(api: Api, world: MemberWorld) -> None:
     """Past bug: the group was read as converged before the member had the answer to its own claim."""
     client = Late(world, world.client("a"))
-    with face.member(client=client) as member:
+    with api.member(client=client) as member:
         member.wait_until_stable(PATIENCE_S)
         client.armed = True
 

@@ -143,7 +143,7 @@ def test_the_session_of_a_killed_broker_can_stay(kafka_cluster_factory: Make) ->
     assert lead_elsewhere(cluster, "t", 1) in {2, 3}
 
 
-def test_a_paused_broker_answers_nothing_until_it_goes_on(kafka_cluster_factory: Make) -> None:
+def test_a_paused_broker_answers_nothing_until_it_continues(kafka_cluster_factory: Make) -> None:
     """Its session expires, others lead; it accepts the connection and the request all the while."""
     cluster = kafka_cluster_factory(settings=replace(FAST, session_timeout_ms=100))
     cluster.create_topic("t")

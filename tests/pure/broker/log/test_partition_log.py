@@ -295,7 +295,7 @@ def test_retention_by_size_stops_at_the_high_watermark(storage: Storage) -> None
     assert opened(storage, config).start_offset == 7
 
 
-def test_retention_by_time_looks_at_the_largest_timestamp(storage: Storage) -> None:
+def test_retention_by_time_checks_the_largest_timestamp(storage: Storage) -> None:
     """Of a segment; the active one is rolled and deleted too."""
     config = LogConfig(segment_bytes=300, retention_ms=1_000)
     log = new_log(storage, config)

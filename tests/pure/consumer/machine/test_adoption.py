@@ -101,7 +101,7 @@ def test_adopted_claim_starts_from_the_offset_read_with_it() -> None:
     """recipes 5: a foreign write after the claim counts, with its version; not what was read before."""
     stage = SteppedGroup(topics={"t": 1})
     stage.server.put(OFFSET, b"3")
-    lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"9", -1)))
+    lose_reply(stage, lambda: stage.foreign_write(SetData(OFFSET, b"9", -1)))
     member = stage.join("a", run_ms=3000)
 
     assert (member.machine.grants()[tp(0)].offset, member.machine.describe().fences[tp(0)]) == (9, 2)
@@ -144,7 +144,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
 
     def wipe() -> None:
         first.append(token_of(stage))
-        stage.stranger(*meanwhile)
+        stage.foreign_write(*meanwhile)
 
     lose_reply(stage, wipe)
     member = stage.join("a", run_ms=3000)
@@ -160,12 +160,12 @@ def test_claim_without_its_offset_is_released_and_made_anew(
 def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
     """Item 19: a member cannot start from a corrupt offset, whichever member claimed it."""
     stage = SteppedGroup(topics={"t": 1}, rebalance_backoff_ms=500)
-    lose_reply(stage, lambda: stage.stranger(SetData(OFFSET, b"x", -1)))
+    lose_reply(stage, lambda: stage.foreign_write(SetData(OFFSET, b"x", -1)))
     member = stage.join("a", run_ms=3000)
 
     assert (owned(member), stage.owners(), len(releases(member))) == ([], {}, 1)
     assert stage.notes("corrupt_znode")
-    stage.stranger(SetData(OFFSET, b"4", -1))
+    stage.foreign_write(SetData(OFFSET, b"4", -1))
     stage.run(2000)
     assert member.machine.grants()[tp(0)].offset == 4
 
@@ -200,7 +200,7 @@ def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> N
     stage = SteppedGroup(topics={"t": 1})
 
     def unregister() -> None:
-        stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+        stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
 
     if is_reply_lost:
         lose_reply(stage, unregister, before=lambda request: isinstance(request, Sync))

@@ -59,7 +59,7 @@ def test_blocked_partition_delays_no_other() -> None:
 def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
     """Item 43: by the watch, within 500 ms."""
     stage, member = blocked_stage(rebalance_backoff_ms=60_000)
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
 
     assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) < 500
 
@@ -68,7 +68,7 @@ def test_blocked_claim_is_read_again_without_a_watch() -> None:
     """Recipes 5: a second read with jitter beside the watch, without limit."""
     stage, member = blocked_stage(rebalance_backoff_ms=2000)
     member.client.data_watches.clear()
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
 
     assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) <= 3000
 
@@ -110,7 +110,7 @@ def test_no_limit_of_attempts_by_default() -> None:
     assert len(looks) > 50
     assert member.finished is None
     assert member.state is MemberState.JOINING
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
     stage.run(1000)
     assert owned(member) == [0, 1, 2, 3]
 
@@ -140,14 +140,14 @@ def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
 def test_accepted_claim_ends_the_row_of_failed_ones() -> None:
     """Item 44: the limit is of attempts in a row; two that failed long ago do not count with the next."""
     stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=60_000, rebalance_max_retries=2)
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(1000)
     assert owned(member) == [0]
     block(stage, 1)
     stage.topic("t", 2)
     stage.run(1000)
     assert member.machine.describe().blocked == {tp(1): "g_x-0"}
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
     stage.run(1000)
 
     assert owned(member) == [0, 1]
@@ -157,10 +157,10 @@ def test_second_blocker_is_watched_as_the_first_one_was() -> None:
     """Item 43: it came between the end of the first one and the claim; its end makes the claim as soon."""
     stage, member = blocked_stage(rebalance_backoff_ms=60_000)
     stage.when("client-a", writes_to("/owners/t/1", Create), lambda: block(stage, 1))
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
     stage.run(1000)
     assert member.machine.describe().blocked == {tp(1): "g_x-0"}
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
 
     assert stage.run_until(lambda: owned(member) == [0, 1, 2, 3]) < 500
 
@@ -204,7 +204,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
     stage.when(
         "client-a",
         writes_to("/owners/", Create),
-        lambda: stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
+        lambda: stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"9", -1)),
     )
     member = stage.join("a")
 
@@ -302,7 +302,7 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=5000)
     member = stage.join("a")
     token = member.machine.grants()[tp(0)].token
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(8000)
 
     assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)]
@@ -320,9 +320,9 @@ def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() ->
     stage.server.put("/consumers/g/ids")
     member = stage.join("a")
     jvm = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'
-    stage.stranger(Create(Registration.path(GROUP, "g_j"), jvm))
+    stage.foreign_write(Create(Registration.path(GROUP, "g_j"), jvm))
     stage.run(500)
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(2000)
 
     assert [loss.partitions for loss in effects_of(member, Lose)] == [(tp(0),)]

@@ -100,7 +100,7 @@ def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, mem
 
 def test_a_commit_below_a_foreign_offset_is_refused(stage: SteppedGroup, member: Member) -> None:
     """Item 59: the claim found 10, which another claim had written; 9 is not part of it."""
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
     commit = ask(member, 9)
@@ -183,7 +183,7 @@ def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member
     commits = [ask(member, 4, 1)]
     stage.drain()
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
     stage.run(500)
     commits.append(ask(member, 5))
     stage.drain()
@@ -218,7 +218,7 @@ def test_a_reset_voids_the_committed_position_without_a_callback(stage: SteppedG
     """Recipes 6: 10 is in ZooKeeper, but the batch is answered after the reset was applied."""
     member.client.child_watches.clear()  # the commit finds it first
     marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
     stage.server.suspend("client-a")
     stage.drain()
     commits = [ask(member, 10), ask(member, 12)]

@@ -34,7 +34,7 @@ def reset(stage: SteppedGroup, number: int, value: int) -> None:
     marker = Reset.path(GROUP, tp(number))
     gone = [Delete(marker, -1)] if stage.server.find(marker) else []
     made = Create(marker, Reset(value, stage.clock.wall_ms(), "operator").encode())
-    stage.stranger(SetData(Offset.path(GROUP, tp(number)), str(value).encode(), -1), *gone, made)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(number)), str(value).encode(), -1), *gone, made)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
 
 def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup, member: Member) -> None:
     """Item 57: the rest of the batch is sent once more; the partition is lost, and claimed again."""
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
     assert last(member).committed == {tp(1): 12}
@@ -113,7 +113,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
     session = stage.client("jvm").session
     assert session is not None
     path = Owner.path(GROUP, tp(0))
-    stage.stranger(Delete(path, -1))
+    stage.foreign_write(Delete(path, -1))
     stage.server.write(Create(path, b"g_j-0", ephemeral=True), session_id=session.session_id)
     stage.commit(member, {tp(0): 11})
 
@@ -124,7 +124,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
 def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Member) -> None:
     """Recipes 1 [T]: an owner znode that was created again is not the member's claim."""
     path = Owner.path(GROUP, tp(0))
-    stage.stranger(Delete(path, -1))
+    stage.foreign_write(Delete(path, -1))
     stage.client("other")
     stage.drain()
     session = stage.client("other").session
@@ -132,7 +132,7 @@ def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, 
     stage.server.write(
         Create(path, b"g_a-0", ephemeral=True), SetData(path, b"g_a-0", 0), session_id=session.session_id
     )
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"10", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"10", -1))
     stage.commit(member, {tp(0): 11})
 
     assert isinstance(last(member).refused[tp(0)], NotOwnerError)
@@ -147,7 +147,7 @@ def test_foreign_write_is_treated_by_policy_and_counted(
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit=policy)
     member = stage.join("a")
     stage.commit(member, {tp(0): 10})
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
 
     assert stage.offset(0).data == written
@@ -163,9 +163,9 @@ def test_default_policy_depends_on_the_registered_members(jvm: bool, policy: str
     member = stage.join("a")
     if jvm:
         text = b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}'
-        stage.stranger(Create(Registration.path(GROUP, "g_j"), text))
+        stage.foreign_write(Create(Registration.path(GROUP, "g_j"), text))
         stage.run(500)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
 
     assert [note.fields["policy"] for note in stage.notes("foreign_write")] == [policy]
@@ -209,7 +209,7 @@ def test_read_back_of_an_unknown_outcome_follows_an_acknowledged_write(
 
 def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6 [M]: in the other order a successor's fence could be taken for the member's."""
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
     read = [str(r) for r in member.asked if "ReadMany" in str(r)]
 
@@ -249,7 +249,7 @@ def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, 
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
     stage.commit(member, {tp(0): 11})
 
     assert isinstance(last(member).refused[tp(0)], OffsetConflictError)
@@ -290,7 +290,7 @@ def test_partition_with_constant_foreign_writes_delays_no_other() -> None:
     member = stage.join("a")
     stage.commit(member, {tp(0): 10, tp(1): 10})
     write = SetData(Offset.path(GROUP, tp(0)), b"99", -1)
-    before_each_commit(stage, *[lambda: stage.stranger(write)] * 2)
+    before_each_commit(stage, *[lambda: stage.foreign_write(write)] * 2)
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
     effect = last(member)
@@ -305,7 +305,7 @@ def test_applied_reset_is_written_although_others_write_over_it_each_time() -> N
     member.client.child_watches.clear()  # the commit finds it first
     write = SetData(Offset.path(GROUP, tp(0)), b"99", -1)
     reset(stage, 0, 2)
-    before_each_commit(stage, *[lambda: stage.stranger(write)] * 4)
+    before_each_commit(stage, *[lambda: stage.foreign_write(write)] * 4)
     stage.commit(member, {tp(0): 11})
     stage.run(500)
 
@@ -329,7 +329,7 @@ def test_applied_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, 
     """Recipes 6: another client overwrites it, and the lease ends before the member writes it again."""
     member.client.child_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
     stage.when("client-a", writes_to("/offsets/", SetData))
     stage.when("client-a", reads("/owners/"), lambda: stage.when("client-a", writes_to("/offsets/"), cut))
 
@@ -365,7 +365,7 @@ def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, 
     """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
     path = Offset.path(GROUP, tp(0))
     token = member.machine.grants()[tp(0)].token
-    stage.stranger(Delete(path, -1), Create(path, b"10"))
+    stage.foreign_write(Delete(path, -1), Create(path, b"10"))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
 
@@ -424,7 +424,7 @@ def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
 def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: a partition can be lost and claimed again while a commit is on its way to the machine."""
     old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application.last_move_id)
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
     assert tp(0) in member.machine.grants()
@@ -438,7 +438,7 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: M
 def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
     token = member.machine.grants()[tp(0)].token
-    stage.stranger(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     for value in (11, 12):
         request = member.application.commit({tp(0): value})
         member.post(request)

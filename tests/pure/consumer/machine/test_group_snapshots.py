@@ -20,10 +20,10 @@ from zkgroup.model.requests import Check, Multi, ReadMany
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.consumers import Registration
 
-# --- poison, puzzles, brokers ---------------------------------------------------------------------
+# --- corrupt registrations, patterns, brokers ------------------------------------------------------------------
 
 
-def test_poison_registration_is_ignored_and_reported_once() -> None:
+def test_corrupt_registration_is_ignored_and_reported_once() -> None:
     """Item 16: the member owns nothing, the others go on, one report a life of the znode."""
     stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")

@@ -264,7 +264,7 @@ def test_registration_that_a_foreign_writer_changed_is_replaced() -> None:
     stage = SteppedGroup()
     member = stage.join("a")
     path = Registration.path(GROUP, "g_a")
-    stage.stranger(SetData(path, b"t", -1))
+    stage.foreign_write(SetData(path, b"t", -1))
     stage.run(10_000)
     znode = stage.registration("a")
 

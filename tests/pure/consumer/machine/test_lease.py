@@ -175,7 +175,7 @@ def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session
     assert stage.server.overdue() == []
 
 
-def test_member_back_in_the_same_session_goes_on_with_the_same_tokens() -> None:
+def test_member_back_in_the_same_session_keeps_its_tokens() -> None:
     """Recipes 9: owner czxid and offset version unchanged: no callback, same tokens, lease again."""
     stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
@@ -203,7 +203,7 @@ def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
     stage.run(2000)
     stage.server.suspend("client-a")
     stage.run_until(lambda: member.state is MemberState.SUSPENDED, 60_000)
-    stage.stranger(Delete(Owner.path(GROUP, tp(1)), -1))
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
     member.effects.clear()
     stage.server.resume("client-a")
     stage.run(1000)
@@ -263,7 +263,7 @@ def test_write_refused_at_the_own_registration_ends_everything() -> None:
     """Recipes 10 [M]: no retry and no read-back; on_lost, then register again, without any session event."""
     stage = SteppedGroup()
     member = stage.join("a")
-    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
     member.effects.clear()
     stage.commit(member, {tp(0): 5})
     stage.run(1000)
@@ -278,7 +278,7 @@ def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
     stage = SteppedGroup(verify_interval_ms=600_000)
     member = stage.join("a")
     member.client.child_watches.clear()
-    stage.stranger(Delete(Registration.path(GROUP, "g_a"), -1))
+    stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
     stage.run(3000)
 
     assert effects_of(member, Lose)
@@ -305,7 +305,7 @@ def test_nothing_is_issued_while_suspended() -> None:
     stage.drain()
     sent = len(member.asked)
     stage.topic("t", 7)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"1", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"1", -1))
     stage.run(8000)
 
     assert len(member.asked) == sent

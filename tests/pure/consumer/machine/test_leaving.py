@@ -88,7 +88,7 @@ def test_close_while_cut_off_ends_by_its_deadline() -> None:
     assert effects_of(member, EndOverdue)
 
 
-def test_member_on_a_shared_client_goes_on_until_its_znodes_are_gone() -> None:
+def test_member_on_a_shared_client_continues_until_its_znodes_are_gone() -> None:
     """Recipes 7: the session lives on with the client; its znodes are deleted after a reconnect."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")

@@ -36,13 +36,13 @@ def test_last_broker_goes_while_a_claim_is_refused_at_the_plan() -> None:
         assert znode is not None
         plan = StoredAssignment.decode(znode.path, znode.data)
         newer = StoredAssignment(plan.generation + 1000, plan.inputs, plan.owners)
-        stage.stranger(SetData(znode.path, newer.encode(), znode.stat.version))
-        stage.stranger(Delete("/brokers/ids/0", -1))
+        stage.foreign_write(SetData(znode.path, newer.encode(), znode.stat.version))
+        stage.foreign_write(Delete("/brokers/ids/0", -1))
 
     stage.when("client-a", writes_to("/owners/", Create), outdate)
     member = stage.join("a", run_ms=3000)
     waiting = (owned(member), member.machine.describe().reason)
-    stage.stranger(Delete(StoredAssignment.path(GROUP), -1))
+    stage.foreign_write(Delete(StoredAssignment.path(GROUP), -1))
     stage.server.put("/brokers/ids/0", b"{}")
     stage.run(1000)
 

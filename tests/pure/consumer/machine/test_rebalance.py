@@ -84,7 +84,7 @@ def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
     member = stage.join("a", run_ms=2000)
     before = len(stage.notes("rebalance.begin", "a"))
     member.asked.clear()
-    stage.stranger(
+    stage.foreign_write(
         SetData(foreign, b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"2"}', -1)
     )
     stage.run(20_000)

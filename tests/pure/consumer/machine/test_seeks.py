@@ -128,7 +128,7 @@ def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: M
 def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: the other client's offset is adopted; the earlier seek has no effect."""
     seek(member, 5)
-    stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
     stage.commit(member, {tp(0): 21})
     assert stage.offset(0).data == b"30"
     handed_back(stage, member)
@@ -143,7 +143,7 @@ def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, memb
 
     def meanwhile() -> None:
         marker = Create(Reset.path(GROUP, tp(0)), Reset(3, stage.clock.wall_ms(), "operator").encode())
-        stage.stranger(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
+        stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"3", -1), marker)
         handed_back(stage, member)
 
     stage.when("client-a", writes_to("/offsets/", SetData), meanwhile)

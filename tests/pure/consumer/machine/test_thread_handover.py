@@ -118,7 +118,7 @@ def test_move_that_was_applied_and_is_planned_no_more_is_released() -> None:
 def test_move_that_cannot_be_taken_over_is_released_where_it_stands() -> None:
     """Its offset znode was deleted meanwhile, so no version fences it, and it is no longer assigned."""
     stage, member = moving_stage(
-        "lost_reply", given_up, lambda stage: stage.stranger(Delete(Offset.path(GROUP, MOVED), -1))
+        "lost_reply", given_up, lambda stage: stage.foreign_write(Delete(Offset.path(GROUP, MOVED), -1))
     )
 
     assert 2 not in stage.owners()

@@ -1,6 +1,6 @@
 """Runs one test against both public APIs, the blocking one and the asyncio one, with the same calls.
 
-`Face.member(...)` and `Face.consumer(...)` return the real objects. Those of the asyncio API are wrapped in
+`Api.member(...)` and `Api.consumer(...)` return the real objects. Those of the asyncio API are wrapped in
 `View`, which awaits them on an event loop in a thread of its own.
 """
 
@@ -118,7 +118,7 @@ class AsyncListener(AsyncRebalanceListener):
             await asyncio.to_thread(self._application.call, name, argument)
 
 
-# --- the asyncio face, seen from blocking code ----------------------------------------------------
+# --- the asyncio API, called from blocking code ----------------------------------------------------
 
 
 class EventLoop:
@@ -185,7 +185,7 @@ class View:
 
 
 @dataclass
-class Face:
+class Api:
     """One of the two APIs, and the objects to close at the end of a test."""
 
     name: str
@@ -238,11 +238,11 @@ class Face:
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
-def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     name: str = request.param
-    face = Face(name, EventLoop() if name == "asyncio" else None)
-    yield face
-    face.close()
+    api = Api(name, EventLoop() if name == "asyncio" else None)
+    yield api
+    api.close()
 
 
 # --- ZooKeeper ------------------------------------------------------------------------------------
