@@ -230,7 +230,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 
 def test_a_failure_of_its_work_makes_it_resign_and_lets_others_try() -> None:
-    """Recipes 13: an exception while it is active: no storm of elections (K2), no batch that always fails (K10)."""
+    """Recipes 13: an exception while active: no election storm (K2), no batch that always fails (K10)."""
     world = SteppedElectors()
     failing = world.node(1, work=lambda election: ("load", fails))
     world.run()

@@ -20,7 +20,7 @@ from zkgroup.model.requests import Check, Multi, ReadMany
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.consumers import Registration
 
-# --- corrupt registrations, patterns, brokers ------------------------------------------------------------------
+# --- corrupt registrations, patterns, brokers -----------------------------------------------------
 
 
 def test_corrupt_registration_is_ignored_and_reported_once() -> None:

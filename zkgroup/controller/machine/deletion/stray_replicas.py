@@ -51,12 +51,8 @@ from zkgroup.znodes.stray_replicas import (
 )
 
 AGAIN_MS: Final = 60_000
-"""Between two attempts: what is wrong with a folder is seldom mended sooner."""
-
-
 ABANDONED_AGAIN_MS: Final = 60_000
-"""Between two attempts: what is wrong with a folder is seldom mended sooner."""
-
+"""Milliseconds between two attempts: a broken log directory is seldom repaired sooner."""
 
 CHANGED: Final = "others have changed what is recorded of stray replicas"
 ATTEMPTS_MAX: Final = 10
