@@ -40,7 +40,7 @@ _KEYS = ("quantity", "early", "corrected", "measured", "measured_by", "reason")
 def usage(admin_port: int) -> None:
     """Count connections, watches and znodes of the ensemble.
 
-    Each as estimated by the early formula, by the corrected formula, and as measured. Servers are
+    Each as estimated by the seed formula, by the corrected formula, and as measured. Servers are
     asked by `mntr` and `wchs` where allowed, else their AdminServer; name all of them in the address. Znodes
     are counted by a walk through the tree.
 

@@ -162,8 +162,7 @@ CORRECTED: Mapping[str, Mapping[str, Formula]] = {
     },
 }
 """Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. The controller of
-zkgroup
-also watches for requests to resign, for unclean elections and for stored plans."""
+zkgroup also watches for requests to resign, for unclean elections and for stored plans."""
 
 _RELEASES = {1: "0.8.2", 4: "1.1-2.6", 5: "2.7+"}
 
