@@ -144,7 +144,9 @@ class CommitResult:
     """The result of a commit: `committed` is in ZooKeeper, `refused` is not, each with the reason."""
 
     committed: Mapping[TopicPartition, int]
+    """Partition to its committed offset: the offset of the next record to read."""
     refused: Mapping[TopicPartition, CommitRefusedError] = field(default_factory=dict)
+    """Partition to the error that says why its offset was not committed."""
 
     def raise_if_refused(self) -> None:
         """Raises the common class of all refusals, or `CommitRefusedError` if they differ."""

@@ -105,6 +105,7 @@ class UndoRecord:
         return f"{named} from {self.znodes[0][0]}" if self.znodes else named
 
     def encode(self) -> bytes:
+        """The record as the JSON of its file."""
         document = {
             "schema": SCHEMA,
             "undo": self.undo_id,

@@ -56,6 +56,7 @@ class ReplicaView:
     """The state of a replica on one broker."""
 
     role: Role
+    """Leader, follower, or none."""
     leader_epoch: int
     """The leader epoch of the role; -1 without a role."""
     log_end_offset: int

@@ -200,8 +200,10 @@ class ConsumerBase(MemberBase[ListenerT]):
     ) -> None:
         """Checks everything that needs no network; raises `ConfigError`.
 
-        `source` gives the records, see `RecordSource`; it is closed with the consumer. The other arguments
-        are those of `GroupMember`.
+        The arguments other than `source` are those of `GroupMember`.
+
+        Args:
+            source: gives the records, see `RecordSource`; it is closed with the consumer.
         """
         super().__init__(
             address,

@@ -97,19 +97,28 @@ class Lease:
     __slots__ = ("_grant", "_lease_table")
 
     def __init__(self, grant: LeaseGrant, lease_table: LeaseTable) -> None:
+        """Made by a member: `GroupMember.leases`, `GroupMember.lease` and `RebalanceListener.on_assigned`.
+
+        Args:
+            grant: the accepted claim.
+            lease_table: the leases of the member.
+        """
         self._grant = grant
         self._lease_table = lease_table
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition that the lease is for."""
         return self._grant.topic_partition
 
     @property
     def topic(self) -> str:
+        """The name of the partition's topic."""
         return self._grant.topic_partition.topic
 
     @property
     def partition(self) -> int:
+        """The partition number, from 0."""
         return self._grant.topic_partition.partition
 
     @property

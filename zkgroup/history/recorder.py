@@ -23,6 +23,14 @@ class MemoryHistory:
     def __init__(
         self, member: str, clock: Clock, records: list[HistoryRecord] | None = None, pid: int = 0
     ) -> None:
+        """Records one member.
+
+        Args:
+            member: the full id of the member, `<group>_<consumer id>`.
+            clock: the clock of the records' times.
+            records: the list to append to; by default a new one.
+            pid: the process id in the records.
+        """
         self.records: list[HistoryRecord] = [] if records is None else records
         self._stamp = _Stamp(member, clock, pid)
 
@@ -31,6 +39,7 @@ class MemoryHistory:
         self._stamp.check(member)
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Appends a record of this kind, with the common fields added."""
         self.records.append(self._stamp.next(kind, fields))
 
 
@@ -46,7 +55,17 @@ class HistoryFile:
     """
 
     def __init__(self, path: str | Path, member: str | None = None, clock: Clock | None = None) -> None:
-        """Opens or creates the file. Raises OSError, ConfigError for a member without a clock."""
+        """Opens or creates the file.
+
+        Args:
+            path: the file, to which records are appended.
+            member: the full id of the member that it records; by default the first that gets it as `history`.
+            clock: the clock of the records' times; required with `member`, and only then.
+
+        Raises:
+            OSError: the file cannot be opened.
+            ConfigError: a member without a clock, or a clock without a member.
+        """
         if (member is None) != (clock is None):
             raise ConfigError("HistoryFile: give both a member and its clock, or none of them")
         self._lock = threading.Lock()
@@ -63,7 +82,7 @@ class HistoryFile:
             self._stamp.check(member)
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Raises ConfigError where no member is known yet."""
+        """Appends a record of this kind. Raises ConfigError if no member is known yet."""
         with self._lock:
             if self._stamp is None:
                 raise ConfigError("HistoryFile: no member records here yet: name one, or give it to one")
@@ -83,7 +102,7 @@ class HistoryFile:
                 self._close()
 
     def close(self) -> None:
-        """Idempotent; records that come later are counted as lost."""
+        """Closes the file; idempotent. Records that come later are counted as lost."""
         with self._lock:
             self._close()
 

@@ -30,11 +30,15 @@ class HistoryRecord:
     seq: int
     """Counts the records of one file from 1."""
     pid: int
+    """The process id of the member."""
     member: str
+    """The full id of the member, `<group>_<consumer id>`."""
     session: int | None
     """The session of the last registration before this record."""
     kind: str
+    """The kind of event, as `commit.ok`."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """The other fields, which depend on the kind."""
 
     @property
     def ms(self) -> float:
@@ -43,6 +47,7 @@ class HistoryRecord:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition in the fields. Raises KeyError for a kind that names none."""
         return partition_of(self.fields)
 
     def line(self) -> str:

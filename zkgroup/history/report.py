@@ -18,8 +18,11 @@ class Violation:
     invariant: str
     """`S1` to `S22`, `L1` to `L7`, or `records`: `zkgroup.history` says what each one is."""
     detail: str
+    """What was found and what was expected, as text for people."""
     topic_partition: TopicPartition | None = None
+    """The partition; None if the violation is not about one."""
     zxid: int | None = None
+    """The transaction, or the token of the claim; None if the violation is not about one."""
 
     def __str__(self) -> str:
         where = "" if self.topic_partition is None else f" {self.topic_partition}"
@@ -32,22 +35,29 @@ class Figures:
     """Counts of what happened: a run in which nothing happened proves nothing."""
 
     records: int = 0
+    """Records of the history."""
     transactions: int = 0
+    """Transactions of the server."""
     deliveries: int = 0
+    """Records of a source whose delivery began."""
     commits: int = 0
     """Accepted changes of an offset by a commit or a release, each partition counted."""
     claims: int = 0
+    """Accepted claims, each partition counted."""
     ownership_changes: int = 0
     """Claims whose partition had another owner before."""
     rebalances: int = 0
+    """Rebalances that members began, each member counted."""
     refused_commits: int = 0
     """Commits and releases that the server refused, for any reason."""
     refused_stale_commits: int = 0
     """Of these, those by a writer that did not own the partition any more: the fence refused them."""
     unknown_outcomes: int = 0
+    """Claims, commits and releases whose outcome the member does not know."""
     operations: int = 0
     """Claims, commits and releases begun."""
     lease_expiries: int = 0
+    """Leases that ended without an answer of the server."""
     foreign_writes: int = 0
     """Changes of an offset by foreign writers; from records alone: versions that no record explains."""
     foreign_member_writes: int = 0
@@ -55,12 +65,15 @@ class Figures:
     reasserted: int = 0
     """Offsets that went back because a member wrote its own position over a foreign one."""
     resets_applied: int = 0
+    """Offset resets that owners applied."""
     in_flight_overlaps: int = 0
     """Records that an old owner began before and finished after the new owner's first: allowed, bounded."""
     overlap_ms_max: float = 0.0
+    """Longest time, in milliseconds, after which an old owner began a record beside the new owner (S8)."""
 
     @property
     def unknown_share(self) -> float:
+        """Share of the operations whose outcome is unknown, from 0 to 1."""
         return self.unknown_outcomes / self.operations if self.operations else 0.0
 
     def __add__(self, other: Figures) -> Figures:
@@ -75,9 +88,11 @@ class Report:
     """The result of checking one group's history."""
 
     violations: tuple[Violation, ...]
+    """Every invariant that did not hold, once for each place."""
     decided: frozenset[str]
     """The invariants that this history could decide; the report says nothing about the others."""
     figures: Figures
+    """Counts of what happened."""
     damage: tuple[str, ...] = field(default=())
     """What is missing in the recording: with damage the history proves nothing."""
 
@@ -119,6 +134,7 @@ class ClusterFigures:
     """Counts of what happened: a run in which nothing happened proves nothing."""
 
     transactions: int = 0
+    """Transactions of the server."""
     elections: int = 0
     """Epochs that were won."""
     governed_writes: int = 0
@@ -132,12 +148,17 @@ class ClusterFigures:
     foreign_writes: int = 0
     """Accepted writes of others to these znodes: Kafka's controllers, operators."""
     leader_changes: int = 0
+    """Writes of a partition state with another leader than before."""
     moves_begun: int = 0
+    """Partitions that entered `/admin/reassign_partitions`."""
     moves_ended: int = 0
+    """Records of finished reassignments."""
     moves_taken_away: int = 0
     """Entries that a foreign writer has removed without a record."""
     topics_deleted: int = 0
+    """Deletions of topic znodes."""
     acknowledged_records: int = 0
+    """Records of partitions that an append acknowledged."""
 
     def __add__(self, other: ClusterFigures) -> ClusterFigures:
         """The sum of the figures of two runs."""
@@ -151,12 +172,15 @@ class ClusterReport:
     """The result of checking one cluster's history."""
 
     violations: tuple[Violation, ...]
+    """Every invariant that did not hold, once for each place."""
     decided: frozenset[str]
     """The invariants that this history could decide; the report says nothing about the others."""
     figures: ClusterFigures
+    """Counts of what happened."""
     damage: tuple[str, ...] = ()
     """What is missing in the recording: with damage the history proves nothing."""
 
     @property
     def holds(self) -> bool:
+        """Whether there is no violation and no damage."""
         return not self.violations and not self.damage

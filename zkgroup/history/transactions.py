@@ -25,7 +25,9 @@ class Change:
     """One operation of a transaction, with its outcome."""
 
     action: Action
+    """`create`, `set`, `delete`, or `check` of a version."""
     path: str
+    """The path of the znode, relative to the chroot."""
     data: bytes | None = None
     """Of a create or set."""
     version: int | None = None
@@ -39,6 +41,7 @@ class TransactionRefusal:
     """Why a transaction was refused: the path and ZooKeeper's code."""
 
     path: str
+    """The path of the znode; empty if it is not known, as in logs of real servers."""
     code: str
     """ZooKeeper's name, as `BadVersion`."""
 
@@ -48,6 +51,7 @@ class ServerTransaction:
     """One entry of a server's log. Refused writes use up a zxid, too."""
 
     zxid: int
+    """The zxid."""
     at_ms: int
     """On the members' clock where that is known (simulation), else the server's. Never used for order."""
     session: int
@@ -55,7 +59,9 @@ class ServerTransaction:
     changes: tuple[Change, ...]
     """As applied, in order (the end of a session deletes its ephemerals); as requested, when refused."""
     kind: Literal["write", "create_session", "close_session"] = "write"
+    """A write, or the start or the end of a session."""
     refusal: TransactionRefusal | None = None
+    """Why it was refused; None for an accepted one."""
 
 
 _ACTIONS: Final[Mapping[int, Action]] = {

@@ -68,12 +68,18 @@ class PrometheusMetrics:
     """Thread-safe `MetricsSink`."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        """Makes no metric yet: each is made at its first value.
+
+        Args:
+            registry: the registry of the metrics; by default that of the process.
+        """
         self._registry = registry
         with _lock:
             made = _made.setdefault(registry, _Made())
         self._counters, self._gauges, self._histograms = made.counters, made.gauges, made.histograms
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+        """Adds to a counter."""
         with _lock:
             if name not in self._counters:
                 # The client adds "_total" itself.
@@ -83,12 +89,14 @@ class PrometheusMetrics:
         self._counters[name].labels(**labels).inc(amount)
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Sets a gauge."""
         with _lock:
             if name not in self._gauges:
                 self._gauges[name] = Gauge(name, _help(name), sorted(labels), registry=self._registry)
         self._gauges[name].labels(**labels).set(value)
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Adds an observation to a histogram."""
         with _lock:
             if name not in self._histograms:
                 self._histograms[name] = Histogram(name, _help(name), sorted(labels), registry=self._registry)

@@ -28,6 +28,7 @@ class LeaseGrant:
     """The result of a claim that the server accepted: token, start position and thread of a partition."""
 
     topic_partition: TopicPartition
+    """The claimed partition."""
     thread: int
     """Number of the owning thread (stream) of the member, from 0."""
     token: int
@@ -41,6 +42,7 @@ class StaticSubscription:
     """Topics by name with a thread count each (>= 1)."""
 
     topics: Mapping[str, int]
+    """Topic to the number of threads (streams) that consume it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class Whitelist:
     """Every topic whose whole name matches a Java regular expression."""
 
     expression: str
+    """The regular expression; `zkgroup.errors.UnsupportedRegexError` names a construct that only Java has."""
     threads: int = 1
+    """Number of threads (streams) for each matching topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,13 @@ class Blacklist:
     """Every topic whose whole name does not match a Java regular expression."""
 
     expression: str
+    """The regular expression, as that of a `Whitelist`."""
     threads: int = 1
+    """Number of threads (streams) for each topic that does not match."""
 
 
 Subscription = StaticSubscription | Whitelist | Blacklist
+"""What a member subscribes to (kafka/consumer/TopicCount.scala@0.8.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,15 +305,19 @@ class ZnodeStat(NamedTuple):
     ctime: int
     """Creation time, epoch milliseconds by the leader's clock."""
     mtime: int
+    """Time of the last data change, epoch milliseconds by the leader's clock."""
     version: int
     """Number of data changes; a re-created znode starts again at 0."""
     cversion: int
     """Number of child creations and deletions."""
     aversion: int
+    """Number of ACL changes."""
     ephemeral_owner: int
     """Session id of the owner; 0 for a persistent znode."""
     data_length: int
+    """Bytes of data."""
     children_count: int
+    """Number of children."""
     pzxid: int
     """Transaction that last created or deleted a child."""
 

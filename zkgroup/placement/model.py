@@ -31,7 +31,9 @@ class Broker:
     """A broker that may be given replicas."""
 
     id: int
+    """The broker id."""
     rack: str | None = None
+    """The rack of the registration; None for a broker without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Spread:
     order: tuple[int, ...]
     """The brokers as they were dealt from."""
     start: Start
+    """The two numbers that the algorithm began with."""
     rack_aware: bool
+    """Whether the racks of the brokers were used."""
     notes: tuple[str, ...] = ()
     """Why the result is as it is, where that is not plain; one sentence each."""
 
@@ -68,6 +72,7 @@ class ClusterSnapshot:
     """Where everything is now. What a plan is made from."""
 
     replicas: Replicas
+    """Partition to replica list, the preferred leader first."""
     brokers: tuple[Broker, ...]
     """Registered brokers that may hold replicas. One that is only named in replica lists counts as gone."""
     sizes: Mapping[TopicPartition, int] | None = None
@@ -75,6 +80,7 @@ class ClusterSnapshot:
     in_sync: Mapping[TopicPartition, Collection[int]] | None = None
     """The ISR of each partition; None where it is not known, which trusts every registered broker."""
     rack_mode: RackMode = "enforced"
+    """Whether racks are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

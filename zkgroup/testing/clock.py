@@ -170,6 +170,12 @@ class FakeClock:
     """
 
     def __init__(self, now_ms: int = 1_000_000, wall_ms: int = 1_767_225_600_000) -> None:
+        """Time stands still until the clock is moved, or a call waits on this thread.
+
+        Args:
+            now_ms: the first value of `now_ms()`.
+            wall_ms: the first value of `wall_ms()`, epoch milliseconds.
+        """
         self._now_ms = now_ms
         self._wall_offset_ms = wall_ms - now_ms
         self._lock = threading.Lock()
@@ -183,9 +189,11 @@ class FakeClock:
     # --- Clock ------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
+        """Milliseconds of the clock; never goes back."""
         return self._now_ms
 
     def wall_ms(self) -> int:
+        """Epoch milliseconds of the clock."""
         return self._now_ms + self._wall_offset_ms
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:

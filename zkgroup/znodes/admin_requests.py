@@ -80,6 +80,7 @@ class Reassignment:
 
     @staticmethod
     def path() -> str:
+        """The path of the only request."""
         return f"{admin_path()}/reassign_partitions"
 
     @property
@@ -229,6 +230,7 @@ class UncleanElectionDone:
 
     @staticmethod
     def path(czxid: int) -> str:
+        """The path of the results of the request with this czxid."""
         return f"{unclean_elections_path()}/{czxid}"
 
     @staticmethod
@@ -249,6 +251,7 @@ class UncleanElectionDone:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
+        """The results. Raises CorruptZnodeError."""
         fields = read_object(path, data, "the outcome of an unclean election")
         return cls(
             tuple(_verdict(path, *entry) for entry in _entries(path, fields)),

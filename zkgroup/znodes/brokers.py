@@ -366,10 +366,12 @@ class Topic:
 
     @staticmethod
     def path(topic: str) -> str:
+        """The path of a topic."""
         return f"{topics_path()}/{topic}"
 
     @staticmethod
     def partitions_path(topic: str) -> str:
+        """The parent of the znodes of a topic's partitions."""
         return f"{Topic.path(topic)}/partitions"
 
     @staticmethod

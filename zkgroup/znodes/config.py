@@ -26,6 +26,7 @@ from zkgroup.znodes.json_fields import (
 )
 
 EntityKind = Literal["topics", "clients", "users", "brokers", "ips"]
+"""Kinds of configuration overrides below `/config` (kafka/server/DynamicConfigManager.scala@2.8.0)."""
 
 DEFAULT_NAME: Final = "<default>"
 """The name of the znode that applies to all entities of a kind without their own."""

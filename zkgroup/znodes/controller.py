@@ -185,6 +185,7 @@ class ControllerRecord:
 
     @staticmethod
     def path(epoch: int) -> str:
+        """The path of the record of an epoch."""
         return f"{controller_history_path()}/{epoch}"
 
     @staticmethod
@@ -226,6 +227,7 @@ class ControllerRecord:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
+        """The record. Raises CorruptZnodeError."""
         fields = read_object(path, data, "a controller's record")
         return cls(
             broker=integer_of(path, fields, "broker"),

@@ -123,6 +123,7 @@ class LogDirEvent:
 
 
 NotifyFormat = Literal["bare", "v1", "v2"]
+"""The format of a notification in `/config/changes`: that of 0.8.2, of 0.9, or of 0.10.1 and later."""
 
 CHANGE_PREFIX: Final = "config_change_"
 CHANGE_AGE_MAX_MS: Final = 15 * 60 * 1000

@@ -34,6 +34,7 @@ from zkgroup.znodes.paths import zkgroup_path
 
 Outcome = Literal["done", "cancelled", "dropped"]
 PlanState = Literal["running", "paused", "done", "cancelled", "failed"]
+"""The state of a stored plan; the last three are final."""
 
 FINISHED_KEPT: Final = 1000
 PLANS_KEPT: Final = 100
@@ -164,6 +165,7 @@ class StoredPlan:
 
     @staticmethod
     def path(plan: str) -> str:
+        """The path of the plan with this id."""
         return f"{plans_path()}/{plan}"
 
     @staticmethod
@@ -208,6 +210,7 @@ class StoredPlan:
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
+        """The plan. Raises CorruptZnodeError."""
         fields = read_object(path, data, "a plan of moves")
         phases = fields.get("phases")
         if not isinstance(phases, list):

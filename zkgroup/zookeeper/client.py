@@ -117,6 +117,7 @@ class ZooKeeperClient:
 
     @property
     def address(self) -> str:
+        """`HOST:PORT[,HOST:PORT...][/CHROOT]`, as given."""
         return str(self._address)
 
     # --- start and close ---------------------------------------------------------------------------
@@ -272,6 +273,7 @@ class ZooKeeperClient:
     # --- ConnectionOwner ---------------------------------------------------------------------------
 
     def on_connected(self, connection: ClientConnection, session: Session) -> None:
+        """Posts `Connected` to every listener. Called by the connection, not by applications."""
         with self._changed:
             if connection.incarnation <= self._lost_up_to:
                 return
@@ -281,6 +283,7 @@ class ZooKeeperClient:
         self._events.run()
 
     def on_suspended(self, connection: ClientConnection) -> None:
+        """Posts `Suspended` to every listener. Called by the connection, not by applications."""
         with self._changed:
             if connection.incarnation <= self._lost_up_to:
                 return
@@ -306,6 +309,7 @@ class ZooKeeperClient:
         self._events.run()
 
     def on_ended(self, connection: ClientConnection) -> None:
+        """Forgets a connection whose threads have ended. Called by the connection, not by applications."""
         with self._changed:
             self._connections.discard(connection)
 
@@ -343,6 +347,7 @@ class ZooKeeperClient:
             )
 
     def after_fork_in_child(self) -> None:
+        """Marks the client as forked and closes its descriptors. Called after a fork, without a lock."""
         self._forked = True
         for connection in tuple(self._connections):
             connection.handler.discard_descriptors()

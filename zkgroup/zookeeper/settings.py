@@ -17,9 +17,15 @@ class Secret:
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
+        """Keeps the text in memory only.
+
+        Args:
+            text: the secret.
+        """
         self._text = text
 
     def reveal(self) -> str:
+        """The text itself. Never log it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -54,7 +60,9 @@ class Digest:
     """ZooKeeper's scheme `digest`. The password is sent in plain text: use TLS with it."""
 
     username: str
+    """The user name, without `:`."""
     password: Secret
+    """The password."""
 
     def __post_init__(self) -> None:
         if not self.username or ":" in self.username:
@@ -85,9 +93,13 @@ class Sasl:
     mechanism: str = "DIGEST-MD5"
     """`DIGEST-MD5` with user name and password, or `GSSAPI` with the process's Kerberos ticket."""
     username: str | None = None
+    """The user name; required for `DIGEST-MD5`."""
     password: Secret | None = None
+    """The password; required for `DIGEST-MD5`."""
     service: str = "zookeeper"
+    """The service name of the servers' Kerberos principal."""
     principal: str | None = None
+    """The client's Kerberos principal; by default that of the ticket."""
 
     def __post_init__(self) -> None:
         if self.mechanism not in ("DIGEST-MD5", "GSSAPI"):
@@ -120,7 +132,9 @@ class Tls:
     cert_file: str | None = None
     """The client's certificate, for servers that require one (mutual TLS)."""
     key_file: str | None = None
+    """The private key of `cert_file`; both or none."""
     key_password: Secret | None = None
+    """The password of an encrypted private key."""
     check_host_name: bool = True
     """Set to False only if certificates name no host and the network is trusted."""
 
@@ -136,7 +150,9 @@ class Acl:
     permissions: str
     """Letters of `cdrwa` (create, delete, read, write, admin)."""
     scheme: str
+    """ZooKeeper's scheme: `world`, `auth`, `digest`, `sasl`, `ip` or `x509`."""
     identity: str
+    """The id within the scheme, as `anyone` for `world`; empty for `auth`."""
 
     def __post_init__(self) -> None:
         if not self.permissions or set(self.permissions) - set(_PERMISSIONS):

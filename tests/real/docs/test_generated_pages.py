@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from dataclasses import fields
+import sys
+from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import get_args
 
 import pytest
 
+import zkgroup
 from docs.tools import (
+    api,
     checklist_page,
     controller_checklist_page,
     controller_statements,
@@ -16,6 +21,7 @@ from docs.tools import (
     errors_page,
     file_columns_page,
     known_defects_page,
+    library_pages,
     znodes_page,
 )
 from docs.tools.generate import DOCS, PAGES
@@ -56,6 +62,84 @@ def test_every_column_of_files_says_what_it_means() -> None:
         assert column.meaning.endswith(".")
         assert f"| `{column.name}` | `{column.type}` |" in text
     assert set(file_columns_page.TYPES) == set(get_args(schemas.ColumnType))
+
+
+PUBLIC_MODULES = sorted({"zkgroup.admin", *(one for many in library_pages.PAGES.values() for one in many)})
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_name_is_described(module: str) -> None:
+    """Each has a heading on its page, and all but those of `zkgroup.admin` are in the list of all names."""
+    names = library_pages.public_names(module)
+    pages = {
+        name: "admin" if module == "zkgroup.admin" else library_pages.described_on(module, name)[0]
+        for name in names
+    }
+    texts = {page: (DOCS / f"reference/{page}.md").read_text(encoding="utf-8") for page in pages.values()}
+    listed = (DOCS / "reference/api.md").read_text(encoding="utf-8").split("\n")
+
+    assert [name for name, page in pages.items() if f"\n### `{name}`\n" not in texts[page]] == []
+    row = next(line for line in listed if line.startswith(f"| `{module}` |"))
+    assert [name for name in names if module != "zkgroup.admin" and f"`{name}`" not in row] == []
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_name_has_docstrings(module: str) -> None:
+    """The name, the arguments of its constructor, its attributes or values, its methods."""
+    if module in library_pages.WITHOUT_IMPORT:
+        assert all(ast.get_docstring(node) for node in library_pages.unimported(module).values())
+        return
+    loaded = import_module(module)
+    names = [name for name in library_pages.public_names(module) if name != "__version__"]
+
+    assert [
+        gap
+        for name in names
+        for gap in api.gaps(name, api.home_of(loaded, name), library_pages.LIKE.get(name))
+    ] == []
+
+
+@dataclass
+class Described:
+    """A value with a field that says nothing."""
+
+    known: int
+    """Known."""
+    unknown: int
+
+
+class Undescribed:
+    def __init__(self, given: int) -> None:
+        self.given = given
+
+    def method(self) -> int:
+        return self.given
+
+
+def _described() -> None:
+    """Nothing."""
+
+
+SILENT = 1
+SPOKEN = 1
+"""One."""
+
+
+def test_what_has_no_docstring_is_found() -> None:
+    """Else the test of the public names could not fail."""
+    here = sys.modules[__name__]
+
+    assert api.gaps("Described", here) == ["Described.unknown"]
+    assert api.gaps("Undescribed", here) == ["Undescribed", "Undescribed(given)", "Undescribed.method()"]
+    assert [api.gaps(name, here) for name in ("SILENT", "SPOKEN", "_described")] == [["SILENT"], [], []]
+
+
+def test_every_public_module_is_on_a_page() -> None:
+    """Each module of the table in the package's docstring."""
+    listed = set(re.findall(r"`(zkgroup[\w.]*)`", str(zkgroup.__doc__)))
+
+    on_pages = {module for modules in library_pages.PAGES.values() for module in modules}
+    assert listed == on_pages | set(library_pages.WITH_OWN_PAGE)
 
 
 def test_every_znode_has_a_page_of_its_own() -> None:

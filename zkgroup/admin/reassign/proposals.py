@@ -39,6 +39,7 @@ from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.ids import validate_topic
 
 Sizes = Mapping[TopicPartition, int]
+"""Partition to the bytes of one of its replicas."""
 Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 """Makes a plan of a snapshot, given what it may make worse."""
 

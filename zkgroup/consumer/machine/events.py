@@ -122,14 +122,23 @@ class MemberState(StrEnum):
     """The public state of a member; as a string, each is its own name."""
 
     NEW = "new"
+    """Not started."""
     JOINING = "joining"
+    """Not registered yet, or registered and without an assignment."""
     STABLE = "stable"
+    """Owns every partition that the assignment gives it, and no other."""
     REBALANCING = "rebalancing"
+    """Has an assignment that it has not carried out yet: it releases or claims partitions."""
     SUSPENDED = "suspended"
+    """The lease has ended, while the session may still be alive: delivery and commits pause."""
     LOST = "lost"
+    """The session has ended. The member joins again by itself."""
     CLOSING = "closing"
+    """Leaves the group, after `close`."""
     CLOSED = "closed"
+    """Has left the group; final."""
     FAILED = "failed"
+    """Ended by an error, which the next call raises; final."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,14 @@ class FileSource(RecordSource):
     """
 
     def __init__(self, folder: str | Path) -> None:
+        """Opens no file yet.
+
+        Args:
+            folder: contains `<topic>/<partition>.jsonl` or `<topic>/<partition>.log` for each partition.
+
+        Raises:
+            ConfigError: the folder does not exist.
+        """
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"{self.folder}: expected a folder with <topic>/<partition>.jsonl, found none")

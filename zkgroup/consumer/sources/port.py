@@ -46,14 +46,19 @@ class SourceRecord:
     """One record as a source reads it."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number, from 0."""
     offset: int
     """Position in the partition; rising, but not always by one (compacted topics have gaps)."""
     value: bytes | None
+    """The value; None for a tombstone of a compacted topic."""
     key: bytes | None = None
+    """The key; None for a record without one."""
     timestamp_ms: int | None = None
     """Epoch milliseconds; None if the source does not know it."""
     headers: Headers = ()
+    """Pairs of name and value, in the order of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,19 @@ class Record:
     """One record as the application gets it, with the thread and token of its partition's claim."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number, from 0."""
     offset: int
+    """Position in the partition."""
     key: bytes | None
+    """The key; None for a record without one."""
     value: bytes | None
+    """The value; None for a tombstone of a compacted topic."""
     timestamp_ms: int | None
+    """Epoch milliseconds; None if the source does not know it."""
     headers: Headers
+    """Pairs of name and value, in the order of the record."""
     thread: int
     """Number of the owning thread (stream) of this member, from 0."""
     token: int
@@ -74,6 +86,7 @@ class Record:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
 

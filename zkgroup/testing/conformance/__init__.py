@@ -29,5 +29,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = tuple(
 ACL_CHECKS: tuple[Callable[[AclTarget], None], ...] = tuple(
     function for name, function in vars(acls).items() if name.startswith("check_")
 )
+"""Every check of an `AclTarget`."""
 
 __all__ = ["ACL_CHECKS", "CHECKS", "AclTarget", "Caller", "Target"]

@@ -76,6 +76,11 @@ class Caller:
     """One client, used step by step."""
 
     def __init__(self, store: Store) -> None:
+        """Listens to the events of the client.
+
+        Args:
+            store: the client; `Target` closes it.
+        """
         self.store = store
         self.events: list[SessionEvent] = []
         self._changed = threading.Condition()
@@ -102,11 +107,13 @@ class Caller:
         return came
 
     def session(self, incarnation: int = 1) -> Session:
+        """The session of an incarnation; waits for it."""
         event = self.await_event(Connected, incarnation)
         assert isinstance(event, Connected)
         return event.session
 
     def submit(self, request: Request, incarnation: int = 1) -> Pending:
+        """Submits a request and returns at once; the result has the outcome and the watch events."""
         pending = Pending()
         self.store.submit(
             request, incarnation=incarnation, on_outcome=pending.on_outcome, on_watch=pending.on_watch
@@ -128,6 +135,7 @@ class Caller:
         self.write(*(Create(path, b"0") for path in paths))
 
     def stat(self, path: str) -> ZnodeStat:
+        """The stat of a znode, which must exist."""
         stat = self.ask(Exists(path), ExistsDone).stat
         assert stat is not None, f"{path} does not exist"
         return stat
@@ -141,6 +149,11 @@ class Target:
     """The implementation under test. Closes what a check opened."""
 
     def __init__(self, open_store: OpenStore) -> None:
+        """Opens no client yet.
+
+        Args:
+            open_store: opens a client with its own session, of this timeout in milliseconds.
+        """
         self._open = open_store
         self._stores: list[Store] = []
 
@@ -180,9 +193,15 @@ class AclSetter(Protocol):
 
 
 class AclTarget(Target):
-    """The implementation under test."""
+    """The implementation under test, with credentials and ACLs."""
 
     def __init__(self, open_as: OpenAs, set_acl: AclSetter) -> None:
+        """Opens no client yet.
+
+        Args:
+            open_as: opens a client with these credentials, whose creates have this ACL.
+            set_acl: sets the ACL of a znode with these credentials; returns the refusal, or None.
+        """
         super().__init__(lambda session_timeout_ms: open_as(session_timeout_ms, None, OPEN_ACL))
         self._open_as = open_as
         self._set_acl = set_acl
@@ -196,4 +215,5 @@ class AclTarget(Target):
         return caller
 
     def set_acl(self, path: str, *acl: Acl, version: int = -1, auth: Digest | None = None) -> Code | None:
+        """Sets the ACL of a znode with these credentials; returns the server's refusal, or None."""
         return self._set_acl(path, acl, version, auth)

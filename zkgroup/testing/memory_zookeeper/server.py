@@ -523,6 +523,7 @@ class MemoryZooKeeper(DirectWrites):
             self._drain()
 
     def queued(self, client: MemoryClient, kind: StepKind) -> None:
+        """Marks a step of a client as ready for delivery. Called by the clients, not by tests."""
         if not self.stepped:
             self._ready.append(self._steps[client.name][kind])
 

@@ -45,14 +45,24 @@ class EmbeddedZooKeeper:
         java_options: Sequence[str] = (),
         route: Route | None = None,
     ) -> None:
-        """Does not start a server yet. Raises ConfigError for an even number of servers.
+        """Does not start a server yet.
 
-        `port`: client port of the first server, the others follow; any free ports when absent. `data_dir`:
-        kept after `stop`; when absent, a new folder that `stop` removes. It contains one folder `server-<n>`
-        for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`. `fsync`: False skips the wait for
-        the disk at every write, for tests. `config` adds or replaces lines of zoo.cfg. `route`: called at
-        the start for each ordered pair of servers, counted from 0, for proxies between the servers of an
-        ensemble (`zkgroup.testing.proxies`). They reach each other directly when absent.
+        Args:
+            servers: how many; an odd number.
+            port: client port of the first server, the others follow; any free ports when absent.
+            data_dir: kept after `stop`; when absent, a new folder that `stop` removes. It contains one folder
+                `server-<n>` for each server with its `zoo.cfg`, `zookeeper.log` and `version-2`.
+            tick_time_ms: `tickTime` of zoo.cfg, in milliseconds.
+            max_session_timeout_ms: `maxSessionTimeout` of zoo.cfg, in milliseconds.
+            fsync: False skips the wait for the disk at every write, for tests.
+            heap_mb: the largest heap of each Java process, in MiB.
+            config: adds or replaces lines of zoo.cfg.
+            java_options: further options of each Java process.
+            route: called at the start for each ordered pair of servers, counted from 0, for proxies between
+                the servers of an ensemble. They reach each other directly when absent.
+
+        Raises:
+            ConfigError: an even number of servers.
         """
         if servers < 1 or servers % 2 == 0:
             raise ConfigError(f"servers: expected an odd number, found {servers}")
@@ -89,6 +99,7 @@ class EmbeddedZooKeeper:
 
     @property
     def servers(self) -> tuple[EmbeddedServer, ...]:
+        """The servers, in the order of their numbers; empty before `start`."""
         return tuple(self._servers)
 
     def server(self, number: int) -> EmbeddedServer:

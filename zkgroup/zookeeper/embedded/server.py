@@ -33,8 +33,11 @@ class ServerState(Enum):
     """The state of a server by the last call that changed it."""
 
     STOPPED = "stopped"
+    """Not started, stopped, or killed."""
     RUNNING = "running"
+    """Started, or resumed."""
     PAUSED = "paused"
+    """Suspended by SIGSTOP."""
 
 
 class EmbeddedServer:
@@ -47,12 +50,23 @@ class EmbeddedServer:
     def __init__(
         self, number: int, port: int, folder: Path, command: Callable[[], list[str]], *, in_ensemble: bool
     ) -> None:
+        """Does not start the process yet.
+
+        Args:
+            number: position in the ensemble, from 0.
+            port: the client port.
+            folder: the folder with `zoo.cfg`.
+            command: makes the command line of the server.
+            in_ensemble: whether it is one of several servers.
+        """
         self.number = number
         """Position in the ensemble, from 0. Its `myid` is one more."""
         self.port = port
+        """The client port."""
         self.folder = folder
         """The folder with `zoo.cfg`, `zookeeper.log` and, once started, `version-2`."""
         self.state = ServerState.STOPPED
+        """The state by the last call that changed it."""
         self.stood_still = False
         """Whether it was paused since its start: it may end by itself even after `resume` (`revive`)."""
         self._command = command
@@ -62,10 +76,12 @@ class EmbeddedServer:
 
     @property
     def address(self) -> str:
+        """`HOST:PORT` of the client port."""
         return f"{HOST}:{self.port}"
 
     @property
     def log_path(self) -> Path:
+        """The file with the output of the server."""
         return self.folder / "zookeeper.log"
 
     @property

@@ -55,6 +55,13 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
     error = ClusterSimulationError
 
     def __init__(self, seed: int, *, steps: int = 250, setup: ClusterSetup | None = None) -> None:
+        """Draws the setup; `run` plays the schedule.
+
+        Args:
+            seed: decides everything that is drawn: the same seed gives the same schedule.
+            steps: number of events that are drawn before the faults end.
+            setup: replaces the drawn setup, its `steps` too.
+        """
         super().__init__(seed, steps, setup, draw_cluster)
         self.world = ClusterWorld(self.setup, self.rng)
         self.convergence = ClusterConvergence(self.world)

@@ -258,6 +258,13 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
     error = SimulationError
 
     def __init__(self, seed: int, *, steps: int = 600, setup: GroupSetup | None = None) -> None:
+        """Draws the setup; `run` plays the schedule.
+
+        Args:
+            seed: decides everything that is drawn: the same seed gives the same schedule.
+            steps: number of events that are drawn before the faults end.
+            setup: replaces the drawn setup, its `steps` too.
+        """
         super().__init__(seed, steps, setup, draw)
         self.world = GroupWorld(self.setup, self.rng)
         self._faults = GroupFaults(self.world, self.rng)
