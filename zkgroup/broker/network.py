@@ -124,8 +124,7 @@ class BrokerNetwork:
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._lag_max_ms = settings.replica_lag_time_max_ms
-        self._clock = clock
-        self._post = post
+        self._clock, self._post = clock, post
         self._fetch_reports = FetchReports(post)
         self._listener = listener
         self._leader_failed = leader_failed
