@@ -66,7 +66,10 @@ class Librdkafka:
     ) -> list[int]:
         """The offsets of the records."""
         with self.sending(bootstrap, tp, records, *settings) as producer:
-            printed, _ = producer.communicate(timeout=PATIENCE_S)
+            try:
+                printed, _ = producer.communicate(timeout=PATIENCE_S)
+            finally:
+                producer.kill()
         assert producer.returncode == 0
         return [offset for _, offset in sorted(map(_acknowledgement, printed.splitlines()))]
 

@@ -213,8 +213,8 @@ def test_records_are_produced_and_read_back(operated: Operated) -> None:
             for one in topic["partitions"]
         ]
 
-    eventually(ends, lambda found: all(len(set(one.values())) == 1 and len(one) == 2 for one in found))
-    assert sum(next(iter(one.values()))[0] for one in ends()) == 300
+    found = eventually(ends, lambda read: all(len(set(one.values())) == 1 and len(one) == 2 for one in read))
+    assert sum(next(iter(one.values()))[0] for one in found) == 300
 
 
 def test_partitions_are_moved(operated: Operated) -> None:
