@@ -13,7 +13,7 @@ from zkgroup.zkfiles.history import History
 
 def look(rule: WholeRule, *folders: Path, **bounds: float) -> list[Finding]:
     """Findings of one rule in the folders of one ensemble's servers."""
-    return list(rule.look(History(*folders), Facts(), {**rule.bounds, **bounds}))
+    return list(rule.find(History(*folders), Facts(), {**rule.bounds, **bounds}))
 
 
 def calm(zxid: int = 1) -> ServerHistory:

@@ -78,7 +78,7 @@ class GroupPicture:
         return planned(self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._plan)
 
     def is_at_rest(self, zxid: int) -> bool:
-        """Whether everybody owns exactly what the plan gives to them."""
+        """Whether every member owns exactly what it is assigned."""
         plan = self.planned(zxid)
         return plan is not None and plan.owners == self.threads()
 

@@ -1,7 +1,7 @@
 """The rebalances of a group: what set them off, who moved what, and how long partitions stood still.
 
 A rebalance begins with a change of the membership, or with the first owner that comes or goes. It is over
-once nothing of the kind has happened for a while; earlier where everybody owned what the plan gives to them
+once nothing of the kind has happened for a while; earlier where every member owned what it is assigned
 and the membership changes again.
 """
 

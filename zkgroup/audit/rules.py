@@ -83,7 +83,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class WholeRule:
-    """A finding about the whole tree or the files themselves: it looks at the history, not at rows."""
+    """A finding about the whole tree or the files themselves: it reads the history, not rows."""
 
     name: str
     severity: Severity
@@ -91,7 +91,7 @@ class WholeRule:
     question: str
     needs: Sequence[Input]
     act: str
-    look: Callable[[History, Facts, Bounds], Iterable[Finding]]
+    find: Callable[[History, Facts, Bounds], Iterable[Finding]]
     bounds: Bounds = field(default_factory=dict)
 
 

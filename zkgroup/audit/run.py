@@ -62,7 +62,7 @@ def audit(
     """Asks every rule that the input is enough for.
 
     Args:
-        start: the first moment that is looked at; the tree before it is what stood then.
+        start: the first moment that is found at; the tree before it is what stood then.
         end: the last one; what stands then is said to stand at the end.
         group: only what is about this group.
 
@@ -89,8 +89,8 @@ def audit(
     if source.history is not None:
         for rule in asked:
             if isinstance(rule, WholeRule):
-                looked = rule.look(source.history, facts, chosen[rule.name])
-                found += within(looked, rows.seen.zxid, rows.to_zxid)
+                reported = rule.find(source.history, facts, chosen[rule.name])
+                found += within(reported, rows.seen.zxid, rows.to_zxid)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)

@@ -38,7 +38,7 @@ _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
 def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
     """Check how far snapshots, logs and exports are good.
 
-    Every seal, checksum and length is checked. A folder stands for its snapshots and logs. Exit code 3 where
+    Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where
     a file is damaged. `exact` is a log that ends with a whole record, and a snapshot that is known to be the
     tree of one moment.
 

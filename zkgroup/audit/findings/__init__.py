@@ -110,4 +110,4 @@ ALL_RULES: tuple[AnyRule, ...] = tuple(
 RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
 """Those that are a fold of rows."""
 WHOLE_RULES: tuple[WholeRule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, WholeRule))
-"""Those that look at the whole tree or at the files."""
+"""Those that read the whole tree or the files."""

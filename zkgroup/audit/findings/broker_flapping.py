@@ -1,7 +1,7 @@
 """Registrations of brokers that did not last, how long each was away, and what it had led.
 
-Told of each that ended within `short_ms`, from its end to the next one, with the topics that had a partition
-whose state named it as leader while it was registered.
+Each registration that ended within `short_ms` is reported, from its end to the next one, with the topics that
+had a partition whose state named the broker as leader while it was registered.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Broker:
     led: set[TopicPartition] = field(default_factory=set)
     """The same, ever since it is up."""
     short: tuple[Event, Event, str] | None = None
-    """Beginning and end of the last life, where it was short, and what it led in it; told with the time that
-    it was away."""
+    """Beginning and end of the last life, where it was short, and what it led in it; reported with the time
+    that it was away."""
 
 
 class _Fold:
@@ -53,7 +53,7 @@ class _Fold:
 
     def end(self) -> Iterator[Finding]:
         for _, broker in sorted(self._brokers.items()):
-            yield from self._tell(broker, None)
+            yield from self._report(broker, None)
 
     def _broker(self, name: str) -> _Broker:
         return self._brokers.setdefault(name, _Broker(name))
@@ -71,14 +71,14 @@ class _Fold:
 
     def _registered(self, broker: _Broker, event: Event) -> Iterator[Finding]:
         if event.op == "create":
-            yield from self._tell(broker, event)
+            yield from self._report(broker, event)
             broker.up, broker.led = event, set(broker.leads)
         elif event.op == "delete" and broker.up is not None:
             if max(event.time_ms - broker.up.time_ms, 0) < self._short_ms:
                 broker.short = broker.up, event, _led_text(broker.led)
             broker.up = None
 
-    def _tell(self, broker: _Broker, back: Event | None) -> Iterator[Finding]:
+    def _report(self, broker: _Broker, back: Event | None) -> Iterator[Finding]:
         if broker.short is None:
             return
         (up, down, led), broker.short = broker.short, None

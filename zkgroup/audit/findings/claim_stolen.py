@@ -51,9 +51,9 @@ RULE = Rule(
     question="Did a session delete a claim of another session?",
     needs=("log",),
     act=(
-        "The owner may go on without knowing, beside the next one: look for double_ownership and"
-        " zombie_commit of the partition. A JVM member deletes by path what it believes to own; anything"
-        " else is a tool or a person."
+        "The owner may go on without knowing, beside the next one: check double_ownership and"
+        " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
+        " session is a tool's or a person's."
     ),
     keying=BY_OWNED_PARTITION,
     fold=_Fold,

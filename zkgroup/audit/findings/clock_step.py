@@ -15,7 +15,7 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import epoch_of
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     for step in survey_of(history).steps_back:
         back_ms = step.from_ms - step.to_ms
         if back_ms < bounds["least_ms"]:
@@ -41,6 +41,6 @@ RULE = WholeRule(
     act="Durations across it are too short by as much, here and in every log of that time. Within an epoch"
     " one server's clock was set back: let it be slewed. At an election the new leader's clock is behind:"
     " compare the servers' clocks.",
-    look=_look,
+    find=_find,
     bounds={"least_ms": 1},
 )

@@ -49,15 +49,15 @@ class _Fold:
 
     def _election(self, life: Life, before: Life | None) -> Finding:
         epoch = self._epoch(life)
-        told = [
+        parts = [
             f"{controller_name(life)} elected, " + ("epoch not raised" if epoch is None else f"epoch {epoch}")
         ]
         gap_ms = None if before is None else _gap_ms(life, before)
         if gap_ms is not None:
-            told.append(f"after {duration_text(gap_ms)} without a controller")
+            parts.append(f"after {duration_text(gap_ms)} without a controller")
         if life.to_zxid is not None:
             ended = ending_text(self._facts, life.session, life.to_zxid, life.ended_by or 0)
-            told.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
+            parts.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
         long = gap_ms is not None and gap_ms > self._bounds["gap_ms"]
         return Finding(
             RULE.name,
@@ -67,7 +67,7 @@ class _Fold:
             to_zxid=life.to_zxid,
             from_ms=life.from_ms,
             to_ms=life.to_ms,
-            detail="; ".join(told),
+            detail="; ".join(parts),
         )
 
     def _epoch(self, life: Life) -> int | None:
@@ -142,8 +142,8 @@ RULE = Rule(
     " storms?",
     needs=("log",),
     act="One election after a controller's death is as it should be. A storm means that every winner fails at"
-    " once: look for a registration or a topic that it cannot read, and delete that znode. Long without one:"
-    " see whether brokers can reach ZooKeeper at all.",
+    " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
+    " check whether brokers can reach ZooKeeper at all.",
     keying=CONTROLLER,
     fold=_Fold,
     bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},

@@ -21,7 +21,7 @@ from zkgroup.zkfiles.verification import Verification
 _DOUBTS_TOLD = 20
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     verification = history.verify()
     for doubt in verification.doubts[:_DOUBTS_TOLD]:
         yield _finding("error", doubt.zxid, doubt.zxid, doubt.detail)
@@ -38,7 +38,7 @@ def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
 
 
 def _coverage(history: History, verification: Verification) -> Iterator[Finding]:
-    """Never said to be clean: where servers wrote no digests, what stood in their place is told."""
+    """Never said to be clean: where servers wrote no digests, what was compared instead is reported."""
     survey = survey_of(history)
     if not survey.without_digest:
         return
@@ -66,8 +66,9 @@ RULE = WholeRule(
     severity="error",
     question="Does a replay of the files give the trees that the servers had?",
     needs=("snapshot", "log"),
-    act="From the first such zxid on the files do not tell what happened, and what other findings say of"
-    " later times may be wrong. A damaged or edited file, a log of another server among them, or a server"
-    " whose memory is not that of the others: compare the servers' folders, and let the odd one start anew.",
-    look=_look,
+    act="From the first such zxid on the files do not show what happened, and what other findings report"
+    " of later times may be wrong. A damaged or edited file, a log of another server among them, or a server"
+    " whose memory is not that of the others: compare the servers' folders, and"
+    " restart the one that differs with an empty folder, so that it copies the leader's tree.",
+    find=_find,
 )

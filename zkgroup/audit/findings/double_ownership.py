@@ -105,7 +105,7 @@ class _Fold:
             self._names = {}
             for life in self._facts.members.get(self._group, ()):
                 name = member_of(life)
-                # Of members that share a client the files do not tell which one wrote.
+                # Of members that share a client the files do not show which one wrote.
                 is_shared = self._names.get(life.session, name) != name
                 self._names[life.session] = session_text(life.session) if is_shared else name
         return self._names.get(session, session_text(session))
@@ -118,8 +118,8 @@ RULE = Rule(
     needs=("log",),
     act=(
         "Records in that time may have been processed twice, and the offset may have gone back. A JVM"
-        " member that was paused or lost its claim does not notice: restart it, and look for the pause or for"
-        " who deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
+        " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
+        " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
     ),
     keying=BY_GROUP_PARTITION,
     fold=_Fold,

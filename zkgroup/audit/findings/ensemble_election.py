@@ -16,7 +16,7 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import epoch_of
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     for step in survey_of(history).elections:
         before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
         silence = duration_text(step.to_ms - step.from_ms)
@@ -40,5 +40,5 @@ RULE = WholeRule(
     needs=("log",),
     act="Look at the servers' logs of that time: a leader that was lost, a quorum that was not there. In such"
     " a time clients cannot write, and sessions can expire at its end.",
-    look=_look,
+    find=_find,
 )

@@ -36,7 +36,7 @@ class _Fold:
 
         A create below a missing parent fails, and a JVM client then creates the parents one by one, those
         that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
-        error that tells is the cause, those behind it only say that they were not tried.
+        specific error is the cause; those after it only mean that they were not tried.
         """
         if event.op != "error" or event.error != _NODE_EXISTS:
             return False

@@ -33,14 +33,14 @@ class _Seen(NamedTuple):
     """Bytes of data, by subtree."""
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     depth = int(bounds["depth"])
     before: _Seen | None = None
     for file in _files(history):
         try:
             after = _read(file, depth)
         except (DamagedFileError, NotZooKeeperFileError):
-            continue  # told by `digest_mismatch` and `audit inspect`
+            continue  # reported by `digest_mismatch` and `audit inspect`
         if before is not None:
             yield from _compared(before, after, depth)
         before = after
@@ -101,6 +101,6 @@ RULE = WholeRule(
     needs=("snapshot",),
     act="A subtree that only grows will one day be too big: see `znode_bloat` for where, `dead_group` for"
     " groups that can go.",
-    look=_look,
+    find=_find,
     bounds={"depth": 1},
 )

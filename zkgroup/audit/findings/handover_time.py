@@ -141,7 +141,7 @@ RULE = Rule(
     " them?",
     needs=("log",),
     act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
-    " long rebalance: look for failed_claims and for JVM members that wait between their attempts.",
+    " long rebalance: check failed_claims and JVM members that wait between their attempts.",
     keying=BY_GROUP,
     fold=_Fold,
     bounds={"patience_ms": 10_000},

@@ -16,7 +16,7 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     survey = survey_of(history)
     for missing, step in survey.holes:
         yield _finding(missing, step.from_ms, step.to_ms, "between two records")
@@ -61,5 +61,5 @@ RULE = WholeRule(
     act="Within an epoch zxids have no gaps, so a log is missing, damaged, or was never on this server: one"
     " that was far behind is given a snapshot. Add the folders of the other servers (`--input` takes several)"
     ", or the archive. What other findings say about that time may be wrong.",
-    look=_look,
+    find=_find,
 )

@@ -1,7 +1,7 @@
 """Replicas that leave the ISR and are back within a minute, though their broker stayed.
 
 A broker that was registered anew in between is `broker_flapping`. Pairs of a shrink and an expansion no
-more than `within_ms` apart are one row; told from `pairs` on.
+more than `within_ms` apart are one row, which is reported if it has at least `pairs` of them.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ RULE = Rule(
     severity="warning",
     question="Which replicas left the ISR and were back within a minute, though their broker stayed up?",
     needs=("log",),
-    act="The broker named follows too slowly now and then: look at its pauses, its disks and its network, and"
-    " at `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
+    act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
+    " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
     keying=BY_TOPIC,
     fold=_Fold,
     bounds={"within_ms": 60_000, "pairs": 1},

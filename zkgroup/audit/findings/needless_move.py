@@ -63,7 +63,7 @@ RULE = Rule(
     act=(
         "Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
         " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
-        " look at its log for what it saw in between."
+        " check its log for what it read in between."
     ),
     keying=BY_MEMBERSHIP,
     fold=_Fold,

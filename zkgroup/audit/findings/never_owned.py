@@ -59,7 +59,7 @@ class _Fold:
         if freed is not None and freed.zxid > since_zxid:
             since_zxid, since_ms = freed.zxid, freed.time_ms
         ms = self._facts.end_ms - since_ms
-        meant = "" if thread is None else f"; the plan gives it to {thread!r}"
+        meant = "" if thread is None else f"; it is assigned to {thread!r}"
         return Finding(
             NAME,
             "error" if ms > self._grace_ms else "info",

@@ -75,7 +75,7 @@ RULE = Rule(
     " where it started.",
     needs=("log",),
     act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
-    " group that keeps its offsets in Kafka look the same. If there was work, the member consumes without"
+    " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
     " committing.",
     keying=BY_GROUP_PARTITION,
     fold=_Fold,

@@ -68,7 +68,7 @@ RULE = Rule(
     needs=("log",),
     act=(
         "Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
-        " JVM never leave that way: look for a tool that deletes below `ids`, or a client library of its own."
+        " JVM never leave that way: find the tool that deletes below `ids`, or another client library."
     ),
     keying=BY_OWNED_PARTITION,
     fold=_Fold,

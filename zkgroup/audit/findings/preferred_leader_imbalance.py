@@ -1,7 +1,7 @@
 """Brokers whose partitions are led by others: load that is not where the replica lists put it.
 
-At the end of the history, of each broker's partitions (those whose replica list begins with it): told where
-more than `share` of them are led by another broker, or by none.
+A broker is reported if, at the end of the history, more than `share` of its partitions (those whose replica
+list begins with it) are led by another broker, or by none.
 """
 
 from __future__ import annotations

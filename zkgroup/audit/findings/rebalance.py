@@ -1,8 +1,8 @@
 """Each rebalance of a group: why, how long, what moved, what that cost.
 
 It begins with a change of the membership or of an owner, and is over after `quiet_ms` without any; earlier
-where everybody owned what the plan gives to them and the next cause comes. A crash is the expiry of a
-session whose member never came back. Moves beyond the least possible are told beside the real ones.
+where every member owned what it is assigned and the next cause comes. A crash is the expiry of a
+session whose member never came back. Moves beyond the least possible are reported beside the actual ones.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ RULE = Rule(
     question="When did the group rebalance, why, for how long, and what moved?",
     needs=("log",),
     act=(
-        "Nothing, for a few. Expiries and crashes among the causes are worth a look at pauses and session"
+        "Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
         " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
     ),
     keying=BY_MEMBERSHIP,

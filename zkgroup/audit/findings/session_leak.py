@@ -1,7 +1,7 @@
 """Sessions that live on without doing anything.
 
-Each is told with the server that issued it, and how many sessions of that server live: a leak is often one
-client's, and a client stays with a server.
+Each is reported with the server that issued it, and how many sessions of that server live: a leak is often
+one client's, and a client stays with a server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RULE = Rule(
     severity="warning",
     question="Which sessions are kept alive for days without an ephemeral and without a write?",
     needs=("snapshot", "log"),
-    act="A client that only reads looks like this and is fine. Many of them are clients that open sessions"
+    act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keying=BY_SESSION,
     fold=_Fold,

@@ -92,11 +92,11 @@ def _extremes(counts: Mapping[str, int]) -> str:
 RULE = Rule(
     name=NAME,
     severity="warning",
-    question="Do members own what the plan means them to, and is that even?",
+    question="Do members own what they are assigned, and is that even?",
     needs=("snapshot",),
     act=(
-        "Warning: `group verify` names who disagrees; a JVM member that gave up needs a restart. Info: with"
-        " many small topics `roundrobin` or `sticky` share more evenly than `range`."
+        "Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
+        " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`."
     ),
     keying=BY_MEMBERSHIP,
     fold=_Fold,

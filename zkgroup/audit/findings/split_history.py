@@ -1,7 +1,7 @@
 """One zxid, and different records on two servers.
 
 The records of the servers' logs are compared one by one; digests alone that differ are `digest_mismatch`.
-Only the first thousand such zxids are told.
+Only the first thousand such zxids are reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkgroup.audit.words import count_text
 from zkgroup.zkfiles.history import History
 
 
-def _look(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     for each in disagreements(history):
         if not each.is_of_digests_only:
             how_many = count_text(each.size, "record is", "records are")
@@ -38,5 +38,5 @@ RULE = WholeRule(
     act="Two servers applied different histories, which ZooKeeper rules out: files of two ensembles in one"
     " folder, a restored or edited log, or a server that lost its disk and voted. What most servers have is"
     " taken here. Stop the odd one, and let it start with an empty data folder.",
-    look=_look,
+    find=_find,
 )

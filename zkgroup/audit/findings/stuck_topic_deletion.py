@@ -1,6 +1,6 @@
-"""A topic whose deletion was asked for long ago, and that is still there, or was for long.
+"""A topic whose deletion was requested long ago and that still exists, or did for long.
 
-Told where the request stood longer than `standing_ms`.
+Reported where the request existed longer than `standing_ms`.
 """
 
 from __future__ import annotations

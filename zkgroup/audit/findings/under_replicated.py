@@ -1,8 +1,8 @@
 """A partition whose ISR lacks some of its replicas, and for how long; and how much of that each broker is.
 
-Told where it lasts `least_ms` or more, with the time that each broker was missing; and, summed over all of
-these, once for each broker. Replicas that a move adds are missing until they follow. A topic that is being
-deleted counts no further than to the request.
+Reported where it lasts `least_ms` or more, with the time that each broker was missing; and, summed over
+all of these, once for each broker. Replicas that a move adds are missing until they follow. A topic that is
+being deleted counts no further than to the request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Away:
 
 @dataclass(slots=True)
 class _Sum:
-    """The same of all that was told."""
+    """The same of all that was reported."""
 
     since: Moment
     until: Moment | None
@@ -46,14 +46,14 @@ class _Sum:
 
 
 class _Topic(SpellFold):
-    """The partitions of one topic; what is told of them is added to the sums of the brokers."""
+    """The partitions of one topic; what is reported of them is added to the sums of the brokers."""
 
     def __init__(self, key: Key, facts: Facts, bounds: Bounds, sums: dict[int, _Sum]) -> None:
         super().__init__(key, facts, bounds)
         self._sums = sums
         self._away: dict[int, dict[int, _Away]] = {}
         """By partition: of each broker that was missing in this spell."""
-        self._told: dict[int, Moment] = {}
+        self._reported: dict[int, Moment] = {}
         """By partition: up to when that was counted."""
 
     def fault(self, view: View) -> str | None:
@@ -64,7 +64,7 @@ class _Topic(SpellFold):
     ) -> Iterator[Finding]:
         self._count(partition, before, at)
         yield from super().changed(partition, before, after, at)
-        self._told[partition] = at
+        self._reported[partition] = at
         if after is None or not _missing(after):
             self._away.pop(partition, None)
 
@@ -81,7 +81,7 @@ class _Topic(SpellFold):
         yield spell_finding(RULE.name, RULE.severity, self.topic, partition, spell, detail)
 
     def _count(self, partition: int, view: View | None, until: Moment) -> None:
-        since = self._told.get(partition)
+        since = self._reported.get(partition)
         if view is None or since is None:
             return
         counted = self._away.setdefault(partition, {})

@@ -1,7 +1,7 @@
 """Where the writes go, minute by minute.
 
-Refused requests, which show no path, are a place of their own, told with their share of all transactions from
-the first to the last of them in that minute: within an epoch zxids have no gaps.
+Refused requests, which show no path, are a place of their own, reported with their share of all transactions
+from the first to the last of them in that minute: within an epoch zxids have no gaps.
 """
 
 from __future__ import annotations
@@ -128,8 +128,7 @@ RULE = Rule(
     question="Which subtrees are written most, by whom, and how many requests are refused?",
     needs=("log",),
     act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
-    " and ids: look at rebalance_storm. States: isr_flapping. Refused requests: a client that tries and"
-    " tries.",
+    " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
     keying=BY_AREA,
     fold=_Fold,
     bounds={"per_minute": 600},

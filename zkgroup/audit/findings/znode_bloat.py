@@ -1,6 +1,7 @@
 """Znodes and lists that come near to what one answer may hold, and subtrees with very many znodes.
 
-A subtree has `depth` names; one with `znodes` or more is told with its largest znode and its widest parent.
+A subtree has `depth` names; one with `znodes` or more is reported with its largest znode and its
+widest parent.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _whole(
     if of.history is not None:
         for number, rule in enumerate(rules):
             progress(f"looking at the files of {of.name}: {rule.name}", number)
-            found += within(rule.look(of.history, facts, bounds[rule.name]), part.after_zxid, part.to_zxid)
+            found += within(rule.find(of.history, facts, bounds[rule.name]), part.after_zxid, part.to_zxid)
     return found
 
 

@@ -14,7 +14,7 @@ def test_an_unclaimed_partition_is_an_error_since_its_subscription() -> None:
     (found,) = log.find(RULE)
 
     assert (found.severity, found.topic, found.partition, found.from_zxid) == ("error", "t", 2, 3)
-    assert "the plan gives it to 'g_a-0'" in found.detail
+    assert "it is assigned to 'g_a-0'" in found.detail
 
 
 def test_what_was_released_is_one_from_then_on() -> None:

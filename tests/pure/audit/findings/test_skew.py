@@ -10,7 +10,7 @@ from zkgroup.audit.findings.skew import RULE
 
 
 def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:
-    """A member without partitions that the plan gives some is a warning, since its join."""
+    """A member without partitions that is assigned some is a warning, since its join."""
     log = alone()
     joined = log.come("g", "g_b", 2)
 
