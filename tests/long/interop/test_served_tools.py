@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,10 @@ class ServedTools:
         main = MAINS[tool][RELEASES.index(self.release)]
         return self.box.run(self.release, main, "--bootstrap-server", self.bootstrap, *words).text
 
+    def shown(self, *words: str, until: Callable[[str], object]) -> str:
+        """What kafka-topics prints once that is so: brokers get the controller's metadata one by one."""
+        return eventually(lambda: self.refused("topics", *words), until)
+
     def piped(self, tool: str, *words: str, stdin: bytes) -> bytes:
         """The output of a tool in a JVM of its own, which reads its standard input."""
         folder = kafka_jars(self.release)
@@ -126,7 +130,7 @@ def tools(request: pytest.FixtureRequest, brokers: OurBrokers, box: Toolbox, tmp
 
 
 def test_topics_are_created_described_altered_and_deleted(tools: ServedTools) -> None:
-    """kafka-topics: each answer comes after its effect, and refusals name their reason."""
+    """kafka-topics: an answer comes after its effect in ZooKeeper, and refusals name their reason."""
     topic = tools.name("made")
     tools.run(
         "topics",
@@ -140,11 +144,12 @@ def test_topics_are_created_described_altered_and_deleted(tools: ServedTools) ->
         "--config",
         "retention.ms=99999",
     )
-    described = tools.run("topics", "--describe", "--topic", topic).text
+    describe = ("--describe", "--topic", topic)
+    described = tools.shown(*describe, until=lambda text: len(rows_of(text)) == 3)
 
     assert [len(row[2]) for row in rows_of(described)] == [2, 2, 2]
     assert re.search(r"Configs:.*retention\.ms=99999", described)
-    assert topic in tools.run("topics", "--list").text.split()
+    tools.shown("--list", until=lambda text: topic in text.split())
     assert "already exists" in tools.refused(
         "topics", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1"
     )
@@ -155,10 +160,10 @@ def test_topics_are_created_described_altered_and_deleted(tools: ServedTools) ->
         ).lower()
     )
     tools.run("topics", "--alter", "--topic", topic, "--partitions", "5")
-    assert len(rows_of(tools.run("topics", "--describe", "--topic", topic).text)) == 5
+    tools.shown(*describe, until=lambda text: len(rows_of(text)) == 5)
     tools.run("topics", "--delete", "--topic", topic)
     assert tools.cluster.replicas(topic) == {}
-    assert topic not in tools.run("topics", "--list").text.split()
+    tools.shown("--list", until=lambda text: topic not in text.split())
 
 
 def test_configs_are_set_shown_and_removed(tools: ServedTools) -> None:
