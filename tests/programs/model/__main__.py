@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tests.programs.model.configurations import CONFIGURATIONS
 from tests.programs.model.exploration import explore
@@ -33,6 +34,27 @@ def print_trace(violation: str, trace: Sequence[str]) -> None:
     print(f"  {violation}")
     for number, step in enumerate(trace, 1):
         print(f"  {number:3} {step}")
+
+
+def runner(
+    configurations: Mapping[str, Any], answer: Callable[[Any, float], Any]
+) -> Callable[[str, float], bool]:
+    """`run` for a model whose `answer` explores one configuration."""
+
+    def run(name: str, limit_s: float) -> bool:
+        expected = configurations[name]
+        found = answer(expected, limit_s)
+        print(
+            f"{name}: {found.verdict} (expected: {expected.verdict}); {found.states} states, "
+            f"{found.edges} steps, {found.seconds:.0f} s",
+            flush=True,
+        )
+        for text, trace in (*found.violations.items(), ("stuck", found.stuck or [])):
+            if trace:
+                print_trace(text, trace)
+        return bool(found.verdict == expected.verdict)
+
+    return run
 
 
 def main(prog: str, configurations: Mapping[str, object], run: Callable[[str, float], bool]) -> int:
