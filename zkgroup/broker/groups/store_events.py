@@ -1,0 +1,244 @@
+"""What the store of groups is given, and what it gives: slots, reads and writes, and their outcomes.
+
+`store.GroupStore.step(event, now)` takes the events below, the writes and `ReadOffsets` of
+`zkgroup.coordinator.effects`, and the shared events of `zkgroup.runtime.events`. It gives the shared effects,
+events for `GroupCoordinator.handle`, the results below, and log events.
+
+Every write and every request gets exactly one outcome; writes of a group in the order in which they came.
+The ZooKeeper session is the broker's own: its lease is the lease of the broker's registration.
+
+Times of groups (`GroupRecord.state_timestamp_ms`, `LeaseExtended.until_ms`) are those of the machine's clock,
+`Instant.ms`; ZooKeeper has wall time, and the store converts. Times of offsets are wall time, but in
+`OffsetsRecorded`, whose times are compared with those of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.coordinator.events import (
+    GroupWritten,
+    LeaseExtended,
+    OffsetsWritten,
+    SlotEvent,
+    WriteOutcome,
+)
+from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
+from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
+from zkgroup.runtime.procedures import MachineContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStoreConfig:
+    """What a store of groups needs to know of its broker."""
+
+    broker: int
+    """Broker id."""
+    offsets_retention_check_interval_ms: int = 600_000
+    """Milliseconds from one `OffsetsRecorded` of all groups to the next."""
+    lease_fraction: float = 2 / 3
+    """Of the session timeout; as `lease_fraction` of a member."""
+    server_tick_ms: int = 2000
+    """The `tickTime` of the ZooKeeper servers, for the lease."""
+
+
+# --- slots ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLed:
+    """LeaderAndIsr: this broker leads a partition of `__consumer_offsets`, with this leader epoch."""
+
+    slot: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResigned:
+    """LeaderAndIsr or StopReplica: this broker no longer leads a partition of `__consumer_offsets`."""
+
+    slot: int
+    leader_epoch: int
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Deletes offsets of a group (OffsetDelete); the caller has checked that no member needs them.
+
+    Refused while ZooKeeper consumers are members of the group. Result: `OffsetsDeleted`.
+    """
+
+    request_id: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """Deletes offsets of the last `OffsetsRecorded` of this group, which have expired.
+
+    One that was written since then stays, and all of them while ZooKeeper consumers are members. Result:
+    `OffsetsExpired`.
+    """
+
+    group_id: str
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLegacyOffsets:
+    """OffsetFetch 0: reads Kafka's offset znodes, on any broker. Result: `LegacyOffsetsRead`."""
+
+    request_id: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLegacyOffsets:
+    """OffsetCommit 0: sets Kafka's offset znodes, on any broker. Result: `LegacyOffsetsWritten`.
+
+    Refused while the group has members, of ZooKeeper or of the coordinator.
+    """
+
+    request_id: int
+    group_id: str
+    offsets: Mapping[TopicPartition, int]
+
+
+StoreRequest = (
+    WriteGroup
+    | ReserveGenerations
+    | DeleteGroup
+    | WriteOffsets
+    | ReadOffsets
+    | DeleteOffsets
+    | ExpireOffsets
+    | ReadLegacyOffsets
+    | WriteLegacyOffsets
+)
+StoreEvent = SlotLed | SlotResigned | StoreRequest | SharedEvent
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsCounted:
+    """How many slots there are (`/zkgroup/config`); comes once, before every event about a slot.
+
+    Before it no broker is the coordinator of a group.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRead:
+    """The result of `ReadOffsets`.
+
+    An error is NOT_COORDINATOR, for a slot that was given up meanwhile; the offsets are empty then.
+    """
+
+    request_id: int
+    error: ErrorCode
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    """Without the partitions that have no offset."""
+    partition_errors: Mapping[TopicPartition, ErrorCode]
+    """UNSTABLE_OFFSET_COMMIT for those of `ReadOffsets.unstable`; UNKNOWN for a znode that is no offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDeleted:
+    """The result of `DeleteOffsets`. An offset that did not exist counts as deleted."""
+
+    request_id: int
+    outcomes: Mapping[TopicPartition, WriteOutcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRecorded:
+    """The offsets of a group, for the retention: every check interval, for each group of the slots led.
+
+    Pass it through `retention.expired_offsets`, and then `ExpireOffsets`; where nothing is left, ask
+    `retention.is_over` in the same turn, and remove the group.
+    """
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    """Those that the coordinator wrote last; their times are of the machine's clock."""
+    has_others: bool
+    """Whether there are offsets that ZooKeeper consumers wrote, which do not expire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsExpired:
+    """The result of `ExpireOffsets`."""
+
+    group_id: str
+    partitions: frozenset[TopicPartition]
+    """Those that were deleted."""
+    has_offsets: bool
+    """Whether the group has offsets left."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyOffsetsRead:
+    """The result of `ReadLegacyOffsets`; COORDINATOR_NOT_AVAILABLE without ZooKeeper."""
+
+    request_id: int
+    error: ErrorCode
+    offsets: Mapping[TopicPartition, int]
+    """Without the partitions that have no offset; a negative one means "none" too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyOffsetsWritten:
+    """The result of `WriteLegacyOffsets`."""
+
+    request_id: int
+    outcomes: Mapping[TopicPartition, WriteOutcome]
+    """CONFLICT where the coordinator has members, ZOOKEEPER_MEMBERS where there are those of ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperMembersNoticed:
+    """ZooKeeper consumers are registered in a group: a request was refused for them, or both kinds are there.
+
+    Comes again whenever they change, while the coordinator has members; empty once they have left.
+    """
+
+    group_id: str
+    members: tuple[str, ...]
+
+
+StoreResult = (
+    SlotsCounted
+    | OffsetsRead
+    | OffsetsDeleted
+    | OffsetsRecorded
+    | OffsetsExpired
+    | LegacyOffsetsRead
+    | LegacyOffsetsWritten
+    | ZooKeeperMembersNoticed
+)
+CoordinatorInput = SlotEvent | GroupWritten | OffsetsWritten | LeaseExtended
+"""Effects that are events of the coordinator: hand them to `GroupCoordinator.handle`."""
+Effect = CoordinatorInput | StoreResult
+"""The store's own effects."""
+StoreEffect = Effect | SharedEffect | LogEvent
+
+
+class GroupStoreContext(MachineContext[Effect]):
+    """The session, requests, timers and effects of the store, and its settings."""
+
+    def __init__(self, config: GroupStoreConfig, jitter: Callable[[], float]) -> None:
+        super().__init__(jitter)
+        self.config = config
