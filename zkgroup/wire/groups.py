@@ -20,6 +20,7 @@ from zkgroup.wire.schema import (
     NullableFrom,
     NullableString,
     String,
+    Tag,
     Versions,
 )
 
@@ -27,6 +28,8 @@ NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 NO_RETENTION: Final = -1
 """Retention of OffsetCommit: the broker's."""
+NO_TIMER: Final = -1
+"""Milliseconds of a timer that is not set."""
 
 # --- JoinGroup ------------------------------------------------------------------------------------
 
@@ -347,6 +350,12 @@ class DescribedMember:
     """`/` and its address."""
     metadata: Bytes
     assignment: Bytes
+    session_expires_in_ms: Annotated[Int64, Tag(10_000), Versions(5)] = NO_TIMER
+    """zkgroup's own: when the member is removed unless it sends a heartbeat; -1 while a request is parked."""
+    has_joined: Annotated[Boolean, Tag(10_001), Versions(5)] = False
+    """zkgroup's own: whether its JoinGroup waits for the end of the join phase."""
+    is_awaiting_sync: Annotated[Boolean, Tag(10_002), Versions(5)] = False
+    """zkgroup's own: whether it has not synced in this generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +370,16 @@ class DescribedGroup:
     protocol: String
     members: tuple[DescribedMember, ...] = ()
     authorized_operations: Annotated[Int32, Versions(3)] = NO_OPERATIONS
+    phase: Annotated[String, Tag(10_000), Versions(5)] = ""
+    """zkgroup's own, as the next ones: what the group waits for, a `GroupPhase` of the coordinator. Empty:
+    the broker does not report it, and the next ones neither."""
+    generation: Annotated[Int32, Tag(10_001), Versions(5)] = NO_GENERATION
+    leader: Annotated[String, Tag(10_002), Versions(5)] = NO_MEMBER
+    """Member id."""
+    pending_members: Annotated[Int32, Tag(10_003), Versions(5)] = 0
+    """Member ids that were given out and have not joined."""
+    phase_ends_in_ms: Annotated[Int64, Tag(10_004), Versions(5)] = NO_TIMER
+    """When the initial delay ends, or members that have not joined or synced are removed; -1 for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +404,8 @@ class DescribeGroupsRequest(Request):
 
     groups: tuple[String, ...]
     include_authorized_operations: Annotated[Boolean, Versions(3)] = False
+    include_timers: Annotated[Boolean, Tag(10_000), Versions(5)] = False
+    """zkgroup's own: the response is to have the fields that are zkgroup's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

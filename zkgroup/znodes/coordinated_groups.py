@@ -30,6 +30,8 @@ from zkgroup.znodes.json_fields import (
 )
 from zkgroup.znodes.paths import zkgroup_path
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""The topic whose partitions are the slots: the leader of a partition is the coordinator of its groups."""
 CHUNK_BYTES: Final = 512 * 1024
 """Largest chunk of a group; ZooKeeper refuses requests above 1 MiB."""
 JAVA_HASH: Final = "java"
