@@ -175,6 +175,38 @@ def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
     assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (1, 2), 2: (1, 2)}
 
 
+@pytest.mark.parametrize(
+    ("is_known", "deletion"), [(True, "requested"), (True, "by hand"), (False, "by hand")]
+)
+def test_an_entry_of_an_unreadable_topic_is_dropped_once_the_topic_is_gone(
+    is_known: bool, deletion: str
+) -> None:
+    """Controller item 42: until then it waits, as the topic may have that partition. It once stayed until
+    the next controller came (ClusterSimulation(1008348))."""
+    cluster = loaded_cluster((1, 2), {0: (1,)})
+    path, state = Topic.path("u"), PartitionState.path(tp(0, "u"))
+    cluster.world.write(Create(path, Topic({0: (1,)}).encode() if is_known else b"[]"))
+    cluster.run(lambda: not is_known or cluster.world.server.find(state), limit_ms=2_000)
+    cluster.world.write(SetData(path, b"[]", -1))
+    cluster.world.write(
+        Create(REQUEST, b'{"version":1,"partitions":[{"topic":"u","partition":7,"replicas":[2]}]}')
+    )
+    cluster.run(limit_ms=2_000)
+    assert cluster.world.server.find(REQUEST) is not None
+    assert cluster.records == []
+
+    if deletion == "requested":
+        cluster.world.write(Create(TopicDeletion.path("u"), None))
+    else:
+        for each in sorted(cluster.world.server.tree(), reverse=True):
+            if each == path or each.startswith(f"{path}/"):
+                cluster.world.write(Delete(each, -1))
+    finished(cluster)
+    assert [(each.topic_partition, each.reason) for each in cluster.records] == [
+        (tp(7, "u"), "there is no such partition")
+    ]
+
+
 def test_a_request_that_names_nothing_is_removed() -> None:
     """Controller item 43 (K17): no controller of 0.8.2.2 ever does."""
     cluster = loaded_cluster((1,), {0: (1,)})

@@ -76,13 +76,14 @@ class TopicChanges(Feature):
         """The list of topics: new ones get their states, those that are gone are forgotten."""
         (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_kinds.TOPICS))
         listed = set(list_done(outcome).children)
+        unreadable = set(self._context.unreadable)
         self._reader.only(topics_path(), listed)
         self.forget_missing(listed)
         new = sorted(name for name in listed if name not in self._context.topics)
-        unreadable = [name for name in new if Topic.path(name) in self._context.unreadable]
         fresh = yield from self.read_topics(new)
-        if any(name in self._context.topics for name in unreadable):
-            self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
+        if not unreadable <= self._context.unreadable.keys():
+            # The moves of a topic wait until it can be read, or is gone.
+            self._events.enqueue(event_kinds.REASSIGNMENT)
         yield from self.on_new_partitions(fresh)
 
     def on_topic_change(self, subject: str) -> Procedure[None]:
