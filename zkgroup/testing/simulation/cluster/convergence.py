@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.replica_view import Role
+from zkgroup.controller.machine.event_queue import BACKOFF_MAX_MS
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
@@ -52,7 +53,10 @@ class ClusterConvergence:
         self.drain()
         if world.corrupt.paths():
             self._check_with_corruption()
+        was_forbidden = bool(world.corrupt.forbidden)
         world.corrupt.repair()
+        if was_forbidden:
+            self.pass_time(BACKOFF_MAX_MS)  # no event reports a changed ACL: the controller tries again
         started_ms = world.clock.now_ms()
         self.drain()
         while True:
