@@ -36,7 +36,7 @@ DIFFERENCES = [
     ),
     (
         "FindCoordinator",
-        "Error 15 for groups and 35 for transactions, each with a message: there are neither.",
+        "Groups: the leader of their slot (recipes 20), or error 15. Transactions: error 35, as there are none.",
     ),
     (
         "AlterPartitionReassignments",

@@ -19,6 +19,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.find_coordinator import SlotSource
 from zkgroup.broker.server.handlers import PeerAddress, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
@@ -243,6 +244,8 @@ async def served(
     min_insync: MinInsync | None = None,
     producer_ids: ProducerIdManager | None = None,
     create_topic: Callable[[str], None] | None = None,
+    slots: SlotSource | None = None,
+    create_offsets_topic: Callable[[], None] | None = None,
 ) -> AsyncIterator[Served]:
     """A served broker; at the end closes everything and checks that no task of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
@@ -262,6 +265,8 @@ async def served(
         producer_ids=producer_ids,
         cluster_id=lambda: CLUSTER_ID,
         create_topic=create_topic,
+        slots=slots,
+        create_offsets_topic=create_offsets_topic,
     )
     server = BrokerServer(service.respond, service.table.versions, limits)
     address = await server.start("127.0.0.1")

@@ -39,6 +39,7 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.metadata import PIECE
 from zkgroup.znodes.cluster import ClusterId
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -267,6 +268,7 @@ class ControllerServer:
             clock=clock,
             controlled_shutdown=self._shut_down,
             cluster_id=lambda: self.cluster_id,
+            slots=self._slots,
         )
         self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
 
@@ -306,6 +308,10 @@ class ControllerServer:
                 return None
             cache.update(update, 0)
         return cache
+
+    async def _slots(self) -> int | None:
+        """The number of slots; that of Kafka's brokers is the number of partitions of their topic."""
+        return await self._from_context(lambda context: len(list(context.partitions(OFFSETS_TOPIC))))
 
     async def _from_context(self, read: Callable[[ControllerContext], T]) -> T | None:
         if self._controller is None:

@@ -38,6 +38,7 @@ from zkgroup.broker.machine.events import (
     ResumeFetches,
     Serving,
     SetMaximalIsrs,
+    SlotConfigRead,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import BrokerNetwork
@@ -342,11 +343,15 @@ class BrokerLifecycle:
         assert self.network is not None
         return controller or self.network.cache.controller
 
-    def _take_result(self, result: ControllerFound | ProducerIdsClaimed) -> None:
+    def _take_result(self, result: ControllerFound | ProducerIdsClaimed | SlotConfigRead) -> None:
         """Passes the result of an event on to what waits for it."""
         if isinstance(result, ControllerFound):
             self._found(result.controller)
-        elif self.network is not None:
+        elif self.network is None:
+            return
+        elif isinstance(result, SlotConfigRead):
+            self.network.slot_count.read(result.slots)
+        else:
             self.network.producer_ids_claimed(result)
 
     def _found(self, controller: Address | None) -> None:
@@ -377,7 +382,7 @@ class BrokerLifecycle:
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
                 self._on_config_changed(effect)
-            case ControllerFound() | ProducerIdsClaimed():
+            case ControllerFound() | ProducerIdsClaimed() | SlotConfigRead():
                 self.thread.call(self._take_result, effect)
             case Failed(error):
                 self._parts.fail(error)

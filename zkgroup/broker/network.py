@@ -25,6 +25,7 @@ from zkgroup.broker.machine.events import (
     MaximalIsrsSet,
     ProducerIdsClaimed,
     ReadFollowers,
+    ReadSlotConfig,
     ReplicasChanged,
     SetMaximalIsrs,
     StoppedLeading,
@@ -44,6 +45,7 @@ from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
+from zkgroup.broker.server.slot_count import SlotCount
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
@@ -126,8 +128,7 @@ class BrokerNetwork:
         self._lag_max_ms = settings.replica_lag_time_max_ms
         self._clock, self._post = clock, post
         self._fetch_reports = FetchReports(post)
-        self._listener = listener
-        self._leader_failed = leader_failed
+        self._listener, self._leader_failed = listener, leader_failed
         self._telemetry = telemetry
         telemetry.is_broker(broker)
         self._background: tuple[asyncio.Task[None], ...] = ()
@@ -156,6 +157,7 @@ class BrokerNetwork:
             broker_epoch=lambda: self._epoch,
         )
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
+        self.slot_count = SlotCount(lambda: post(ReadSlotConfig()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.respond)
         self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
@@ -180,6 +182,8 @@ class BrokerNetwork:
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
             create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
+            slots=self.slot_count.get,
+            create_offsets_topic=None if admin is None else admin.create_offsets_topic,
             further=() if admin is None else admin.rows(),
             sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
         )

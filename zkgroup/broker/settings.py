@@ -123,6 +123,18 @@ class BrokerSettings:
         "Replicas of each partition of a topic that is created without a number of them.",
         kafka="default.replication.factor",
     )
+    offsets_topic_num_partitions: int = setting(
+        50,
+        "Partitions of `__consumer_offsets`, the slots of group coordinators. The first broker that needs "
+        "the number writes it to ZooKeeper, where it never changes.",
+        kafka="offsets.topic.num.partitions",
+    )
+    offsets_topic_replication_factor: int = setting(
+        3,
+        "Replicas of each partition of `__consumer_offsets`; as many as there are brokers while there are "
+        "fewer.",
+        kafka="offsets.topic.replication.factor",
+    )
     delete_topic_enable: bool = setting(
         True, "As controller: topics marked for deletion are deleted.", kafka="delete.topic.enable"
     )
@@ -267,6 +279,8 @@ _AT_LEAST = {
     "max_connections": 1,
     "num_partitions": 1,
     "default_replication_factor": 1,
+    "offsets_topic_num_partitions": 1,
+    "offsets_topic_replication_factor": 1,
     "socket_request_max_bytes": 1,
     "queued_max_request_bytes": 1,
     "log_segment_bytes": 14,

@@ -10,7 +10,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, broker, brokers, state, update_metadata
 from tests.worlds.golden_data import Frame
 from zkgroup.assignment.order import java_hash
-from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC, MetadataCache
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, BrokerEndPoint, UpdateMetadataRequest
 from zkgroup.wire.messages import Api, decode_response, encode
@@ -26,6 +26,7 @@ from zkgroup.wire.metadata import (
 )
 from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 OTHER = TopicPartition("orders", 1)
 
@@ -258,7 +259,7 @@ def test_a_group_belongs_to_a_partition_of_the_offsets_topic(group: str, leader:
     """By Java's hash of its name, where the smallest int (the third's) counts as 0."""
     cache = filled(offsets(0, 1), offsets(1, 2))
 
-    assert cache.coordinator(group) == FindCoordinatorResponse(0, leader, f"host{leader}", 9000 + leader)
+    assert cache.coordinator(group, 2) == FindCoordinatorResponse(0, leader, f"host{leader}", 9000 + leader)
 
 
 def test_a_negative_hash_counts_by_its_distance_from_zero() -> None:
@@ -266,16 +267,25 @@ def test_a_negative_hash_counts_by_its_distance_from_zero() -> None:
     assert abs(java_hash("gkdual")) % 3 != (java_hash("gkdual") & 0x7FFFFFFF) % 3
     cache = filled(offsets(0, 1), offsets(1, 2), offsets(2, 3))
 
-    assert cache.coordinator("gkdual").broker == 1 + 1_244_253_344 % 3
+    assert cache.coordinator("gkdual", 3).broker == 1 + 1_244_253_344 % 3
+
+
+def test_a_group_keeps_its_slot_while_partitions_are_unknown() -> None:
+    """The number of slots was written once; a broker may not know all partitions yet."""
+    cache = filled(offsets(0, 1), offsets(1, 2))
+
+    assert [cache.coordinator(group, 50).error for group in ("g4", "g5")] == [15, 15]
+    cache.update(update_metadata(state(TopicPartition(OFFSETS_TOPIC, abs(java_hash("g4")) % 50), 3)), 0)
+    assert cache.coordinator("g4", 50).broker == 3
 
 
 def test_without_topic_partition_or_live_leader_there_is_no_coordinator() -> None:
     """Error 15, and no address."""
     none = FindCoordinatorResponse(15, -1, "", -1)
 
-    assert filled().coordinator("g4") == none
-    assert filled(offsets(1, 1)).coordinator("g5") == none
-    assert filled(offsets(0, 7)).coordinator("g4") == none
+    assert filled().coordinator("g4", 2) == none
+    assert filled(offsets(1, 1)).coordinator("g5", 2) == none
+    assert filled(offsets(0, 7)).coordinator("g4", 1) == none
 
 
 # --- real brokers ---------------------------------------------------------------------------------
@@ -342,7 +352,8 @@ def test_coordinators_are_those_that_real_brokers_named() -> None:
         assert isinstance(request, FindCoordinatorRequest)
 
         assert (
-            cache.coordinator(request.key) == decode_response(FindCoordinatorResponse, answered.data[4:])[1]
+            cache.coordinator(request.key, 2)
+            == decode_response(FindCoordinatorResponse, answered.data[4:])[1]
         )
 
         groups.append(request.key)

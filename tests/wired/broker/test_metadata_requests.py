@@ -11,8 +11,8 @@ from kafka import KafkaConsumer
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
+from zkgroup.broker.server.find_coordinator import SlotSource
 from zkgroup.broker.server.handlers import PeerAddress
-from zkgroup.broker.server.metadata_cache import OFFSETS_TOPIC
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, UpdateMetadataRequest, UpdateMetadataResponse
@@ -33,6 +33,7 @@ from zkgroup.wire.metadata import (
     RequestedTopic,
     TopicMetadata,
 )
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 RECORDED = golden_data.packed_frames("group-protocol/frames.jsonl.gz")
 NAMED = ApiVersionsRequest("a-client", "1.2.3")
@@ -247,7 +248,7 @@ async def test_unknown_topics_and_invalid_names_have_errors_of_their_own() -> No
 
 @on_a_loop
 async def test_an_unknown_topic_is_created_for_a_client_that_allows_it() -> None:
-    """Error 5 until it is there, in every version; not for all topics, invalid names and internal topics."""
+    """Error 5 until it is there, in every version; not for all topics, invalid names and transactions."""
     created: list[str] = []
     async with served(create_topic=created.append) as broker:
         client = await informed(broker, update_metadata(state()))
@@ -260,7 +261,7 @@ async def test_an_unknown_topic_is_created_for_a_client_that_allows_it() -> None
         refused = replace(MetadataRequest.of("new", "a b"), allow_auto_topic_creation=False)
         answer = await client.ask(refused, MetadataResponse, 11)
         assert [topic.error for topic in answer.topics] == [3, 17]
-        answer = await client.ask(MetadataRequest.of("a b", OFFSETS_TOPIC), MetadataResponse, 11)
+        answer = await client.ask(MetadataRequest.of("a b", "__transaction_state"), MetadataResponse, 11)
         assert [topic.error for topic in answer.topics] == [17, 3]
         await client.ask(MetadataRequest(None), MetadataResponse, 11)
         await client.ask(MetadataRequest(()), MetadataResponse, 0)
@@ -330,21 +331,73 @@ async def test_a_cluster_is_described_by_its_live_brokers() -> None:
 
 
 @on_a_loop
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_the_coordinator_is_the_leader_of_the_slot(version: int) -> None:
+    """By the number of slots that is stored; also of the group without a name."""
+    hashes = {"my-group": 12, "test-consumer-group": 31, "": 0, "a/b %": None}
+    led = [state(TopicPartition(OFFSETS_TOPIC, number), 1 + number % 3) for number in range(50)]
+    async with served(slots=slots_are(50)) as broker:
+        client = await informed(broker, update_metadata(*led, live=(1, 2, 3)))
+
+        for group, slot in hashes.items():
+            answer = await client.ask(FindCoordinatorRequest(group), FindCoordinatorResponse, version)
+            assert answer.error == 0
+            assert answer.error_message == (None if version == 0 else "NONE")
+            assert slot is None or (answer.broker, answer.port) == (1 + slot % 3, 9001 + slot % 3)
+        await client.close()
+
+
+@on_a_loop
+@pytest.mark.parametrize("version", [0, 3])
+async def test_the_first_group_has_the_topic_created(version: int) -> None:
+    """Error 15 until its slot has a live leader, as in Kafka; it is not created again."""
+    begun: list[None] = []
+    number: list[int | None] = [None]
+
+    async def slots() -> int | None:
+        return number[0]
+
+    async with served(slots=slots, create_offsets_topic=lambda: begun.append(None)) as broker:
+        client = await informed(broker, update_metadata(live=(1,)))
+        question = FindCoordinatorRequest("my-group")
+        for slots_stored, led, creations in ((None, 3, 1), (50, 3, 2), (50, 12, 2)):
+            number[0] = slots_stored
+            answer = await client.ask(question, FindCoordinatorResponse, version)
+            assert (answer.error, answer.broker, answer.host, answer.port) == (15, -1, "", -1)
+            assert answer.error_message == (None if version == 0 else "The coordinator is not available.")
+            assert len(begun) == creations
+            if slots_stored:
+                leader = state(TopicPartition(OFFSETS_TOPIC, led), 1 if led == 12 else 7)
+                await client.ask(update_metadata(leader, live=(1,)), UpdateMetadataResponse)
+        assert (await client.ask(question, FindCoordinatorResponse, version)).broker == 1
+        assert len(begun) == 2
+        await client.close()
+
+
+@on_a_loop
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_no_coordinator_is_named(version: int) -> None:
-    """Groups: none yet (15). Transactions: error 35, at which the Java client fails at once. Others: 42."""
-    async with served() as broker:
+async def test_transactions_have_no_coordinator(version: int) -> None:
+    """Error 35, at which the Java client fails at once; 42 for other kinds."""
+    async with served(slots=slots_are(1)) as broker:
         client = await informed(broker, update_metadata(state(TopicPartition(OFFSETS_TOPIC, 0))))
         errors = []
-        for kind in (0, 1, 2):
+        for kind in (1, 2):
             answer = await client.ask(FindCoordinatorRequest("k", kind), FindCoordinatorResponse, version)
             assert (answer.broker, answer.host, answer.port) == (-1, "", -1)
             assert answer.error_message
             errors.append(answer.error)
 
-        assert errors == [15, 35, 42]
-        assert (await client.ask(FindCoordinatorRequest("k"), FindCoordinatorResponse, 0)).broker == 1
+        assert errors == [35, 42]
         await client.close()
+
+
+def slots_are(number: int) -> SlotSource:
+    """A known number of slots."""
+
+    async def slots() -> int | None:
+        return number
+
+    return slots
 
 
 # --- a real client --------------------------------------------------------------------------------

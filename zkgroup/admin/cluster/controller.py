@@ -179,21 +179,21 @@ def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collecti
         more = f" (did you mean {guess}?)" if guess else ""
         yield f"{name} is no setting that Kafka's brokers take while they run{more}; only a plug-in reads it"
     ignored = sorted(set(settings) - OBEYED.get(kind, frozenset()) - unknown.keys())
-    if ignored and _hosts_topics(info):
+    if ignored and hosts_topics(info):
         yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not apply it"
 
 
 def refuse_compaction(info: ControllerInfo, settings: Mapping[str, str]) -> None:
     """Raises RefusedError where a topic shall be compacted and zkgroup's brokers host topics."""
     names = [name for name in COMPACTION_SETTINGS if is_compacted(settings.get(name, ""))]
-    if names and _hosts_topics(info):
+    if names and hosts_topics(info):
         raise RefusedError(
             f"{names[0]}={settings[names[0]]}: brokers of zkgroup, of which one is registered, do not "
             "compact topics; use delete"
         )
 
 
-def _hosts_topics(info: ControllerInfo) -> bool:
+def hosts_topics(info: ControllerInfo) -> bool:
     """Whether a broker of zkgroup that hosts partitions is registered."""
     return any(each.is_zkgroup and each.role == "data" for each in info.brokers.values())
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
+    hosts_topics,
     notes_on_settings,
     read_controller_health,
     read_controller_info,
@@ -16,6 +17,7 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
+from zkgroup.admin.topics.slots import check_slots, claim_slots, read_slots
 from zkgroup.errors import ConfigError, ConflictError, OperationRefusedError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode
@@ -34,6 +36,7 @@ from zkgroup.znodes.brokers import (
 )
 from zkgroup.znodes.config import TopicConfig, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.znodes.stray_replicas import (
@@ -61,6 +64,8 @@ class NewTopic:
     """Warnings for the operator, one sentence each; empty for none."""
     unhosted: bool = False
     """No broker shall host it: it is made without any, and a mark says so."""
+    are_slots: bool = False
+    """Its partitions are the slots of group coordinators."""
 
     @property
     def znodes(self) -> tuple[tuple[str, bytes], ...]:
@@ -120,6 +125,8 @@ def plan_topic(
         else:
             assignment = _without_brokers(brokers, partitions, replication_factor, notes)
             unhosted = True
+    if topic == OFFSETS_TOPIC and not unhosted and (slots := read_slots(ensemble)) is not None:
+        check_slots(slots, len(assignment))
     notes += notes_on_settings(info, "topics", configs or {})
     return NewTopic(
         topic=topic,
@@ -127,6 +134,7 @@ def plan_topic(
         configs=dict(configs or {}),
         notes=tuple(notes),
         unhosted=unhosted,
+        are_slots=topic == OFFSETS_TOPIC and hosts_topics(info),
     )
 
 
@@ -144,6 +152,8 @@ def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
         former = ensemble.zk.find(UnhostedTopic.path(new.topic)) if new.unhosted else None
         operations = [Delete(former.path, former.stat.version)] if former is not None else []
     ensemble.zk.create_missing(*parents)
+    if new.are_slots:
+        check_slots(claim_slots(ensemble, len(new.assignment)), len(new.assignment))
     operations += [Create(path, data) for path, data in new.znodes]
     try:
         return ensemble.zk.multi(*operations).zxid

@@ -55,6 +55,7 @@ from zkgroup.wire.admin_apis import (
     ReassignedTopicResult,
 )
 from zkgroup.wire.messages import Api, ErrorCode
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.blocking import Blocking
 
 THREADS: Final = 4
@@ -85,7 +86,12 @@ class AdminApis:
         settings: BrokerSettings,
     ) -> None:
         self._metadata = metadata
-        self._defaults = TopicDefaults(settings.num_partitions, settings.default_replication_factor)
+        self._defaults = TopicDefaults(
+            settings.num_partitions,
+            settings.default_replication_factor,
+            settings.offsets_topic_num_partitions,
+            settings.offsets_topic_replication_factor,
+        )
         self._known_configs = known_configs(broker, settings)
         self._broker = broker
         self._closed = threading.Event()
@@ -151,9 +157,21 @@ class AdminApis:
         The client gets error 5 (leader not available) and asks again.
         """
         if topic not in self._auto_created:
-            task = asyncio.get_running_loop().create_task(self._create_unknown(topic))
+            creation = self._create_slots() if topic == OFFSETS_TOPIC else self._create_unknown(topic)
+            task = asyncio.get_running_loop().create_task(creation)
             self._auto_created[topic] = task
             task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
+
+    async def _create_slots(self) -> None:
+        """Creates the topic of the slots, and waits until this broker knows their leaders."""
+        by = ChangeRecord(undo_id="", command="the first group", user=f"broker {self._broker}")
+        defaults = self._defaults
+        failure = await self._run(lambda ensemble: topics.create_offsets_topic(ensemble, defaults, by))
+        if failure is not None:
+            _log.warning("topic %s cannot be created: %s", OFFSETS_TOPIC, failure.message)
+            return
+        until = self._deadline(AUTO_CREATION_MS)
+        await self._wait_until(lambda: self._metadata.leaders(OFFSETS_TOPIC) is not None, until)
 
     async def _create_unknown(self, topic: str) -> None:
         new = CreatableTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)

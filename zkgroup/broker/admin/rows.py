@@ -21,6 +21,7 @@ from zkgroup.wire.admin_apis import (
     ListPartitionReassignmentsRequest,
 )
 from zkgroup.wire.messages import Request
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from zkgroup.broker.admin.apis import AdminApis
@@ -70,6 +71,10 @@ class AdminRows:
     def create_unknown_topic(self, topic: str) -> None:
         """See `AdminApis.create_unknown_topic`."""
         self._loaded().create_unknown_topic(topic)
+
+    def create_offsets_topic(self) -> None:
+        """Begins to write the number of slots and to create their topic; returns at once."""
+        self._loaded().create_unknown_topic(OFFSETS_TOPIC)
 
     def metadata_changed(self) -> None:
         """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""

@@ -7,20 +7,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
+from zkgroup.admin.cluster.brokers import placeable, readable, registrations
+from zkgroup.admin.cluster.controller import read_controller_info
 from zkgroup.admin.topics.alteration import AddedPartitions
 from zkgroup.admin.topics.creation import PARTITIONS_MAX
 from zkgroup.admin.topics.deletion import DeletionSeen
+from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, ZkGroupError
+from zkgroup.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    PlacementError,
+    RefusedError,
+    ZkGroupError,
+)
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.wire.admin_apis import CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, GrownTopic
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config_settings import check_topic_settings
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 
 UNSET = -1
@@ -35,6 +46,10 @@ class TopicDefaults:
     """`num.partitions`."""
     replication_factor: int
     """`default.replication.factor`."""
+    slots: int = 50
+    """`offsets.topic.num.partitions`."""
+    slot_replicas: int = 3
+    """`offsets.topic.replication.factor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +97,7 @@ def _create(
     with refused_as(ErrorCode.INVALID_CONFIG, ConfigError):
         configs = {one.name: _value(one.name, one.value) for one in topic.configs}
         check_topic_settings(configs)
-    partitions, factor = _counts(topic, defaults)
+    partitions, factor = _counts(ensemble, topic, defaults)
     if ensemble.zk.exists(Topic.path(topic.topic)) is not None:
         # In Kafka's words, which scripts look for.
         raise RequestPartError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.topic}' already exists.")
@@ -113,8 +128,10 @@ def _value(name: str, value: str | None) -> str:
     return value
 
 
-def _counts(topic: CreatableTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
+def _counts(ensemble: Ensemble, topic: CreatableTopic, defaults: TopicDefaults) -> tuple[int | None, int]:
     """Partitions (None beside replica lists) and replication factor."""
+    if topic.topic == OFFSETS_TOPIC:
+        defaults = _of_slots(ensemble, defaults)
     if topic.replicas:
         if topic.partitions != UNSET or topic.replication_factor != UNSET:
             text = "both replica lists and a number of partitions or replicas are given"
@@ -129,6 +146,35 @@ def _counts(topic: CreatableTopic, defaults: TopicDefaults) -> tuple[int | None,
         text = f"replication factor: expected at least 1, found {factor}"
         raise RequestPartError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     return partitions, factor
+
+
+def _of_slots(ensemble: Ensemble, defaults: TopicDefaults) -> TopicDefaults:
+    """What the topic of the slots gets: as many replicas as there are brokers, if they are fewer."""
+    brokers = len(placeable(readable(registrations(ensemble))))
+    return replace(
+        defaults,
+        partitions=read_slots(ensemble) or defaults.slots,
+        replication_factor=max(1, min(defaults.slot_replicas, brokers)),
+    )
+
+
+def create_offsets_topic(ensemble: Ensemble, defaults: TopicDefaults, by: ChangeRecord) -> Failure | None:
+    """Writes the number of slots, unless it is stored, and then creates their topic, unless it exists.
+
+    Returns why it cannot be created. A controller of Kafka would create it with a log that is needed.
+    """
+    try:
+        if read_controller_info(ensemble).kind == "kafka":
+            raise RefusedError("the active controller is Kafka's, which serves no groups by slots")
+        slots = claim_slots(ensemble, defaults.slots)
+        if ensemble.zk.exists(Topic.path(OFFSETS_TOPIC)) is not None:
+            return None
+        new = CreatableTopic(topic=OFFSETS_TOPIC, partitions=slots, replication_factor=UNSET)
+        _create(ensemble, new, defaults, by, validate_only=False)
+    except ZkGroupError as error:
+        failure = failure_of(error)
+        return None if failure.error == ErrorCode.TOPIC_ALREADY_EXISTS else failure
+    return None
 
 
 def _replica_lists(topic: CreatableTopic) -> list[tuple[int, ...]]:

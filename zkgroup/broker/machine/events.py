@@ -112,6 +112,11 @@ class ClaimProducerIds:
     """The broker needs a block of producer ids; `ProducerIdsClaimed` follows."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSlotConfig:
+    """The broker needs the number of slots; `SlotConfigRead` follows."""
+
+
 BrokerEvent = (
     Serving
     | BecameLeader
@@ -124,6 +129,7 @@ BrokerEvent = (
     | TopicsFollowed
     | FindController
     | ClaimProducerIds
+    | ReadSlotConfig
 )
 Event = BrokerEvent | SharedEvent
 
@@ -226,6 +232,14 @@ class ProducerIdsClaimed:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotConfigRead:
+    """The result of `ReadSlotConfig`."""
+
+    slots: int | None
+    """The number of slots; None if `/zkgroup/config` does not exist, or cannot be read now."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The broker has failed; it submits nothing more."""
 
@@ -243,6 +257,7 @@ BrokerEffect = (
     | ConfigChanged
     | ControllerFound
     | ProducerIdsClaimed
+    | SlotConfigRead
     | Failed
     | LogEvent
 )

@@ -10,6 +10,7 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
+from zkgroup.broker.server.find_coordinator import CoordinatorHandler, SlotSource
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
@@ -70,6 +71,9 @@ class BrokerApis:
         cluster_id: returns the id of the cluster; None if it is not known.
         create_topic: begins to create a topic that a client asks for in Metadata, and returns at once; None:
             such a topic is unknown (`auto.create.topics.enable`).
+        slots: returns the number of slots, by which the coordinators of groups are found; None names none.
+        create_offsets_topic: begins to create the topic of the slots, and returns at once; None: it is not
+            created for a client that asks for a coordinator.
         further: more rows of the table.
         sweep_s: interval at which all partitions of a follower's session are read (`FetchHandler`).
     """
@@ -92,12 +96,15 @@ class BrokerApis:
         producer_ids: ProducerIdManager | None = None,
         cluster_id: Callable[[], str | None] = lambda: None,
         create_topic: Callable[[str], None] | None = None,
+        slots: SlotSource | None = None,
+        create_offsets_topic: Callable[[], None] | None = None,
         further: Iterable[ServedApi[Any]] = (),
         sweep_s: float = SWEEP_S,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
         self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
         self._metadata = MetadataHandlers(metadata, cluster_id, create_topic)
+        self._coordinators = CoordinatorHandler(metadata, slots, create_offsets_topic)
         rows = [*self._rows(), *further]
         if replicas is not None:
             fetches = FetchHandler(
@@ -123,7 +130,7 @@ class BrokerApis:
         yield ServedApi(ApiVersionsRequest, range(4), self._api_versions)
         yield ServedApi(MetadataRequest, range(12), metadata.metadata)
         yield ServedApi(DescribeClusterRequest, range(1), metadata.describe_cluster)
-        yield ServedApi(FindCoordinatorRequest, range(4), metadata.find_coordinator)
+        yield ServedApi(FindCoordinatorRequest, range(4), self._coordinators.find_coordinator)
         yield ServedApi(LeaderAndIsrRequest, range(1), control.submit)
         yield ServedApi(StopReplicaRequest, range(1), control.submit)
         yield ServedApi(UpdateMetadataRequest, range(1), control.submit)

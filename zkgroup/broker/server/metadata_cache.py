@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from zkgroup.assignment.order import java_hash
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
@@ -27,11 +27,12 @@ from zkgroup.wire.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 
-OFFSETS_TOPIC = "__consumer_offsets"
-"""Kafka's topic of group offsets; the leader of a partition is the coordinator of its groups."""
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+"""Kafka's topic of transactions, which are not served."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 """Topics that Metadata marks as internal."""
 _NO_COORDINATOR = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
 
@@ -206,16 +207,16 @@ class MetadataCache:
                 made = 0
                 yield
 
-    def coordinator(self, group: str) -> FindCoordinatorResponse:
-        """The answer to FindCoordinator version 0: the leader of the group's partition of the offsets topic.
+    def coordinator(self, group: str, slots: int) -> FindCoordinatorResponse:
+        """The answer to FindCoordinator version 0: the leader of the group's slot.
 
-        Error 15 if that topic is unknown or the partition has no live leader. The number of partitions is the
-        one in UpdateMetadata; 0.8.2.2 takes it from its settings.
+        Error 15 if its partition is unknown or has no live leader. `slots`: their number, which was written
+        once; never the number of partitions known so far. 0: it is not known.
         """
-        partitions = self._topics.get(OFFSETS_TOPIC, {})
-        if not partitions:
+        partitions = self._topics.get(OFFSETS_TOPIC)
+        if not partitions or not slots:
             return _NO_COORDINATOR
-        state = partitions.get(_distance_from_zero(java_hash(group)) % len(partitions))
+        state = partitions.get(slot_of(group, slots))
         leader = None if state is None else self._brokers.get(state.leader)
         if leader is None:
             return _NO_COORDINATOR
@@ -283,8 +284,3 @@ def _is_legal(topic: str) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _distance_from_zero(number: int) -> int:
-    """`Utils.abs` of 0.8.2.2: the absolute value, with 0 for Java's smallest int."""
-    return 0 if number == -(2**31) else abs(number)

@@ -1,6 +1,5 @@
-"""ApiVersions, Metadata, DescribeCluster and FindCoordinator.
+"""ApiVersions, Metadata and DescribeCluster: what a broker serves, the live brokers, where partitions are.
 
-What a broker serves, the live brokers, and where partitions and coordinators are.
 Source: the handlers of these requests in kafka/server/KafkaApis.scala@2.8.2.
 """
 
@@ -13,19 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from zkgroup.broker.server.handlers import RequestContext
-from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS, OFFSETS_TOPIC, MetadataCache
+from zkgroup.broker.server.metadata_cache import TRANSACTIONS_TOPIC, MetadataCache
 from zkgroup.wire.messages import Api, ErrorCode
 from zkgroup.wire.metadata import (
-    GROUP_KEY,
-    TRANSACTION_KEY,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     ClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     RequestedTopic,
@@ -52,7 +47,7 @@ def cached(cache: MetadataCache) -> MetadataSource:
 
 
 class MetadataHandlers:
-    """The handlers of Metadata, DescribeCluster and FindCoordinator. Used on one event loop."""
+    """The handlers of Metadata and DescribeCluster. Used on one event loop."""
 
     def __init__(
         self,
@@ -122,27 +117,6 @@ class MetadataHandlers:
             response = replace(response, authorized_operations=CLUSTER_OPERATIONS)
         return response
 
-    # --- FindCoordinator --------------------------------------------------------------------------
-
-    async def find_coordinator(
-        self, context: RequestContext, request: FindCoordinatorRequest
-    ) -> FindCoordinatorResponse:
-        """The coordinator of a group, in version 0; later versions name none, because groups are not served.
-
-        Transactions are not served either: error 35, at which the Java client fails at once. It repeats the
-        request after error 15.
-        """
-        if context.version == 0:
-            cache = await self._source((OFFSETS_TOPIC,))
-            return (cache or MetadataCache()).coordinator(request.key)
-        if request.key_type == GROUP_KEY:
-            error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
-        elif request.key_type == TRANSACTION_KEY:
-            error, message = ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions."
-        else:
-            error, message = ErrorCode.INVALID_REQUEST, f"Unknown kind of coordinator: {request.key_type}."
-        return FindCoordinatorResponse(error, -1, "", -1, error_message=message)
-
 
 def is_of_all(request: MetadataRequest, version: int) -> bool:
     """Whether all topics are requested: by null, in version 0 by an empty array."""
@@ -168,7 +142,7 @@ def _created(topics: Sequence[TopicMetadata], create: Callable[[str], None]) -> 
     """Begins to create the unknown topics; their error is 5, at which clients ask again."""
     found = []
     for topic in topics:
-        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.topic in INTERNAL_TOPICS:
+        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.topic == TRANSACTIONS_TOPIC:
             found.append(topic)
             continue
         create(topic.topic)
