@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from zkgroup.audit.engine import Found, Skipped
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import Found, Skipped
 from zkgroup.audit.views.group_rows import GroupPartition
 from zkgroup.audit.views.offsets import OffsetRow
-from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition, Znode

@@ -19,10 +19,11 @@ from typing import Any
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories
 from zkgroup.audit.documents import finding_fields, findings_document
+from zkgroup.audit.engine import audit, find
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.run import audit, find
-from zkgroup.audit.sources import Moment, open_source
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.sources import open_source
 
 RANDOM = 120
 FROM_ZXID = 0x8E
@@ -38,7 +39,7 @@ def record(into: Path, folders: Sequence[Path]) -> None:
 def _folders(more: Sequence[Path]) -> Iterator[tuple[str, Any]]:
     alone = [[folder] for folder in (*sorted(FOLDER.rglob("version-2")), *more)]
     for folders in [*alone, sorted((FOLDER / "zookeeper" / "3.8.4").glob("server-*/version-2"))]:
-        for start in (None, Moment(zxid=FROM_ZXID)):
+        for start in (None, PointInTime(zxid=FROM_ZXID)):
             source = open_source(folders)
             found = audit(source, ALL_RULES, start=start)
             name = "-".join([*folders[0].parts[-3:], str(len(folders)), "part" if start else "whole"])

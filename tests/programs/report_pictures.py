@@ -11,10 +11,10 @@ from pathlib import Path
 from tests.project import ROOT
 from tests.worlds import golden_audits
 from tests.worlds.browser import browser, found
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.page import page
-from zkgroup.audit.run import audit
 
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH = 1080

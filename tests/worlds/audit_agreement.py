@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.membership import registration_of
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
 from zkgroup.history import ServerTransaction
 from zkgroup.history.group.replay import GroupEvidence
 from zkgroup.history.group.server_invariants import GroupLogChecker

@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
+from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding, Rule
-from zkgroup.audit.run import find
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
 START_MS = 1_700_000_000_000

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.worlds.golden_data import FOLDER, lines
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import audit
-from zkgroup.audit.sources import Source, open_source
+from zkgroup.audit.source import Source
+from zkgroup.audit.sources import open_source
 
 KAFKA = "kafka-0.8.2.2"
 HEALTHY = ("zookeeper-3.4.6", "zookeeper-3.9.4")

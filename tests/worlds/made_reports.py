@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from tests.worlds.audit_log import AuditLog
+from zkgroup.audit.engine import Found, find
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.keeping import Limits
-from zkgroup.audit.run import Found, find
 
 GROUP = "billing"
 HOSTILE = (

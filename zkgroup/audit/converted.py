@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.manifest import Stretch
-from zkgroup.audit.moments import Moment, stretch_between
+from zkgroup.audit.manifest import ConvertedLog
+from zkgroup.audit.points_in_time import PointInTime, zxid_range
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
-from zkgroup.audit.sources import Progress, Rows, SeenTree, missing_text, standing_text
-from zkgroup.audit.standing import stretch
+from zkgroup.audit.source import Rows, SeenTree, missing_text, standing_text
+from zkgroup.audit.state_at import rows_from
 from zkgroup.audit.stored_tables import StoredTables, read_manifest
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.records import Transaction
@@ -31,7 +32,7 @@ class ConvertedSource:
 
     tables: StoredTables
     chroot: str = ""
-    progress: Progress = lambda what, count: None
+    progress: Progress = quiet
     history: None = None
     _holes: dict[Hole, None] = field(default_factory=dict)
 
@@ -40,21 +41,21 @@ class ConvertedSource:
         """The tree at this zxid is the first one that is known."""
         return self.tables.converted.base_zxid
 
-    def tree(self, at: Moment | None = None) -> SeenTree:
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
         raise ConfigError(
             f"{self.tables.folder}: Parquet of `audit run` holds operations and no trees: name the folders "
             "of servers, or an export"
         )
 
-    def rows(self, start: Moment | None = None, end: Moment | None = None) -> Rows:
-        from_zxid, to_zxid = stretch_between(start, end, self.zxid_at)
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        from_zxid, to_zxid = zxid_range(start, end, self.zxid_at)
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
         def events() -> Iterator[Event]:
             tables = self.tables
             rows = events_of(self._counted(to_zxid), tables.seeds(), self.chroot, tables.sessions())
-            return stretch(rows, before + 1) if before > self.base_zxid else rows
+            return rows_from(rows, before + 1) if before > self.base_zxid else rows
 
         converted = self.tables.converted
         seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
@@ -102,7 +103,7 @@ class ConvertedSource:
                 last = transaction.zxid
                 yield transaction
 
-    def _stretches(self, from_zxid: int, to_zxid: int | None) -> Iterator[Stretch]:
+    def _stretches(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
         """The logs that have rows of this part of the history, in order."""
         for each in self.tables.converted.stretches:
             if each.rows and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
@@ -129,7 +130,7 @@ def last_at(marks: Iterable[Mark], time_ms: int) -> int | None:
 
 
 def open_converted(
-    folder: Path, ensemble: str | None, chroot: str = "", progress: Progress = lambda what, count: None
+    folder: Path, ensemble: str | None, chroot: str = "", progress: Progress = quiet
 ) -> ConvertedSource:
     """One ensemble, by its name where there are several.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from zkgroup.audit.survey import survey_of
+from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.zkfiles.ensemble import Ensemble, same_record
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction
@@ -34,7 +34,7 @@ class Disagreement(NamedTuple):
 
 def disagreements(history: History) -> list[Disagreement]:
     """By zxid; of those that the ensemble notes, which are the first ones."""
-    survey_of(history)  # reading them all is what makes the notes
+    record_checks_of(history)  # reading them all is what makes the notes
     splits = history.ensemble.splits
     if not splits:
         return []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from zkgroup.audit.engine import Found
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import Found
-from zkgroup.audit.words import session_text
+from zkgroup.audit.texts import session_text
 
 SCHEMA = "zkgroup.audit_findings/1"
 

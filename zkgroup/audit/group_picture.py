@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.membership import partitions_at, registration_of
-from zkgroup.audit.planned import Planned, planned
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
@@ -73,13 +73,15 @@ class GroupPicture:
         """Who owns what, by thread id."""
         return {tp: claim.thread for tp, claim in self.owners.items()}
 
-    def planned(self, zxid: int) -> Planned | None:
+    def expected_owners(self, zxid: int) -> ExpectedOwners | None:
         """Who should own what with the topics of a zxid; None where that cannot be known."""
-        return planned(self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._plan)
+        return expected_owners(
+            self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._plan
+        )
 
     def is_at_rest(self, zxid: int) -> bool:
         """Whether every member owns exactly what it is assigned."""
-        plan = self.planned(zxid)
+        plan = self.expected_owners(zxid)
         return plan is not None and plan.owners == self.threads()
 
     def _member(self, event: Event, member: str) -> None:

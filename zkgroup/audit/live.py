@@ -7,10 +7,11 @@ differs is read again, until it stands still or the rounds are over; it is of so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl, ZnodeStat
 from zkgroup.zkfiles.exports import ExportedZnode
@@ -18,9 +19,6 @@ from zkgroup.zookeeper.blocking import Blocking
 
 PATHS_AT_ONCE = 5000
 ROUNDS = 5
-
-Progress = Callable[[str, int], None]
-"""What is being done, and how many znodes of it are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ def walk(
     *,
     rounds: int = ROUNDS,
     paths_at_once: int = PATHS_AT_ONCE,
-    progress: Progress = lambda what, count: None,
+    progress: Progress = quiet,
 ) -> LiveTree:
     """Reads the whole tree below the chroot. `rounds`: so often what changed is read again, at most.
 

@@ -20,7 +20,7 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ConvertedLog:
     """What was converted of one log; of several servers, from the beginning of one log to the next."""
 
     start: int
@@ -50,7 +50,7 @@ class Converted:
     """Whether the tree at `base_zxid` was proved to be the one that servers had."""
     detail: str = ""
     """What keeps it from being exact."""
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[ConvertedLog, ...] = ()
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def is_converted(path: Path) -> bool:
 
 def _converted(fields: Mapping[str, Any]) -> Converted:
     stretches = [
-        Stretch(**{**each, "sizes": tuple(each["sizes"]), "batches": tuple(each["batches"])})
+        ConvertedLog(**{**each, "sizes": tuple(each["sizes"]), "batches": tuple(each["batches"])})
         for each in fields["stretches"]
     ]
     return Converted(**{**fields, "stretches": tuple(stretches)})

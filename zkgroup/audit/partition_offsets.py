@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.consumers import Offset, owners_path
 

@@ -22,7 +22,7 @@ _CHANGES: Final = frozenset(("create", "set", "delete"))
 _Value = TypeVar("_Value")
 
 
-class Moment(NamedTuple):
+class ChangeStamp(NamedTuple):
     """When a transaction changed something. Of what the history began with: where its log begins."""
 
     zxid: int
@@ -78,9 +78,9 @@ class TopicFold:
         self.topic = key[0]
         self.facts = facts
         self.bounds = bounds
-        self.last = Moment(facts.end_zxid, facts.end_ms)
+        self.last = ChangeStamp(facts.end_zxid, facts.end_ms)
         """The end of the history."""
-        self.first = Moment(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
+        self.first = ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
         """Where the log begins; the end, where there is none: then all that is known is of that moment."""
         self._path = Topic.path(self.topic)
         self._deletion = TopicDeletion.path(self.topic)
@@ -90,11 +90,11 @@ class TopicFold:
         """By partition its czxid and state."""
         self.views: dict[int, View] = {}
         """By partition, as they were after the last whole transaction."""
-        self._moment: Moment | None = None
-        self._touched: dict[int, Moment] = {}
+        self._moment: ChangeStamp | None = None
+        self._touched: dict[int, ChangeStamp] = {}
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterable[Finding]:
         """A partition is not what it was; None for one that is not there."""
         raise NotImplementedError
@@ -106,7 +106,7 @@ class TopicFold:
     def see(self, event: Event) -> Iterable[Finding]:
         if event.op not in _CHANGES:
             return ()
-        moment = self.first if event.seed else Moment(event.zxid, event.time_ms, event.session)
+        moment = self.first if event.seed else ChangeStamp(event.zxid, event.time_ms, event.session)
         found = self._tell() if self._touched and moment != self._moment else ()
         self._moment = moment
         self._take(event, moment)
@@ -116,7 +116,7 @@ class TopicFold:
         yield from self._tell()
         yield from self.over()
 
-    def _take(self, event: Event, moment: Moment) -> None:
+    def _take(self, event: Event, moment: ChangeStamp) -> None:
         gone = event.op == "delete"
         if event.path == self._path:
             before, self._value = self._value, None if gone else topic_of(event.path, event.data)
@@ -146,7 +146,7 @@ class TopicFold:
         life = event.zxid if event.op == "create" or known is None else known[0]
         self._states[partition] = life, state_of(event.path, event.data)
 
-    def _touch(self, event: Event, moment: Moment, partitions: Iterable[int]) -> None:
+    def _touch(self, event: Event, moment: ChangeStamp, partitions: Iterable[int]) -> None:
         """Of a seed only the time of its last write is known: what it says has been so since then."""
         for partition in partitions:
             if event.seed:
@@ -182,13 +182,13 @@ class TopicFold:
 class Spell(NamedTuple):
     """A time in which something was so; `to` is None while it lasts."""
 
-    since: Moment
-    to: Moment | None
+    since: ChangeStamp
+    to: ChangeStamp | None
     view: View
     """As it was when it began."""
     detail: str
 
-    def ms(self, last: Moment) -> int:
+    def ms(self, last: ChangeStamp) -> int:
         """How long, by the leader's clock; never below 0."""
         return max((self.to or last).ms - self.since.ms, 0)
 
@@ -209,7 +209,7 @@ class SpellFold(TopicFold):
         raise NotImplementedError
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         fault = None if after is None else self.fault(after)
         if fault is None:
@@ -243,7 +243,7 @@ def spell_finding(
 
 
 def moment_finding(
-    name: str, severity: Severity, topic: str, partition: int, at: Moment, detail: str
+    name: str, severity: Severity, topic: str, partition: int, at: ChangeStamp, detail: str
 ) -> Finding:
     """What happened in one transaction is told as."""
     return Finding(

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
 from zkgroup.audit.events import Event
+from zkgroup.audit.expected_owners import least_moves
 from zkgroup.audit.facts import Change, Facts, Life
 from zkgroup.audit.group_picture import Claimed, GroupPicture, Registered
 from zkgroup.audit.membership import numbers_of, partitions_at, registration_of, topics_wanted
-from zkgroup.audit.planned import least_moves
-from zkgroup.audit.views.owners import is_session_end
-from zkgroup.audit.words import session_text
+from zkgroup.audit.owner_lives import is_session_end
+from zkgroup.audit.texts import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind

@@ -50,8 +50,8 @@ class Fold(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Keying:
-    """How rows are brought together. Findings with the same keying are folded in one pass.
+class Keys:
+    """How rows are brought together. Findings with the same keys are folded in one pass.
 
     A row for which `key` gives None is for none of them.
     """
@@ -75,7 +75,7 @@ class Rule:
     """What it cannot do without: a snapshot alone, or the log."""
     act: str
     """What an operator does about it."""
-    keying: Keying
+    keys: Keys
     fold: Callable[[Key, Facts, Bounds], Fold]
     bounds: Bounds = field(default_factory=dict)
     """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from zkgroup.audit import manifest
-from zkgroup.audit.manifest import Converted, Manifest, Stretch
+from zkgroup.audit.manifest import Converted, ConvertedLog, Manifest
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.lifetimes import owner_of
 from zkgroup.zkfiles.records import (
@@ -74,13 +74,13 @@ class StoredTables:
     _groups: dict[int, dict[int, list[_Group]]] = field(default_factory=dict)
     """Of each batch, the row groups by the logs whose rows they have."""
 
-    def transactions(self, of: Stretch) -> Iterator[Transaction]:
+    def transactions(self, of: ConvertedLog) -> Iterator[Transaction]:
         """Those of one log, by zxid."""
         rows = map(_Row._make, self._values(of, _Row._fields))
         for _, some in groupby(rows, key=lambda row: row.zxid):
             yield _transaction(list(some))
 
-    def times(self, of: Stretch) -> list[tuple[int, int]]:
+    def times(self, of: ConvertedLog) -> list[tuple[int, int]]:
         """Zxid and time, in milliseconds, of the rows of one log."""
         return [(zxid, time // 1000) for zxid, time in self._values(of, ("zxid", "time"))]
 
@@ -96,7 +96,7 @@ class StoredTables:
             row["session"]: row["timeout_ms"] for row in self._seed_rows() if row["op"] == "createSession"
         }
 
-    def _values(self, of: Stretch, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def _values(self, of: ConvertedLog, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Columns of the rows of a log, by zxid and place."""
         columns = list(dict.fromkeys((*names, "zxid", "sub", "stretch")))
         tables = [

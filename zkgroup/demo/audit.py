@@ -16,15 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.inspection import health_of
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.report.writing import report_of, rows_beside, write_report
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import Found, audit
-from zkgroup.audit.sources import Source, open_source
+from zkgroup.audit.source import Source
+from zkgroup.audit.sources import open_source
+from zkgroup.audit.texts import session_text
 from zkgroup.audit.views.group_rows import rows_by_partition
-from zkgroup.audit.views.owners import OwnerLife, owners_of
-from zkgroup.audit.words import session_text
+from zkgroup.audit.views.owners import owners_of
 from zkgroup.demo.flight_data import TOPIC, MemberOutput, Processed, last_of
 from zkgroup.demo.group import scenario as group
 from zkgroup.demo.group.scenario import NAMES, DemoGroup

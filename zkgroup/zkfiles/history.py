@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.bases import (
+from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.lives import ZnodeLife, lives_of
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.replay_start import (
     Base,
     Candidate,
     Window,
@@ -21,10 +25,6 @@ from zkgroup.zkfiles.bases import (
     glimpsed_doubt,
     load,
 )
-from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
-from zkgroup.zkfiles.ensemble import Ensemble
-from zkgroup.zkfiles.lives import ZnodeLife, lives_of
-from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
 from zkgroup.zkfiles.zxids import Hole, hole_between
@@ -158,7 +158,7 @@ class History:
         """
         start, stop = -1, None
         for server in self.ensemble.servers:
-            stretch = server.stretch_at(time_ms)
+            stretch = server.log_range_at(time_ms)
             if stretch is not None and stretch[0] > start:
                 start, stop = stretch
         found = None

@@ -94,10 +94,10 @@ def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
     """
     if len(data) - at < _WORTH_BYTES:
         return whole_records(data, at)
-    stretch = Bytes(data)
-    marks = np.flatnonzero(stretch.bytes[at : -FRAME.size] == END_MARK) + at
-    starts = np.concatenate(([at], marks[stretch.ints_within(marks + 1) == 0] + 1))
-    following = starts + (FRAME.size + 1) + stretch.ints_within(starts + 8)
+    source = Bytes(data)
+    marks = np.flatnonzero(source.bytes[at : -FRAME.size] == END_MARK) + at
+    starts = np.concatenate(([at], marks[source.ints_within(marks + 1) == 0] + 1))
+    following = starts + (FRAME.size + 1) + source.ints_within(starts + 8)
     linked = following[:-1] == starts[1:]
     if not linked.all():
         linked_on = chain(starts, following, linked)
@@ -106,7 +106,7 @@ def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
     starts, ends = _until(ends - starts < FRAME.size + HEADER.size, starts, ends)
     places = zip((starts + FRAME.size).tolist(), ends.tolist(), strict=True)
     sums = np.array([adler32(data[start:end]) for start, end in places], np.int64)
-    starts, ends = _until(sums != stretch.view(">i8")[starts], starts, ends)
+    starts, ends = _until(sums != source.view(">i8")[starts], starts, ends)
     more_starts, more_ends, needed = whole_records(data, int(ends[-1]) + 1 if len(ends) else at)
     return _joined(starts, more_starts), _joined(ends, more_ends), needed
 
@@ -156,7 +156,7 @@ class Rows(NamedTuple):
     """For each record of parts, where they end; for others 0."""
 
 
-def rows_of(stretch: Bytes, records: Records) -> Rows:
+def rows_of(source: Bytes, records: Records) -> Rows:
     """Multis and closes opened."""
     kinds = records.headers["type"].astype(np.int64)
     starts, ends = records.starts + BEFORE_BODY, records.ends
@@ -167,13 +167,13 @@ def rows_of(stretch: Bytes, records: Records) -> Rows:
         return Rows(kinds, starts, ends, numbers, np.full(len(kinds), -1), several, part_ends)
     counts = np.ones(len(kinds), np.int64)
     multis = np.flatnonzero(kinds == MULTI)
-    counts[multis] = stretch.ints_within(starts[multis])
-    chained = _chained(stretch, multis, counts[multis], starts[multis] + 4, ends[multis])
+    counts[multis] = source.ints_within(starts[multis])
+    chained = _chained(source, multis, counts[multis], starts[multis] + 4, ends[multis])
     part_ends[chained.records] = chained.ends
     one_by_one: list[list[int]] = [[], [], []]
     for number in np.flatnonzero(several & (part_ends == 0)).tolist():
         opened = parts_of_multi if kinds[number] == MULTI else parts_of_close
-        parts = opened(stretch.raw, int(starts[number]), int(ends[number]))
+        parts = opened(source.raw, int(starts[number]), int(ends[number]))
         counts[number] = len(parts.kinds)
         part_ends[number] = parts.ends[-1] if parts.ends else starts[number] + 4
         for column, more in zip(one_by_one, parts, strict=True):
@@ -199,21 +199,21 @@ class _Chained(NamedTuple):
     """Of all operations the types, starts and ends."""
 
 
-def _chained(stretch: Bytes, multis: Numbers, counts: Numbers, starts: Numbers, ends: Numbers) -> _Chained:
+def _chained(source: Bytes, multis: Numbers, counts: Numbers, starts: Numbers, ends: Numbers) -> _Chained:
     """The multis in which each operation has a path and its length leads to the next one.
 
     What stands before a path's first slash tells whether it can be an operation; the lengths prove it.
     """
-    places = stretch.slashes - _BEFORE_SLASH
+    places = source.slashes - _BEFORE_SLASH
     if counts.sum() * _PARTS_WORTH < len(places):  # few of these slashes are in multis
         return _Chained(multis[:0], ends[:0], np.zeros((3, 0), np.int64))
     places = places[places >= 0]
-    high = stretch.bytes[places] | stretch.bytes[places + 4] | stretch.bytes[places + 8]
+    high = source.bytes[places] | source.bytes[places + 4] | source.bytes[places + 8]
     places = places[high == 0]
-    kinds = stretch.ints_within(places)
+    kinds = source.ints_within(places)
     fits = (kinds > 0) & (kinds <= _LAST_TYPE)
     places, kinds = places[fits], kinds[fits]
-    following = places + 8 + stretch.ints_within(places + 4)
+    following = places + 8 + source.ints_within(places + 4)
     broken = np.concatenate(([0], np.cumsum(following[:-1] != places[1:])))
     first = np.searchsorted(places, starts)
     last = first + counts - 1

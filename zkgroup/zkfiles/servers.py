@@ -72,7 +72,7 @@ class Server:
         newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
         return zxid <= newest or zxid <= self.last_zxid
 
-    def stretch_at(self, time_ms: int) -> tuple[int, int | None] | None:
+    def log_range_at(self, time_ms: int) -> tuple[int, int | None] | None:
         """The zxids, by the names, of the last log whose first record is stamped at or before a time.
 
         None where there is no such log. Of the logs behind it the first record is read.

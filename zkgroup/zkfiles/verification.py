@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.bases import (
+from zkgroup.zkfiles.consistency import apply_and_doubt
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.replay_start import (
     Candidate,
     Window,
     begins_with_nothing,
@@ -20,9 +23,6 @@ from zkgroup.zkfiles.bases import (
     load,
     told_digest,
 )
-from zkgroup.zkfiles.ensemble import Ensemble
-from zkgroup.zkfiles.oracle import apply_and_doubt
-from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between

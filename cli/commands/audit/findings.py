@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from zkgroup.audit.documents import findings_document
+from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import report_of, require_free, rows_beside, write_report
 from zkgroup.audit.rules import AnyRule, Finding, Severity
-from zkgroup.audit.run import Found, audit
-from zkgroup.audit.sources import Moment
 from zkgroup.audit.spark.session import require_spark, session
 
 from ... import audit_documents as documents
@@ -93,8 +93,8 @@ def findings(
     only: tuple[AnyRule, ...] | None,
     group: str | None,
     bounds: Sequence[tuple[str, str]],
-    start: Moment | None,
-    end: Moment | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
 ) -> None:
     """Find what went wrong with groups, brokers and the ensemble.
 
@@ -174,8 +174,8 @@ def report(
     spark: bool,
     master: str | None,
     settings: Sequence[tuple[str, str]],
-    start: Moment | None,
-    end: Moment | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
 ) -> None:
     """Write what happened and the findings as one HTML file.
 
@@ -229,8 +229,8 @@ class _ReportRequest(NamedTuple):
     """What the report covers."""
 
     inputs: Inputs
-    start: Moment | None
-    end: Moment | None
+    start: PointInTime | None
+    end: PointInTime | None
     group: str | None
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import click
 
 from zkgroup.audit.groups import groups_of, require_group
-from zkgroup.audit.sources import Moment
+from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
-from zkgroup.audit.views.owners import OwnerLife, owners_of
+from zkgroup.audit.views.owners import owners_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.model import TopicPartition
 
@@ -56,7 +57,7 @@ def owners(
     inputs: Inputs,
     group: str,
     partition: TopicPartition,
-    between: tuple[Moment, Moment] | None,
+    between: tuple[PointInTime, PointInTime] | None,
 ) -> None:
     """Show who owned a partition when, and how that ended.
 
@@ -116,8 +117,8 @@ def offsets(
     group: str | None,
     partition: TopicPartition | None,
     rewinds: bool,
-    start: Moment | None,
-    end: Moment | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
 ) -> None:
     """Show every write of an offset, and which session wrote it.
 
@@ -184,7 +185,7 @@ _SESSION_STYLES = {"expired": "bad", "open": "good"}
 @between_options
 @click.pass_context
 def sessions(
-    ctx: click.Context, inputs: Inputs, group: str | None, start: Moment | None, end: Moment | None
+    ctx: click.Context, inputs: Inputs, group: str | None, start: PointInTime | None, end: PointInTime | None
 ) -> None:
     """Show the life of every session and how it ended.
 

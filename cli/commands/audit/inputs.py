@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.live import walk
 from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.sources import Moment, OneTree, Rows, Source, open_source, told_of
+from zkgroup.audit.one_tree import OneTree, told_of
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.progress import Progress
+from zkgroup.audit.source import Rows, Source
+from zkgroup.audit.sources import open_source
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.exports import is_export
@@ -208,13 +212,13 @@ _DECIMAL = re.compile(r"[0-9]+")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 
 
-class MomentType(click.ParamType[Moment]):
+class MomentType(click.ParamType[PointInTime]):
     """`ZXID|TIME`: digits are a zxid, `0x...` is one in hex, anything else a time in ISO 8601."""
 
     name = "zxid|time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
-        if isinstance(value, Moment):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PointInTime:
+        if isinstance(value, PointInTime):
             return value
         text = value.strip()
         zxid = None
@@ -225,9 +229,9 @@ class MomentType(click.ParamType[Moment]):
         if zxid is not None:
             if zxid >= 2**63:
                 self.fail(f"{value!r} is too large for a zxid", param, ctx)
-            return Moment(zxid, None)
+            return PointInTime(zxid, None)
         try:
-            return Moment(None, parse_time_ms(text))
+            return PointInTime(None, parse_time_ms(text))
         except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{value!r}: expected a zxid such as 4294967321 or 0x100000019, "
@@ -274,7 +278,7 @@ class OnePartition(click.ParamType[TopicPartition]):
         return TopicPartition(topic, partitions[0])
 
 
-def read_facts(source: Source, start: Moment | None, end: Moment | None) -> tuple[Rows, Facts]:
+def read_facts(source: Source, start: PointInTime | None, end: PointInTime | None) -> tuple[Rows, Facts]:
     """The rows of a stretch, and the facts about it: a first pass over them."""
     rows = source.rows(start, end)
     return rows, facts_of(rows.events())
@@ -297,12 +301,6 @@ def hex_zxid(zxid: int | None) -> str | None:
 FIRST_AFTER_S = 0.5
 """Before that no line is written."""
 EVERY_S = 0.2
-
-
-class Progress(Protocol):
-    """Called at every step; writes seldom."""
-
-    def __call__(self, what: str, count: int | None = None) -> None: ...
 
 
 @contextmanager

@@ -8,8 +8,12 @@ from pathlib import Path
 import click
 
 from zkgroup.admin.znodes import check_path
+from zkgroup.audit.folders import Folders
 from zkgroup.audit.live import ROUNDS, walk
-from zkgroup.audit.sources import Folders, Moment, SeenTree, Source, told_of
+from zkgroup.audit.one_tree import told_of
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.progress import Progress
+from zkgroup.audit.source import SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
 from zkgroup.zkfiles.diffs import State, ZnodeChange
@@ -27,7 +31,6 @@ from ..znode import draw
 from .inputs import (
     MOMENT,
     Inputs,
-    Progress,
     command,
     hex_zxid,
     input_options,
@@ -46,7 +49,7 @@ from .inputs import (
 )
 @click.argument("path", default="/")
 @click.pass_context
-def tree(ctx: click.Context, inputs: Inputs, at: Moment | None, path: str) -> None:
+def tree(ctx: click.Context, inputs: Inputs, at: PointInTime | None, path: str) -> None:
     """Show PATH and everything below it as it was at a moment.
 
     The tree is replayed from the nearest snapshot, and compared with the servers' own digests where they
@@ -118,7 +121,7 @@ _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 @click.argument("after", metavar="B", type=MOMENT)
 @click.argument("path", default="/")
 @click.pass_context
-def diff(ctx: click.Context, inputs: Inputs, before: Moment, after: Moment, path: str) -> None:
+def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> None:
     """Show what differs at and below PATH between two moments.
 
     A znode of which only children were created or deleted is not in the table: its children are.
@@ -207,7 +210,7 @@ def _shown(state: State | None) -> str | None:
 @click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.pass_context
 def export(
-    ctx: click.Context, inputs: Inputs, at: Moment | None, file: Path, overwrite: bool, rounds: int
+    ctx: click.Context, inputs: Inputs, at: PointInTime | None, file: Path, overwrite: bool, rounds: int
 ) -> None:
     """Write the whole tree into the file OUTPUT.
 
@@ -260,7 +263,7 @@ def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
     return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
 
 
-def _of_files(inputs: Inputs, at: Moment | None, file: Path, *, overwrite: bool) -> Made:
+def _of_files(inputs: Inputs, at: PointInTime | None, file: Path, *, overwrite: bool) -> Made:
     inputs.require_outside(file)
     with opened(inputs) as (source, report):
         report("replaying")

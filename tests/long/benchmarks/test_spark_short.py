@@ -12,8 +12,8 @@ import pytest
 from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.process_tree import usage
 from tests.programs.benchmarks.spark_measurements import fillable
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"

@@ -10,8 +10,8 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
 from tests.worlds.json_schema import violations
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
 pytestmark = pytest.mark.timeout(420)

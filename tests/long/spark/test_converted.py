@@ -12,18 +12,19 @@ import pytest
 from tests.worlds.golden_audits import INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
 from tests.worlds.spark import NAMES
+from zkgroup.audit.engine import audit
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.moments import Moment
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import WholeRule
-from zkgroup.audit.run import audit
-from zkgroup.audit.sources import Source, open_source
+from zkgroup.audit.source import Source
+from zkgroup.audit.sources import open_source
 from zkgroup.errors import ConfigError, NotFoundError
 
 WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
 
 
-def _rows(source: Source, start: Moment | None, end: Moment | None) -> list[Event]:
+def _rows(source: Source, start: PointInTime | None, end: PointInTime | None) -> list[Event]:
     """The rows without what a server of 3.5 creates when it starts empty, as no record contains that."""
     return [row for row in source.rows(start, end).events() if row.path != "/zookeeper/config"]
 
@@ -35,9 +36,14 @@ def test_the_rows_are_those_of_the_files(audited: dict[str, Any], name: str, chr
     tables = open_source([audited["output"]], chroot, ensemble=name)
     files = open_source([folder(name)], chroot)
     times = sorted(row.time_ms for row in files.rows().events() if not row.seed)
-    third, half = (Moment(time_ms=times[len(times) // part]) for part in (3, 2))
+    third, half = (PointInTime(time_ms=times[len(times) // part]) for part in (3, 2))
 
-    for start, end in ((None, None), (Moment(0x80), Moment(0xD0)), (Moment(0xD0), None), (third, half)):
+    for start, end in (
+        (None, None),
+        (PointInTime(0x80), PointInTime(0xD0)),
+        (PointInTime(0xD0), None),
+        (third, half),
+    ):
         expected, found = files.rows(start, end), tables.rows(start, end)
         assert _rows(tables, start, end) == _rows(files, start, end)
         assert (found.seen.zxid, found.to_zxid) == (expected.seen.zxid, expected.to_zxid)
@@ -123,7 +129,7 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
     with pytest.raises(ConfigError, match="expected the rows of log 1, found none"):
         list(open_source([copy], ensemble=INCIDENTS).rows().events())
     with pytest.raises(NotFoundError, match="no log goes back"):
-        open_source([audited["output"]], ensemble=INCIDENTS).rows(end=Moment(time_ms=1))
+        open_source([audited["output"]], ensemble=INCIDENTS).rows(end=PointInTime(time_ms=1))
     manifest.write_text("{")
     with pytest.raises(ConfigError, match=f"{manifest.name}: expected a manifest"):
         open_source([copy], ensemble=INCIDENTS)

@@ -13,9 +13,9 @@ import pytest
 from tests.worlds.golden_audits import findings, folder, source
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.spark import NAMES
+from zkgroup.audit.engine import audit
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 
 

@@ -11,15 +11,15 @@ import pytest
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from tests.worlds.made_reports import data_in
 from tests.worlds.shell import Shell
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.moments import Moment
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.report.writing import report_of
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.errors import NotFoundError
 
-NARROWED: dict[str, Any] = {"start": Moment(0x80), "end": Moment(0xD0), "group": "g"}
+NARROWED: dict[str, Any] = {"start": PointInTime(0x80), "end": PointInTime(0xD0), "group": "g"}
 
 
 def _of_a_laptop(paths: list[Path], *, ensemble: str | None = None, **narrowed: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
     from zkgroup.audit.spark.reporting import report
 
     output = audited["output"]
-    times = {"start": Moment(time_ms=1795219223848), "end": Moment(time_ms=1795219242414)}
+    times = {"start": PointInTime(time_ms=1795219223848), "end": PointInTime(time_ms=1795219242414)}
     for narrowed in ({}, NARROWED, times):
         expected = _of_a_laptop([output], ensemble=INCIDENTS, **narrowed)
         assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).data == expected

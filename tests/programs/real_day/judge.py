@@ -13,10 +13,10 @@ from tests.programs.real_day.accounts import Account, account_of_records, accoun
 from tests.programs.real_day.day import CHROOT, Day
 from tests.programs.real_day.member import GROUP
 from tests.worlds.audit_agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.partition_offsets import OffsetWrite
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.history import (
     CheckOptions,

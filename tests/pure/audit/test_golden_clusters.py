@@ -9,12 +9,12 @@ import pytest
 
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, source
 from tests.worlds.golden_data import data_of, lines
+from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import find
-from zkgroup.audit.sources import Moment
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 NAMES = [rule.name for rule in RULES]
@@ -121,7 +121,7 @@ def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> 
     assert history is not None
     whole = signs(find(OURS, source(name).rows().events))
     for zxid in range(5, history.last_zxid, 41):
-        assert signs(find(OURS, source(name).rows(Moment(zxid=zxid)).events)) <= whole, hex(zxid)
+        assert signs(find(OURS, source(name).rows(PointInTime(zxid=zxid)).events)) <= whole, hex(zxid)
 
 
 # --- later Kafka ------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.worlds.golden_data import FOLDER
+from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import (
     handover_time,
     no_commit_at_handover,
@@ -15,10 +17,9 @@ from zkgroup.audit.findings import (
     session_end,
     zombie_commit,
 )
-from zkgroup.audit.gathering import facts_of
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Finding, Rule
-from zkgroup.audit.run import find
-from zkgroup.audit.sources import Moment, open_source
+from zkgroup.audit.sources import open_source
 from zkgroup.audit.views.offsets import offsets_of
 from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.model import TopicPartition
@@ -34,7 +35,7 @@ UNOWNED = [(0x95, 0), (0x96, 1), (0x97, 2), (0x98, 3), (0xE5, 0), (0xE6, 1), (0x
 def events(name: str, from_zxid: int = 0) -> Iterator[Event]:
     """The rows of a recorded session, from a zxid on with the tree before it as seeds."""
     source = open_source([FOLDER / "kafka-0.8.2.2" / name / "version-2"])
-    start = Moment(zxid=from_zxid) if from_zxid else None
+    start = PointInTime(zxid=from_zxid) if from_zxid else None
     return source.rows(start).events()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
+from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners, least_moves
 from zkgroup.audit.group_picture import GroupPicture
 from zkgroup.audit.membership import (
     Span,
@@ -18,7 +19,6 @@ from zkgroup.audit.membership import (
     registration_of,
     topics_wanted,
 )
-from zkgroup.audit.planned import Planned, least_moves, planned
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
@@ -102,20 +102,20 @@ def test_jvm_members_plan_by_range_unless_round_robin_explains_their_owners() ->
     """Members that publish no strategy plan by range, or by round robin where it explains their owners."""
     members = {"g_a": _wants(), "g_b": _wants()}
     partitions = {"t": (0, 1)}
-    by_range = planned(members, partitions, {}, None)
+    by_range = expected_owners(members, partitions, {}, None)
     assert by_range is not None
     assert (by_range.strategy, by_range.owners) == ("range", {T0: "g_a-0", T1: "g_b-0"})
 
     topics = {"t": (0, 1, 2, 3), "u": (0, 1, 2)}
     wide = {name: _wants(registration({"t": 1, "u": 1})) for name in members}
-    robin = planned(
+    robin = expected_owners(
         {name: _wants(registration({"t": 1, "u": 1}, strategy="roundrobin")) for name in members},
         topics,
         {},
         None,
     )
     assert robin is not None
-    inferred = planned(wide, topics, robin.owners, None)
+    inferred = expected_owners(wide, topics, robin.owners, None)
     assert inferred is not None
     assert (robin.strategy, inferred.strategy) == ("roundrobin", "roundrobin")
 
@@ -128,11 +128,13 @@ def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
         5, inputs_digest("sticky", evaluated, {"t": (0, 1)}), {T0: "g_b-0", T1: "g_a-0"}
     )
 
-    assert planned(members, {"t": (0, 1)}, {}, stored) == Planned("sticky", tuple(evaluated), stored.owners)
-    assert planned(members, {"t": (0, 1, 2)}, {}, stored) is None
-    assert planned(members, {"t": (0, 1)}, {}, None) is None
+    assert expected_owners(members, {"t": (0, 1)}, {}, stored) == ExpectedOwners(
+        "sticky", tuple(evaluated), stored.owners
+    )
+    assert expected_owners(members, {"t": (0, 1, 2)}, {}, stored) is None
+    assert expected_owners(members, {"t": (0, 1)}, {}, None) is None
 
-    mixed = planned({**members, "g_c": _wants()}, {"t": (0, 1)}, {}, stored)
+    mixed = expected_owners({**members, "g_c": _wants()}, {"t": (0, 1)}, {}, stored)
     assert mixed is not None
     assert mixed.strategy == "range"
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
 from tests.worlds.golden_audits import INCIDENTS, source
-from zkgroup.audit.gathering import facts_of
-from zkgroup.audit.views.owners import OwnerLife, owners_of
+from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.views.owners import owners_of
 from zkgroup.model import TopicPartition
 
 T0 = TopicPartition("t", 0)

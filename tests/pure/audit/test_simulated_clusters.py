@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from tests.pure.audit.simulated import events_of_log
+from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import find
 from zkgroup.testing import ClusterSimulation
 
 ZKGROUP = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "zkgroup"][:12]

@@ -9,10 +9,10 @@ import pytest
 from tests.pure.audit.simulated import events_of_log
 from tests.pure.simulation.setups import SETUPS
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
+from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import find
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.simulation.group import Simulation
 from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup

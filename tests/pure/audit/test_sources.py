@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from zkgroup.audit.sources import Folders, Moment, OneTree, open_source
+from zkgroup.audit.folders import Folders
+from zkgroup.audit.one_tree import OneTree
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.sources import open_source
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
@@ -58,13 +61,13 @@ def test_rows_go_on_from_the_tree_before_them() -> None:
     """Seeds, then the transactions of the stretch; the same as often as asked."""
     source = Folders(History(V394))
     whole = list(source.rows().events())
-    rows = source.rows(Moment(zxid=0x100), Moment(zxid=0x110))
+    rows = source.rows(PointInTime(zxid=0x100), PointInTime(zxid=0x110))
 
     events = list(rows.events())
 
     assert events == list(rows.events())
     assert {event.path for event in events if event.seed and event.path} == {
-        path for path in source.tree(Moment(zxid=0xFF)).tree.paths() if path != "/"
+        path for path in source.tree(PointInTime(zxid=0xFF)).tree.paths() if path != "/"
     }
     assert [event for event in events if not event.seed] == [
         event for event in whole if not event.seed and 0x100 <= event.zxid <= 0x110
@@ -78,20 +81,20 @@ def test_a_time_is_the_transactions_around_it() -> None:
     stamps = {each.zxid: each.time_ms for each in source.history.transactions()}
     start, end = stamps[0x80], stamps[0x90]
 
-    rows = source.rows(Moment(time_ms=start), Moment(time_ms=end))
+    rows = source.rows(PointInTime(time_ms=start), PointInTime(time_ms=end))
 
     zxids = {event.zxid for event in rows.events() if not event.seed}
     assert zxids == {zxid for zxid, time_ms in stamps.items() if start <= time_ms <= end}
-    early = source.rows(Moment(time_ms=0), Moment(time_ms=end))
+    early = source.rows(PointInTime(time_ms=0), PointInTime(time_ms=end))
     assert min(event.zxid for event in early.events() if not event.seed) == 1
     with pytest.raises(NotFoundError):
-        source.tree(Moment(time_ms=0))
+        source.tree(PointInTime(time_ms=0))
 
 
 def test_a_stretch_that_ends_before_it_starts_is_refused() -> None:
     """It would be empty, which nobody wants to know."""
     with pytest.raises(ConfigError, match="before its start"):
-        Folders(History(V394)).rows(Moment(zxid=9), Moment(zxid=8))
+        Folders(History(V394)).rows(PointInTime(zxid=9), PointInTime(zxid=8))
 
 
 def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
@@ -102,12 +105,12 @@ def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
         shutil.copy(V394 / "version-2" / name, folder)
     source = Folders(History(tmp_path))
 
-    rows = source.rows(Moment(zxid=5))
+    rows = source.rows(PointInTime(zxid=5))
 
     assert rows.seen.zxid == 0x66
     assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
     with pytest.raises(NotFoundError, match="begin later"):
-        source.tree(Moment(zxid=5))
+        source.tree(PointInTime(zxid=5))
 
 
 def _without(tmp_path: Path, *names: str) -> Folders:
@@ -124,7 +127,7 @@ def test_missing_transactions_are_reported(tmp_path: Path) -> None:
     assert source.damages() == []
 
     zxids = [event.zxid for event in source.rows().events() if not event.seed]
-    found = source.diff(Moment(zxid=0x60), Moment(zxid=0x120))
+    found = source.diff(PointInTime(zxid=0x60), PointInTime(zxid=0x120))
 
     assert {0x67, 0x116} <= set(zxids)
     assert source.damages() == ["zxids 0x68 to 0x115 are missing"]
@@ -164,9 +167,9 @@ def test_a_log_without_its_snapshot_is_reported(tmp_path: Path) -> None:
 def test_a_difference_is_that_of_the_two_trees(start: int, end: int) -> None:
     """By zxid, in either order; each digest on the way agrees."""
     source = Folders(History(V394))
-    trees = [source.tree(Moment(zxid=zxid)).tree for zxid in (start, end)]
+    trees = [source.tree(PointInTime(zxid=zxid)).tree for zxid in (start, end)]
 
-    found = source.diff(Moment(zxid=start), Moment(zxid=end))
+    found = source.diff(PointInTime(zxid=start), PointInTime(zxid=end))
 
     assert list(found.changes) == list(diff_trees(*trees))
     assert (found.from_zxid, found.to_zxid, found.is_exact) == (start, end, True)
@@ -182,8 +185,8 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
     assert {event.seed for event in rows.events()} == {True}
     assert (rows.seen.is_exact, source.damages()) == (False, [])
     assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
-    assert source.tree(Moment(zxid=source.zxid)).zxid == source.zxid
-    for moment in (Moment(zxid=1), Moment(time_ms=1)):
+    assert source.tree(PointInTime(zxid=source.zxid)).zxid == source.zxid
+    for moment in (PointInTime(zxid=1), PointInTime(time_ms=1)):
         with pytest.raises(NotFoundError, match="nothing but the tree"):
             source.tree(moment)
         with pytest.raises(ConfigError, match="no history"):
@@ -197,7 +200,7 @@ def test_damage_and_skipped_records_are_reported(tmp_path: Path) -> None:
     (folder / "log.68.gz").write_bytes(packed[: len(packed) // 2])
     source = Folders(History(tmp_path))
 
-    seen = source.tree(Moment(zxid=0x113))
+    seen = source.tree(PointInTime(zxid=0x113))
 
     assert [text.partition(",")[0] for text in source.damages()] == [str(folder / "log.68.gz")]
     assert (seen.is_exact, seen.is_damaged) == (False, True)

@@ -14,10 +14,10 @@ from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
 from tests.worlds.json_schema import violations
 from zkgroup.audit.documents import findings_document
+from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import Found, Skipped
 from zkgroup.consumer.sources.port import Record
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import Znode, ZnodeStat

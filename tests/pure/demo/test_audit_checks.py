@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding, Severity
-from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.demo.audit import AuditEvidence, Planted, check_audit
 from zkgroup.demo.flight_data import MemberOutput, Processed
 from zkgroup.zkfiles.verification import Verification

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkgroup.audit.engine import find
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.reading import events_of
-from zkgroup.audit.run import find
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
 NUMBERS = ("0", "1", "00", "-1", "9999999999999999999999", "٣", "x")

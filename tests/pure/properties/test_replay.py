@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from tests.worlds.server_history import ServerHistory
 from zkgroup.model.requests import Znode
-from zkgroup.zkfiles.bases import Base, Window
+from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.diffs import Journal, diff_trees
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
-from zkgroup.zkfiles.oracle import apply_and_doubt
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,
@@ -21,6 +20,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
+from zkgroup.zkfiles.replay_start import Base, Window
 from zkgroup.zkfiles.tree import Tree
 
 QUOTAS = "/zookeeper/"

@@ -11,8 +11,8 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import recorded_tree, shown_tree
-from zkgroup.zkfiles.bases import candidates, load
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.replay_start import candidates, load
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree
 

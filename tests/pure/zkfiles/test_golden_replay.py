@@ -9,8 +9,8 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import recorded_tree, shown_tree
-from zkgroup.zkfiles.bases import candidates, load
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.replay_start import candidates, load
 from zkgroup.zkfiles.tree import Tree
 
 KAFKA = "kafka-0.8.2.2"

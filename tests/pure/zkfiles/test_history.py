@@ -10,7 +10,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles import bases, servers
+from zkgroup.zkfiles import replay_start, servers
 from zkgroup.zkfiles.diffs import ZnodeChange
 from zkgroup.zkfiles.history import AtTime, History
 from zkgroup.zkfiles.logs import LogReader
@@ -131,8 +131,8 @@ def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path
     world = counted(digests=False)
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14, tells=False)
-    candidate = next(bases.candidates(History(tmp_path).ensemble))
-    assert (bases.load(candidate).exact_from, bases.load(candidate).is_sure) == (14, False)
+    candidate = next(replay_start.candidates(History(tmp_path).ensemble))
+    assert (replay_start.load(candidate).exact_from, replay_start.load(candidate).is_sure) == (14, False)
     tree, account = History(tmp_path).tree_at(zxid=16)
     assert value(tree) == b"16"
     assert (account.is_sure, account.is_whole, account.is_exact) == (False, True, False)

@@ -15,7 +15,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, log_rows, rows_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.hops import index_log
+from zkgroup.zkfiles.log_index import index_log
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.records import Transaction
 

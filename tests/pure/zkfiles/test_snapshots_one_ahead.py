@@ -9,7 +9,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
-from zkgroup.zkfiles import bases
+from zkgroup.zkfiles import replay_start
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import Hole
 
@@ -64,7 +64,7 @@ def test_it_is_exact_from_the_next_transaction_on(
     world.log(tmp_path, 3)
     path = dump(world, tmp_path, began)
     history = History(tmp_path)
-    assert bases.load(next(bases.candidates(history.ensemble))).exact_from == TOLD
+    assert replay_start.load(next(replay_start.candidates(history.ensemble))).exact_from == TOLD
     account = history.tree_at(zxid=TOLD).account
     assert (account.is_exact, account.is_whole, account.first_bad_zxid) == (False, False, None)
     assert account.detail == (

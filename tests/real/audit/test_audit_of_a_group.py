@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.run import audit
 from zkgroup.audit.sources import open_source
 from zkgroup.history import read_transactions
 from zkgroup.testing.plugin import Tree

@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import eventually, joined
 from tests.worlds.kazoo_clients import kazoo_on
-from zkgroup.zkfiles.hops import HopIndex, index_log
+from zkgroup.zkfiles.log_index import HopIndex, index_log
 from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType

@@ -8,8 +8,8 @@ import pytest
 
 from tests.worlds.kazoo_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
-from zkgroup.zkfiles.bases import Window, candidates, load
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.replay_start import Window, candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 NODES = 700

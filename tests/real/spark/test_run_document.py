@@ -8,10 +8,10 @@ from zkgroup_cli import audit_documents
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.json_schema import violations
+from zkgroup.audit.engine import Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import Skipped
 from zkgroup.audit.spark.job import Audited, document
 
 

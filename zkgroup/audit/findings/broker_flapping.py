@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from zkgroup.audit.controller_lookup import ending_text
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import REPLICATION
+from zkgroup.audit.keys import REPLICATION
 from zkgroup.audit.partitions import state_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import ending_text
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import path_kind
 
@@ -114,7 +114,7 @@ RULE = Rule(
     needs=("log",),
     act="Look at the broker's own log and its pauses at that time. Sessions that expire again and again mean"
     " that `zookeeper.session.timeout.ms` is shorter than its longest pause, or a network that loses pings.",
-    keying=REPLICATION,
+    keys=REPLICATION,
     fold=_Fold,
     bounds={"short_ms": 300_000},
 )

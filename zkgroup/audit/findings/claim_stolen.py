@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.owner_lives import OwnerLives
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLives
-from zkgroup.audit.words import who
+from zkgroup.audit.texts import who
 
 NAME = "claim_stolen"
 
@@ -55,6 +55,6 @@ RULE = Rule(
         " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
         " session is a tool's or a person's."
     ),
-    keying=BY_OWNED_PARTITION,
+    keys=BY_OWNED_PARTITION,
     fold=_Fold,
 )

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.survey import survey_of
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import epoch_of
 
 
 def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    for step in survey_of(history).steps_back:
+    for step in record_checks_of(history).steps_back:
         back_ms = step.from_ms - step.to_ms
         if back_ms < bounds["least_ms"]:
             continue

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keys import BY_GROUP
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.znodes.paths import path_kind
 
 _MINUTE_MS = 60_000
@@ -75,6 +75,6 @@ RULE = Rule(
     needs=("log",),
     act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
     " repeats, its client writes unchanged offsets.",
-    keying=BY_GROUP,
+    keys=BY_GROUP,
     fold=_Fold,
 )

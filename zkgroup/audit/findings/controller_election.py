@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keyings import CONTROLLER
+from zkgroup.audit.keys import CONTROLLER
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.json_fields import JvmJsonError, parse
 
@@ -144,7 +144,7 @@ RULE = Rule(
     act="One election after a controller's death is as it should be. A storm means that every winner fails at"
     " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
     " check whether brokers can reach ZooKeeper at all.",
-    keying=CONTROLLER,
+    keys=CONTROLLER,
     fold=_Fold,
     bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
 )

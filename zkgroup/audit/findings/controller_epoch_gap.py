@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import CONTROLLER
+from zkgroup.audit.keys import CONTROLLER
 from zkgroup.audit.partitions import decoded
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
-from zkgroup.audit.words import duration_text, who
+from zkgroup.audit.texts import duration_text, who
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
@@ -88,7 +88,7 @@ RULE = Rule(
     act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
     " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
     " all know the present epoch. A warning: whoever held `/controller` was no controller, or died at once.",
-    keying=CONTROLLER,
+    keys=CONTROLLER,
     fold=_Fold,
     bounds={"raise_ms": 2_000},
 )

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keys import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.znodes.consumers import offsets_path
 
 
@@ -60,7 +60,7 @@ RULE = Rule(
     needs=("snapshot",),
     act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
     " `zkgroup group delete`.",
-    keying=BY_GROUP,
+    keys=BY_GROUP,
     fold=_Fold,
     bounds={"idle_ms": 7 * 86_400_000},
 )

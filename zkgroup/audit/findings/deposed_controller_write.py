@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkgroup.audit.controller_lookup import controller_name, epoch_at, life_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_DECISION
+from zkgroup.audit.keys import BY_DECISION
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
-from zkgroup.audit.ruling import controller_name, epoch_at, life_at
-from zkgroup.audit.words import count_text, who
+from zkgroup.audit.texts import count_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -177,6 +177,6 @@ RULE = Rule(
     " the broker named, then let the present controller elect again what it wrote. Controllers of zkgroup"
     " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
     " removed by hand, which no controller hears of before the next election.",
-    keying=BY_DECISION,
+    keys=BY_DECISION,
     fold=_Fold,
 )

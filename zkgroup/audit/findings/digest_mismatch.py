@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from zkgroup.audit.disagreements import disagreements
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule
-from zkgroup.audit.survey import survey_of
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.verification import Verification
 
@@ -39,21 +39,21 @@ def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
 
 def _coverage(history: History, verification: Verification) -> Iterator[Finding]:
     """Never said to be clean: where servers wrote no digests, what was compared instead is reported."""
-    survey = survey_of(history)
-    if not survey.without_digest:
+    checks = record_checks_of(history)
+    if not checks.without_digest:
         return
     compared = sum(check.agrees is not None for check in verification.snapshots)
     instead = (
-        f"compared instead were what {survey.without_digest} records say of the tree before them,"
+        f"compared instead were what {checks.without_digest} records say of the tree before them,"
         f" and {count_text(compared, 'snapshot')} with the tree replayed"
     )
     if verification.unchecked:
         instead += f"; {count_text(verification.unchecked, 'record')} could not be compared with anything"
-    if survey.first_digest is None:
+    if checks.first_digest is None:
         yield _finding("info", None, None, f"not_applicable: the servers wrote no digests; {instead}")
     else:
         yield _finding(
-            "info", None, None, f"not_applicable to all: digests begin at {survey.first_digest:#x}; {instead}"
+            "info", None, None, f"not_applicable to all: digests begin at {checks.first_digest:#x}; {instead}"
         )
 
 

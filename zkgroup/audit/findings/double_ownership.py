@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.membership import member_of
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
-from zkgroup.audit.words import duration_text, session_text
+from zkgroup.audit.texts import duration_text, session_text
 
 NAME = "double_ownership"
 
@@ -121,6 +121,6 @@ RULE = Rule(
         " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
         " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
     ),
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
 )

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.survey import survey_of
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import epoch_of
 
 
 def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    for step in survey_of(history).elections:
+    for step in record_checks_of(history).elections:
         before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
         silence = duration_text(step.to_ms - step.from_ms)
         idle = after - before - 1

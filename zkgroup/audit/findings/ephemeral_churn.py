@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.bursts import Burst, Bursts
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.keys import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text, only_group, who
+from zkgroup.audit.sliding_window import Burst, SlidingWindow
+from zkgroup.audit.texts import count_text, duration_text, only_group, who
 
 _HOUR_MS = 3_600_000
 
@@ -19,7 +19,7 @@ class _Fold:
         self._session = int(key[0])
         self._facts = facts
         self._short_ms = bounds["short_ms"]
-        self._bursts = Bursts(int(bounds["per_hour"]), _HOUR_MS)
+        self._window = SlidingWindow(int(bounds["per_hour"]), _HOUR_MS)
         self._mine: set[str] = set()
         """Ephemerals of this session; those that others delete stay in it."""
         self._made = 0
@@ -30,13 +30,13 @@ class _Fold:
         if event.op == "create" and event.ephemeral == "session":
             self._mine.add(event.path)
             self._made += 1
-            yield from self._churn(self._bursts.add(event))
+            yield from self._churn(self._window.add(event))
         elif event.op == "delete" and event.path in self._mine:
             self._mine.discard(event.path)
-            yield from self._churn(self._bursts.add(event))
+            yield from self._churn(self._window.add(event))
 
     def end(self) -> Iterator[Finding]:
-        yield from self._churn(self._bursts.end())
+        yield from self._churn(self._window.end())
         life = self._facts.sessions.get(self._session)
         if not self._made or life is None or life.from_ms is None or life.to_ms is None:
             return
@@ -79,7 +79,7 @@ RULE = Rule(
     needs=("log",),
     act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
     " end (rebalance_storm) and for clients that open a session for each thing they do.",
-    keying=BY_SESSION,
+    keys=BY_SESSION,
     fold=_Fold,
     bounds={"per_hour": 3_600, "short_ms": 60_000},
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.bursts import Burst, Bursts
 from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.keys import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, members_of, only_group, who
+from zkgroup.audit.sliding_window import Burst, SlidingWindow
+from zkgroup.audit.texts import duration_text, members_of, only_group, who
 
 _NO_NODE = -101
 _NODE_EXISTS = -110
@@ -20,16 +20,16 @@ class _Fold:
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         self._session = int(key[0])
         self._facts = facts
-        self._bursts = Bursts(int(bounds["per_minute"]), _MINUTE_MS)
+        self._window = SlidingWindow(int(bounds["per_minute"]), _MINUTE_MS)
         self._previous: Event | None = None
 
     def see(self, event: Event) -> Iterator[Finding]:
         if self._is_contention(event):
-            yield from self._found(self._bursts.add(event))
+            yield from self._found(self._window.add(event))
         self._previous = event
 
     def end(self) -> Iterator[Finding]:
-        yield from self._found(self._bursts.end())
+        yield from self._found(self._window.end())
 
     def _is_contention(self, event: Event) -> bool:
         """Whether a request failed because a znode was there, and it was not a parent.
@@ -71,7 +71,7 @@ RULE = Rule(
     needs=("log",),
     act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
     " an owner of another group that stays, or members that do not agree about the assignment.",
-    keying=BY_SESSION,
+    keys=BY_SESSION,
     fold=_Fold,
     bounds={"per_minute": 10},
 )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.words import count_text, subtree_text
+from zkgroup.audit.texts import count_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import ServerFile

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keys import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text, who
+from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.znodes.paths import PathKind, path_kind
 
 _At = tuple[str, int]
@@ -142,7 +142,7 @@ RULE = Rule(
     needs=("log",),
     act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
     " long rebalance: check failed_claims and JVM members that wait between their attempts.",
-    keying=BY_GROUP,
+    keys=BY_GROUP,
     fold=_Fold,
     bounds={"patience_ms": 10_000},
 )

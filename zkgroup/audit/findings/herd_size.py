@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule
+from zkgroup.audit.texts import count_text
 from zkgroup.znodes.brokers import broker_ids_path, topics_path
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.controller import ControllerRegistration
@@ -32,7 +32,7 @@ def _watched(event: Event) -> Key | None:
     return None
 
 
-BY_WATCHED = Keying("watched", _watched)
+BY_WATCHED = Keys("watched", _watched)
 """What comes and goes below paths that many watch; key: the path, and the group where it is one's."""
 
 
@@ -102,7 +102,7 @@ RULE = Rule(
     needs=("log",),
     act="Each of them reads at once, and of members each reads every registration. Split large groups, start"
     " members one after another, or use members of zkgroup, which read what changed only.",
-    keying=BY_WATCHED,
+    keys=BY_WATCHED,
     fold=_Fold,
     bounds={"watchers": 100},
 )

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.survey import survey_of
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 
 def _find(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    survey = survey_of(history)
-    for missing, step in survey.holes:
+    checks = record_checks_of(history)
+    for missing, step in checks.holes:
         yield _finding(missing, step.from_ms, step.to_ms, "between two records")
     snapshots = [each.zxid for server in history.ensemble.servers for each in server.files.snapshots]
-    if survey.first is None or survey.last is None:
+    if checks.first is None or checks.last is None:
         return
-    first, first_ms = survey.first
+    first, first_ms = checks.first
     before = max((zxid for zxid in snapshots if zxid < first), default=None)
     if before is not None and (hole := hole_between(before, first)) is not None:
         yield _finding(hole, None, first_ms, f"between snapshot.{before:x} and the first record")
-    last, last_ms = survey.last
+    last, last_ms = checks.last
     newest = max(snapshots, default=0)
     # A server that takes part in an election may write a snapshot before anything of the epoch was written.
     if newest > last and newest & 0xFFFF_FFFF:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from zkgroup.audit.controller_lookup import life_at
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_TOPIC
-from zkgroup.audit.partitions import Moment, Spell, TopicFold, View, spell_finding
+from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.partitions import ChangeStamp, Spell, TopicFold, View, spell_finding
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import life_at
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 
 
 class _Run(NamedTuple):
     """Pairs of a shrink and an expansion that follow each other closely."""
 
-    first: Moment
-    last: Moment
+    first: ChangeStamp
+    last: ChangeStamp
     pairs: int
     away_ms: int
     view: View
@@ -30,12 +30,12 @@ class _Run(NamedTuple):
 class _Fold(TopicFold):
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         super().__init__(key, facts, bounds)
-        self._left: dict[tuple[int, int], tuple[Moment, View]] = {}
+        self._left: dict[tuple[int, int], tuple[ChangeStamp, View]] = {}
         """By partition and broker: when it left the ISR."""
         self._runs: dict[tuple[int, int], _Run] = {}
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         if before is None or after is None or before.life != after.life:
             return
@@ -62,14 +62,14 @@ class _Fold(TopicFold):
             if view.replicas is not None and left[1] not in view.replicas:
                 del self._left[left]
 
-    def _is_flap(self, broker: int, left: Moment, back: Moment) -> bool:
+    def _is_flap(self, broker: int, left: ChangeStamp, back: ChangeStamp) -> bool:
         """Back soon, and not because the broker was started again: that is `broker_flapping`."""
         if back.ms - left.ms > self.bounds["within_ms"]:
             return False
         life = life_at(self.facts.brokers.get(str(broker), ()), back.zxid)
         return life is None or life.from_zxid <= left.zxid
 
-    def _add(self, key: tuple[int, int], left: Moment, view: View, back: Moment) -> None:
+    def _add(self, key: tuple[int, int], left: ChangeStamp, view: View, back: ChangeStamp) -> None:
         run = self._runs.get(key) or _Run(left, back, 0, 0, view)
         away_ms = run.away_ms + max(back.ms - left.ms, 0)
         self._runs[key] = run._replace(last=back, pairs=run.pairs + 1, away_ms=away_ms)
@@ -92,7 +92,7 @@ RULE = Rule(
     needs=("log",),
     act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
     " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
     bounds={"within_ms": 60_000, "pairs": 1},
 )

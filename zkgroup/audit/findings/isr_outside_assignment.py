@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.keyings import BY_TOPIC
+from zkgroup.audit.controller_lookup import is_requested
+from zkgroup.audit.keys import BY_TOPIC
 from zkgroup.audit.partitions import Spell, SpellFold, View, brokers_text, spell_finding
 from zkgroup.audit.rules import Finding, Rule
-from zkgroup.audit.ruling import is_requested
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.model import TopicPartition
 
 
@@ -51,6 +51,6 @@ RULE = Rule(
     act="A warning came with a reassignment and ends with it. An error stays: a replica in no replica list"
     " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
     " to the replicas that it shall have.",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.keyings import BY_TOPIC
-from zkgroup.audit.partitions import Moment, TopicFold, View, moment_finding
+from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, moment_finding
 from zkgroup.audit.rules import Finding, Rule
 
 
 class _Fold(TopicFold):
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         if before is None or after is None or before.life != after.life:
             return
@@ -34,6 +34,6 @@ RULE = Rule(
     needs=("log",),
     act="Brokers obey only a higher leader epoch, so this state is not what they do: find the session that"
     " wrote it, and let the controller elect again (`zkgroup elect preferred`, or a restart of the leader).",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
 )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.keyings import BY_TOPIC
+from zkgroup.audit.keys import BY_TOPIC
 from zkgroup.audit.partitions import Spell, SpellFold, View, brokers_text, spell_finding
 from zkgroup.audit.rules import Finding, Rule
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.brokers import NO_LEADER
 
 
@@ -34,6 +34,6 @@ RULE = Rule(
     act="No controller or leader of Kafka writes such a state: find the session that did. Restart the broker"
     " that leads, or have the leader elected again (`zkgroup elect preferred`), so that the state is written"
     " anew.",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
 )

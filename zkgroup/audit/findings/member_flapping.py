@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from zkgroup.audit.bursts import Burst, Bursts
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keyings import BY_GROUP
+from zkgroup.audit.keys import BY_GROUP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.sliding_window import Burst, SlidingWindow
+from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.paths import path_kind
 
 
@@ -34,10 +34,10 @@ class _Fold:
                 yield from self._flaps(member, lives)
 
     def _flaps(self, member: str, lives: Sequence[Life]) -> Iterator[Finding]:
-        bursts = Bursts(self._lives + 1, self._window_ms)
+        window = SlidingWindow(self._lives + 1, self._window_ms)
         for life in lives:
-            yield from self._found(member, lives, bursts.add_moment(life.from_zxid, life.from_ms))
-        yield from self._found(member, lives, bursts.end())
+            yield from self._found(member, lives, window.add_moment(life.from_zxid, life.from_ms))
+        yield from self._found(member, lives, window.end())
 
     def _found(self, member: str, lives: Sequence[Life], burst: Burst | None) -> Iterator[Finding]:
         if burst is None:
@@ -68,7 +68,7 @@ RULE = Rule(
     needs=("log",),
     act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
     " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
-    keying=BY_GROUP,
+    keys=BY_GROUP,
     fold=_Fold,
     bounds={"lives": 3, "window_ms": 3_600_000},
 )

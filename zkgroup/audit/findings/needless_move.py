@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.rebalance import moves_text
-from zkgroup.audit.keyings import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 
@@ -65,7 +65,7 @@ RULE = Rule(
         " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
         " check its log for what it read in between."
     ),
-    keying=BY_MEMBERSHIP,
+    keys=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"quiet_ms": QUIET_MS},
 )

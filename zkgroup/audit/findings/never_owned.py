@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keyings import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.membership import existence, overlaps, partitions_at, topics_wanted, wanting
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.model import TopicPartition
 
 NAME = "never_owned"
@@ -45,7 +45,7 @@ class _Fold:
         ]
         if not missing:
             return
-        plan = picture.planned(facts.end_zxid)
+        plan = picture.expected_owners(facts.end_zxid)
         for tp in missing:
             if facts.is_whole or tp in picture.freed:
                 yield self._finding(tp, None if plan is None else plan.owners.get(tp))
@@ -85,7 +85,7 @@ RULE = Rule(
         " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
         " (orphan_owner, owner_session_mismatch)."
     ),
-    keying=BY_MEMBERSHIP,
+    keys=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, who
+from zkgroup.audit.texts import duration_text, who
 
 
 class _Fold:
@@ -77,7 +77,7 @@ RULE = Rule(
     act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
     " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
     " committing.",
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
     bounds={"owned_ms": 60_000},
 )

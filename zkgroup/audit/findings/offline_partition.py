@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkgroup.audit.controller_lookup import absences
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_TOPIC
-from zkgroup.audit.partitions import Moment, Spell, TopicFold, View, brokers_text, spell_finding
+from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.partitions import ChangeStamp, Spell, TopicFold, View, brokers_text, spell_finding
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
-from zkgroup.audit.ruling import absences
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.brokers import NO_LEADER
 
 
 class _Fold(TopicFold):
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         super().__init__(key, facts, bounds)
-        self._since: dict[int, Moment] = {}
+        self._since: dict[int, ChangeStamp] = {}
         """By partition: when it became what it is."""
         self._open: dict[int, Spell] = {}
         self._leaderless: set[int] = set()
         """Partitions whose open spell had, at some time, a state without leader."""
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         if before is not None:
             yield from self._look(partition, before, at)
@@ -43,7 +43,7 @@ class _Fold(TopicFold):
             yield from self._look(partition, view, None)
             yield from self._close(partition)
 
-    def _look(self, partition: int, view: View, until: Moment | None) -> Iterator[Finding]:
+    def _look(self, partition: int, view: View, until: ChangeStamp | None) -> Iterator[Finding]:
         """What came of a view that stood until then: the spells in it, and of the one before if it ended."""
         for since, to, detail in self._spells(partition, view, until):
             known = self._open.get(partition)
@@ -56,8 +56,8 @@ class _Fold(TopicFold):
                 self._leaderless.add(partition)
 
     def _spells(
-        self, partition: int, view: View, until: Moment | None
-    ) -> Iterator[tuple[Moment, Moment | None, str]]:
+        self, partition: int, view: View, until: ChangeStamp | None
+    ) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, str]]:
         if view.state is None or view.is_deleting:
             return
         since = self._since[partition]
@@ -91,7 +91,7 @@ RULE = Rule(
     act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
     " list, the last one in sync first. Only if that one is lost for good, and its records with it,"
     " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
     bounds={"election_ms": 1_000, "error_ms": 10_000},
 )

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
@@ -83,6 +83,6 @@ RULE = Rule(
     needs=("snapshot",),
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
     " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
 )

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
-from zkgroup.audit.words import is_member, who
+from zkgroup.audit.texts import is_member, who
 
 
 class _Fold:
@@ -69,6 +69,6 @@ RULE = Rule(
     act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
     " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
     " accept the repetition.",
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
 )

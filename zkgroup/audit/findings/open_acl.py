@@ -7,8 +7,8 @@ from enum import Enum
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule, Severity
-from zkgroup.audit.words import count_text
+from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule, Severity
+from zkgroup.audit.texts import count_text
 from zkgroup.zkfiles.records import Acl
 from zkgroup.znodes.brokers import brokers_path
 from zkgroup.znodes.consumers import consumers_path
@@ -25,7 +25,7 @@ def _protected(event: Event) -> Key | None:
     return ("acl",) if is_below or event.op == "setACL" else None
 
 
-ACLS = Keying("acl", _protected)
+ACLS = Keys("acl", _protected)
 """What gives or takes rights below `/brokers` and `/consumers`, and every change of an ACL; one key."""
 
 
@@ -98,6 +98,6 @@ RULE = Rule(
     needs=("snapshot",),
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
     " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
-    keying=ACLS,
+    keys=ACLS,
     fold=_Fold,
 )

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION
 from zkgroup.audit.membership import member_of
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
-from zkgroup.audit.words import duration_text, session_text
+from zkgroup.audit.texts import duration_text, session_text
 
 NAME = "orphan_owner"
 
@@ -77,7 +77,7 @@ RULE = Rule(
         "Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
         " (`audit sessions`) and end that process; the znode is deleted with its session."
     ),
-    keying=BY_OWNED_PARTITION,
+    keys=BY_OWNED_PARTITION,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

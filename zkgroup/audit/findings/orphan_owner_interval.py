@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION
 from zkgroup.audit.membership import Span, gaps, lives_by_session, member_of, merged
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 
 NAME = "orphan_owner_interval"
 
@@ -70,7 +70,7 @@ RULE = Rule(
         "Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
         " JVM never leave that way: find the tool that deletes below `ids`, or another client library."
     ),
-    keying=BY_OWNED_PARTITION,
+    keys=BY_OWNED_PARTITION,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.findings.orphan_owner import is_known
-from zkgroup.audit.keyings import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION
 from zkgroup.audit.membership import is_alive, lives_by_session, member_of
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
-from zkgroup.audit.words import session_text
+from zkgroup.audit.texts import session_text
 
 NAME = "owner_session_mismatch"
 
@@ -87,6 +87,6 @@ RULE = Rule(
         "A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
         " unowned once that session ends. Find the client behind the session, and restart the member."
     ),
-    keying=BY_OWNED_PARTITION,
+    keys=BY_OWNED_PARTITION,
     fold=_Fold,
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import REPLICATION
+from zkgroup.audit.keys import REPLICATION
 from zkgroup.audit.partitions import state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -89,7 +89,7 @@ RULE = Rule(
     needs=("snapshot",),
     act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
     " that is not registered has to be started first, or its partitions reassigned.",
-    keying=REPLICATION,
+    keys=REPLICATION,
     fold=_Fold,
     bounds={"share": 0.1},
 )

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 
 NAME = "rebalance"
 _TRIGGERS_NAMED = 4
@@ -91,7 +91,7 @@ RULE = Rule(
         "Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
         " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
     ),
-    keying=BY_MEMBERSHIP,
+    keys=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"quiet_ms": QUIET_MS},
 )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zkgroup.audit.bursts import Burst, Bursts
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.sliding_window import Burst, SlidingWindow
 
 NAME = "rebalance_storm"
 _HOUR_MS = 3_600_000
@@ -23,7 +23,7 @@ class _Fold:
         self._group = key[0]
         self._rebalances = Rebalances(key[0], facts, bounds["quiet_ms"], with_least=False)
         self._most = int(bounds["per_hour"])
-        self._bursts = Bursts(self._most + 1, _HOUR_MS)
+        self._window = SlidingWindow(self._most + 1, _HOUR_MS)
         self._causes: dict[str, int] = {}
 
     def see(self, event: Event) -> Iterator[Finding]:
@@ -33,12 +33,12 @@ class _Fold:
     def end(self) -> Iterator[Finding]:
         for rebalance in self._rebalances.end():
             yield from self._add(rebalance)
-        burst = self._bursts.end()
+        burst = self._window.end()
         if burst is not None:
             yield self._finding(burst)
 
     def _add(self, rebalance: Rebalance) -> Iterator[Finding]:
-        burst = self._bursts.add_moment(rebalance.from_zxid, rebalance.from_ms)
+        burst = self._window.add_moment(rebalance.from_zxid, rebalance.from_ms)
         if burst is not None:
             yield self._finding(burst)
             self._causes.clear()
@@ -74,7 +74,7 @@ RULE = Rule(
         "Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
         " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
     ),
-    keying=BY_MEMBERSHIP,
+    keys=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
 )

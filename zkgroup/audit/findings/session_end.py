@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.keys import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text, only_group, who
+from zkgroup.audit.texts import count_text, duration_text, only_group, who
 
 
 class _Fold:
@@ -66,6 +66,6 @@ RULE = Rule(
     needs=("log",),
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
-    keying=BY_SESSION,
+    keys=BY_SESSION,
     fold=_Fold,
 )

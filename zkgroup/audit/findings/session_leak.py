@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_SESSION
+from zkgroup.audit.keys import BY_SESSION
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text, server_of, session_text
+from zkgroup.audit.texts import count_text, duration_text, server_of, session_text
 
 
 class _Fold:
@@ -64,7 +64,7 @@ RULE = Rule(
     needs=("snapshot", "log"),
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
-    keying=BY_SESSION,
+    keys=BY_SESSION,
     fold=_Fold,
     bounds={"idle_ms": 3 * 86_400_000},
 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.expected_owners import ExpectedOwners
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keyings import BY_MEMBERSHIP
-from zkgroup.audit.planned import Planned
+from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
@@ -39,7 +39,7 @@ class _Fold:
 
     def end(self) -> Iterator[Finding]:
         zxid, time_ms = self._changed
-        plan = self._picture.planned(self._facts.end_zxid)
+        plan = self._picture.expected_owners(self._facts.end_zxid)
         if plan is None or self._facts.end_ms - time_ms <= self._grace_ms:
             return
         owned = _shares(plan, self._picture.threads())
@@ -50,7 +50,9 @@ class _Fold:
             yield Finding(NAME, severity, self._group, from_zxid=zxid, from_ms=time_ms, detail=detail)
 
 
-def _judge(plan: Planned, owned: Mapping[str, int], meant: Mapping[str, int]) -> tuple[Severity, str] | None:
+def _judge(
+    plan: ExpectedOwners, owned: Mapping[str, int], meant: Mapping[str, int]
+) -> tuple[Severity, str] | None:
     """A warning for what the plan did not mean, info for a plan that is uneven by itself."""
     idle = [member for member, count in owned.items() if not count and meant[member]]
     if idle:
@@ -70,7 +72,7 @@ def _judge(plan: Planned, owned: Mapping[str, int], meant: Mapping[str, int]) ->
     return None
 
 
-def _shares(plan: Planned, owners: Mapping[TopicPartition, str]) -> dict[str, int]:
+def _shares(plan: ExpectedOwners, owners: Mapping[TopicPartition, str]) -> dict[str, int]:
     """Partitions by member, of those who want any."""
     counts = {member.member: 0 for member in plan.members if member.threads}
     for thread in owners.values():
@@ -98,7 +100,7 @@ RULE = Rule(
         "Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
         " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`."
     ),
-    keying=BY_MEMBERSHIP,
+    keys=BY_MEMBERSHIP,
     fold=_Fold,
     bounds={"grace_ms": 10_000},
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zkgroup.audit.disagreements import disagreements
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, WholeRule
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.zkfiles.history import History
 
 

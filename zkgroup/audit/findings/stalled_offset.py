@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.partition_offsets import PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import duration_text, who
+from zkgroup.audit.texts import duration_text, who
 
 
 class _Fold:
@@ -59,7 +59,7 @@ RULE = Rule(
     needs=("log",),
     act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
     " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
     bounds={"still_ms": 600_000},
 )

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from zkgroup.audit.controller_lookup import change_at, replicas_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import ADMIN
+from zkgroup.audit.keys import ADMIN
 from zkgroup.audit.partitions import brokers_text, decoded
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import change_at, replicas_at
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.paths import path_kind
@@ -139,7 +139,7 @@ RULE = Rule(
     " cancel`. Without an entry: delete the znode, no controller of 0.8.2.2 will. Given up: a controller of"
     " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
     " sides: reassign it again once the brokers are up.",
-    keying=ADMIN,
+    keys=ADMIN,
     fold=_Fold,
     bounds={"standing_ms": 600_000, "endless_ms": 1_000},
 )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkgroup.audit.controller_lookup import change_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import ADMIN
+from zkgroup.audit.keys import ADMIN
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.ruling import change_at
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.paths import path_kind
 
@@ -68,7 +68,7 @@ RULE = Rule(
     act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"
     " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
     " default of 0.8.2.2, never do it.",
-    keying=ADMIN,
+    keys=ADMIN,
     fold=_Fold,
     bounds={"standing_ms": 600_000},
 )

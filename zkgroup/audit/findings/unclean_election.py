@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_TOPIC
-from zkgroup.audit.partitions import Moment, TopicFold, View, brokers_text, moment_finding
+from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, moment_finding
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
 from zkgroup.znodes.brokers import NO_LEADER
 
@@ -22,7 +22,7 @@ class _Fold(TopicFold):
         """By partition: the life of its state, and the last ISR in it that was not empty."""
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         if after is None or after.state is None:
             return
@@ -47,6 +47,6 @@ RULE = Rule(
     act="Records that only the in-sync replicas had are lost, and offsets may mean other records than before:"
     " check the consumers of the topic. Set `unclean.leader.election.enable=false` for topics that must not"
     " lose records (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
-    keying=BY_TOPIC,
+    keys=BY_TOPIC,
     fold=_Fold,
 )

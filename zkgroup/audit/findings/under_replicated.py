@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_TOPIC, REPLICATION
-from zkgroup.audit.partitions import Moment, Spell, SpellFold, View, brokers_text, spell_finding
+from zkgroup.audit.keys import BY_TOPIC, REPLICATION
+from zkgroup.audit.partitions import ChangeStamp, Spell, SpellFold, View, brokers_text, spell_finding
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 
 
@@ -23,8 +23,8 @@ from zkgroup.model import TopicPartition
 class _Away:
     """The time that a broker was missing in one spell of a partition."""
 
-    since: Moment
-    until: Moment
+    since: ChangeStamp
+    until: ChangeStamp
     ms: int = 0
 
 
@@ -32,8 +32,8 @@ class _Away:
 class _Sum:
     """The same of all that was reported."""
 
-    since: Moment
-    until: Moment | None
+    since: ChangeStamp
+    until: ChangeStamp | None
     """None where it lasts in one of them."""
     ms: int = 0
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -53,14 +53,14 @@ class _Topic(SpellFold):
         self._sums = sums
         self._away: dict[int, dict[int, _Away]] = {}
         """By partition: of each broker that was missing in this spell."""
-        self._reported: dict[int, Moment] = {}
+        self._reported: dict[int, ChangeStamp] = {}
         """By partition: up to when that was counted."""
 
     def fault(self, view: View) -> str | None:
         return "missing" if _missing(view) else None
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         self._count(partition, before, at)
         yield from super().changed(partition, before, after, at)
@@ -80,7 +80,7 @@ class _Topic(SpellFold):
         detail = f"replicas {brokers_text(spell.view.replicas or ())}, not in sync: {brokers}"
         yield spell_finding(RULE.name, RULE.severity, self.topic, partition, spell, detail)
 
-    def _count(self, partition: int, view: View | None, until: Moment) -> None:
+    def _count(self, partition: int, view: View | None, until: ChangeStamp) -> None:
         since = self._reported.get(partition)
         if view is None or since is None:
             return
@@ -145,7 +145,7 @@ RULE = Rule(
     act="Look at the brokers named: were they down, or too slow to follow? The row of a broker adds up its"
     " time over partitions, so that the one to begin with is the largest. A partition that stays so after a"
     " reassignment waits for a replica that no broker creates; reassign it again.",
-    keying=REPLICATION,
+    keys=REPLICATION,
     fold=_Fold,
     bounds={"least_ms": 10_000},
 )

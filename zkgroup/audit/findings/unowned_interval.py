@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION
 from zkgroup.audit.membership import Span, demand, overlaps
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
-from zkgroup.audit.words import duration_text
+from zkgroup.audit.texts import duration_text
 
 NAME = "unowned_interval"
 
@@ -84,7 +84,7 @@ RULE = Rule(
         " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
         " the next change of the group helps. A registration that they cannot read stops all of them."
     ),
-    keying=BY_OWNED_PARTITION,
+    keys=BY_OWNED_PARTITION,
     fold=_Fold,
     bounds={"longest_ms": 1_000},
 )

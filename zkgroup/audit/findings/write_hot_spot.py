@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Bounds, Finding, Key, Keying, Rule
-from zkgroup.audit.words import count_text, who
+from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule
+from zkgroup.audit.texts import count_text, who
 from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
@@ -34,7 +34,7 @@ def _area(event: Event) -> Key | None:
     return ("/".join(names[:depth]),)
 
 
-BY_AREA = Keying("area", _area)
+BY_AREA = Keys("area", _area)
 """What was written, and what was refused; key: the subtree, or that it was refused."""
 
 
@@ -129,7 +129,7 @@ RULE = Rule(
     needs=("log",),
     act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
     " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
-    keying=BY_AREA,
+    keys=BY_AREA,
     fold=_Fold,
     bounds={"per_minute": 600},
 )

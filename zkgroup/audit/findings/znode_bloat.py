@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_SUBTREE
+from zkgroup.audit.keys import BY_SUBTREE
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule
-from zkgroup.audit.words import count_text, subtree_text
+from zkgroup.audit.texts import count_text, subtree_text
 
 _PER_NAME = 4
 """Bytes that a child costs in a list answer beside its name."""
@@ -120,7 +120,7 @@ RULE = Rule(
     needs=("snapshot",),
     act="Beyond `jute.maxbuffer` (1 MB) clients lose their connection when they read it. Delete dead groups"
     " and topics (dead_group); fewer, or shorter, names below one parent.",
-    keying=BY_SUBTREE,
+    keys=BY_SUBTREE,
     fold=_Fold,
     bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
 )

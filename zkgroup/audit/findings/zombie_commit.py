@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keyings import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
-from zkgroup.audit.words import who
+from zkgroup.audit.texts import who
 
 
 class _Fold:
@@ -69,6 +69,6 @@ RULE = Rule(
     act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
     " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
     " it, as when a JVM member commits just after its own release.",
-    keying=BY_GROUP_PARTITION,
+    keys=BY_GROUP_PARTITION,
     fold=_Fold,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.partitions import Moment, TopicFold, View, brokers_text, decoded
+from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, decoded
 from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
 from zkgroup.audit.report.timelines import Span, Timeline, columns
 from zkgroup.audit.rules import Bounds, Finding, Key
-from zkgroup.audit.ruling import controller_name, ending_text, epoch_at
-from zkgroup.audit.words import session_text
+from zkgroup.audit.texts import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
@@ -99,16 +99,16 @@ class _Fold(TopicFold):
 
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         super().__init__(key, facts, bounds)
-        self._since: dict[int, tuple[Moment, str]] = {}
-        self._spells: list[tuple[int, Moment, Moment | None, str]] = []
+        self._since: dict[int, tuple[ChangeStamp, str]] = {}
+        self._spells: list[tuple[int, ChangeStamp, ChangeStamp | None, str]] = []
 
-    def over_spells(self) -> list[tuple[int, Moment, Moment | None, str]]:
+    def over_spells(self) -> list[tuple[int, ChangeStamp, ChangeStamp | None, str]]:
         """Those that ended since the last call."""
         over, self._spells = self._spells, []
         return over
 
     def changed(
-        self, partition: int, before: View | None, after: View | None, at: Moment
+        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterable[Finding]:
         fault = None if after is None else _fault(after)
         known = self._since.get(partition)

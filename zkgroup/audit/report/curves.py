@@ -8,8 +8,8 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid, number
+from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.audit.views.offsets import OffsetRow, OffsetRows
-from zkgroup.audit.words import count_text, duration_text, session_text
 from zkgroup.znodes.paths import PathKind
 
 Row = tuple[str, str, int]

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
 from zkgroup.audit.report.curves import Curves
@@ -22,10 +24,8 @@ from zkgroup.audit.report.load import Load
 from zkgroup.audit.report.rebalancing import AllRebalances
 from zkgroup.audit.report.timelines import Span, Timeline, columns
 from zkgroup.audit.rules import Finding, Severity
-from zkgroup.audit.run import Found
-from zkgroup.audit.views.owners import OwnerLife, OwnerLives
+from zkgroup.audit.texts import count_text, session_text
 from zkgroup.audit.views.sessions import SessionRow, SessionRows
-from zkgroup.audit.words import count_text, session_text
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.znodes.paths import path_kind
 

@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.write_hot_spot import BY_AREA
 from zkgroup.audit.report.keeping import Limits, Names
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 
 _AREAS_MAX: Final = 2_000
 _TABLE_MAX: Final = 60

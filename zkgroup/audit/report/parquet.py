@@ -9,7 +9,7 @@ from typing import Any
 
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.words import session_text
+from zkgroup.audit.texts import session_text
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.schemas import Column

@@ -11,7 +11,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.rebalances import PartitionChange, Rebalance, Rebalances
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid
-from zkgroup.audit.words import count_text
+from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import Owner
 
 _FLOWS_MAX: Final = 12

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rebalances import Rebalance
+from zkgroup.audit.texts import session_text
 from zkgroup.audit.views.offsets import OffsetRow
-from zkgroup.audit.views.owners import OwnerLife
 from zkgroup.audit.views.sessions import SessionRow
-from zkgroup.audit.words import session_text
 from zkgroup.zkfiles.schemas import Column
 
 Partition = tuple[str, str, int]

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.audit.report.keeping import hex_zxid
-from zkgroup.audit.words import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text
 
 Row = TypeVar("Row", bound=Hashable)
 

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from zkgroup.audit.documents import findings_document
+from zkgroup.audit.engine import Found
 from zkgroup.audit.groups import of_group
 from zkgroup.audit.inspection import health_of
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
-from zkgroup.audit.run import Found
-from zkgroup.audit.sources import Moment, Source
+from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
 FINDINGS = "findings.json"
@@ -81,8 +82,8 @@ def report_of(
     found: Found,
     inputs: Sequence[Path],
     *,
-    start: Moment | None = None,
-    end: Moment | None = None,
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
     group: str | None = None,
     limits: Limits | None = None,
     rows: Rows | None = None,

@@ -10,7 +10,7 @@ its last record. A log that is not the one that was converted has its ensemble c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from zkgroup.audit.manifest import Converted, Stretch
-from zkgroup.audit.sources import Folders, Rows
+from zkgroup.audit.folders import Folders
+from zkgroup.audit.manifest import Converted, ConvertedLog
+from zkgroup.audit.progress import Progress, quiet
+from zkgroup.audit.source import Rows
 from zkgroup.audit.spark import units
 from zkgroup.audit.spark.inputs import EnsembleInput
 from zkgroup.audit.spark.remote import RemoteFolder, decoded
@@ -28,9 +30,7 @@ from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.spark.tables import OPERATIONS_FOLDER, SEEDS_FOLDER, STORED, Tables, stored_seeds
 from zkgroup.audit.spark.units import Listed, Unit
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.hops import Hop, HopIndex
-
-Progress = Callable[[str, int], None]
+from zkgroup.zkfiles.log_index import Hop, HopIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Conversion:
         self.converted_units = 0
         """So many stretches were read by `run`."""
 
-    def run(self, progress: Progress = lambda what, count: None) -> None:
+    def run(self, progress: Progress = quiet) -> None:
         """Brings the folder up to date. Raises ConfigError, and what reading the inputs raises."""
         plans = [self._plan(each) for each in self._inputs]
         number = self.tables.manifest.number + 1
@@ -168,11 +168,11 @@ def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[Listed]
     return True
 
 
-def _is_done(found: Listed, known: Stretch | None) -> bool:
+def _is_done(found: Listed, known: ConvertedLog | None) -> bool:
     return known is not None and known.is_closed and known.sizes == found.sizes
 
 
-def _is_same(found: Listed, known: Stretch, given: EnsembleInput) -> bool:
+def _is_same(found: Listed, known: ConvertedLog, given: EnsembleInput) -> bool:
     """Whether a log still has the record that was its last. Of several servers sizes have to tell."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
@@ -185,7 +185,7 @@ def _is_same(found: Listed, known: Stretch, given: EnsembleInput) -> bool:
     return HopIndex(path.name, None, None, 1, 0, (hop,)).is_of(path)
 
 
-def _unit(given: EnsembleInput, found: Listed, known: Stretch | None, *, is_first: bool) -> Unit:
+def _unit(given: EnsembleInput, found: Listed, known: ConvertedLog | None, *, is_first: bool) -> Unit:
     from_zxid, offset = 0 if is_first else found.start, None
     if known is not None and known.rows:
         from_zxid = known.last_zxid + 1
@@ -200,7 +200,7 @@ def _entered(plan: _Plan, kept: Converted, found: Mapping[tuple[str, int], Any],
     now = {each.start: each for each in plan.listed}
     for unit in plan.units:
         each, row = now[unit.stretch], found.get((plan.given.name, unit.stretch))
-        stretch = stretches.get(each.start) or Stretch(each.start, (), False, each.start - 1, 0, 0, ())
+        stretch = stretches.get(each.start) or ConvertedLog(each.start, (), False, each.start - 1, 0, 0, ())
         stretch = replace(stretch, sizes=each.sizes, is_closed=each.is_closed)
         if row is not None:
             stretch = replace(

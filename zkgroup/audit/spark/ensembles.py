@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
 from zkgroup.audit.manifest import Converted
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.spark.conversion import Conversion
-from zkgroup.audit.spark.events import events_of
+from zkgroup.audit.spark.events import opened_rows
 from zkgroup.audit.spark.inputs import EnsembleInput, Given, inputs_of
 from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.spark.tables import Tables, is_converted
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.history import History
-
-Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Ensemble:
 
 
 def opened(
-    spark: SparkSession, given: Sequence[Given], output: str, progress: Progress = lambda what, count: None
+    spark: SparkSession, given: Sequence[Given], output: str, progress: Progress = quiet
 ) -> list[Ensemble]:
     """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
 
@@ -83,7 +82,7 @@ def rows_of(ensembles: Sequence[Ensemble], chroot: str = "") -> DataFrame:
     """Rows of EVENTS, in no order."""
     seeds = reduce(DataFrame.unionByName, [tables.seeds(names) for tables, names in _by_tables(ensembles)])
     bases = {each.name: each.converted.base_zxid for each in ensembles}
-    return events_of(operations_of(ensembles), seeds, bases, chroot)
+    return opened_rows(operations_of(ensembles), seeds, bases, chroot)
 
 
 def _by_tables(ensembles: Sequence[Ensemble]) -> list[tuple[Tables, list[str]]]:

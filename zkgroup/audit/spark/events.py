@@ -12,7 +12,7 @@ from zkgroup.audit.spark.rows import EVENTS
 from zkgroup.zkfiles.records import TransactionType
 
 
-def events_of(
+def opened_rows(
     operations: DataFrame, seeds: DataFrame, bases: Mapping[str, int], chroot: str = ""
 ) -> DataFrame:
     """Rows of EVENTS, in no order.

@@ -1,6 +1,6 @@
 """Facts and findings over rows in Spark: each key's rows are brought together, sorted, and folded.
 
-The folds are those of the laptop (`zkgroup.audit.run`), with the same rows in the same order.
+The folds are those of the laptop (`zkgroup.audit.engine`), with the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import FactBuilder, is_fact
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.gathering import Gathering, is_fact
-from zkgroup.audit.rules import Bounds, Finding, Fold, Key, Keying, Rule
+from zkgroup.audit.rules import Bounds, Finding, Fold, Key, Keys, Rule
 from zkgroup.audit.spark.rows import (
     ENSEMBLE,
     EVENT_COLUMNS,
@@ -35,7 +35,7 @@ IN_ORDER: Final = ("zxid", "sub", "path", "session")
 _BETWEEN: Final = "\0"
 """Between the parts of a key; no path has it."""
 
-_KEYED: Final = StructType([StructField("keying", StringType()), StructField("key", StringType()), *EVENTS])
+_KEYED: Final = StructType([StructField("keys", StringType()), StructField("key", StringType()), *EVENTS])
 _FINDING_TYPES: Final = {"partition": IntegerType(), "session": LongType()} | {
     name: LongType() for name in ("from_zxid", "to_zxid", "from_ms", "to_ms")
 }
@@ -58,13 +58,13 @@ Asked = Mapping[str, tuple[Facts, Mapping[str, Bounds], frozenset[str]]]
 """By ensemble: the facts, the bounds of each rule, and the names of the rules to ask."""
 
 
-def facts_of(events: DataFrame) -> dict[str, Facts]:
+def facts_by_ensemble(events: DataFrame) -> dict[str, Facts]:
     """The facts of each ensemble, from the few rows that make them."""
-    gatherings: dict[str, Gathering] = {}
+    builders: dict[str, FactBuilder] = {}
     rows = events.mapInArrow(_facts_only, EVENTS).collect()
     for row in sorted(rows, key=attrgetter("ensemble", *IN_ORDER)):
-        gatherings.setdefault(row.ensemble, Gathering()).see(event_of(row))
-    return {ensemble: gathering.facts() for ensemble, gathering in gatherings.items()}
+        builders.setdefault(row.ensemble, FactBuilder()).see(event_of(row))
+    return {ensemble: builder.facts() for ensemble, builder in builders.items()}
 
 
 def _facts_only(batches: Iterable[Any]) -> Iterator[Any]:
@@ -128,27 +128,27 @@ def findings_of(events: DataFrame, asked: Asked) -> DataFrame:
     known = spark.sparkContext.broadcast(dict(asked))
     names = frozenset(name for _, _, rules in asked.values() for name in rules)
     keyed = events.mapInArrow(_keyed_by(names), _KEYED)
-    together = keyed.repartition("ensemble", "keying", "key").sortWithinPartitions(
-        "ensemble", "keying", "key", *IN_ORDER
+    together = keyed.repartition("ensemble", "keys", "key").sortWithinPartitions(
+        "ensemble", "keys", "key", *IN_ORDER
     )
     return together.mapInArrow(lambda batches: _folded(batches, known.value), FINDINGS)
 
 
-def _keyings(names: frozenset[str]) -> dict[str, Keying]:
-    return {rule.keying.name: rule.keying for rule in RULES if rule.name in names}
+def _keys_by_name(names: frozenset[str]) -> dict[str, Keys]:
+    return {rule.keys.name: rule.keys for rule in RULES if rule.name in names}
 
 
 def _keyed_by(names: frozenset[str]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Each row as often as there are keyings that it has a key of."""
+    """Each row as often as there are all_keys that it has a key of."""
 
     def keyed(batches: Iterable[Any]) -> Iterator[Any]:
-        keyings = [(name, keying.key) for name, keying in _keyings(names).items()]
+        all_keys = [(name, keys.key) for name, keys in _keys_by_name(names).items()]
         for batch in batches:
             events = events_in(batch)
             rows = pa.RecordBatch.from_arrays(
                 [batch.column(field.name) for field in EVENTS], names=EVENTS.fieldNames()
             )
-            for name, key_of in keyings:
+            for name, key_of in all_keys:
                 keys = [key_of(event) for event in events]
                 places = [place for place, key in enumerate(keys) if key is not None]
                 if places:
@@ -164,7 +164,7 @@ def _keyed_by(names: frozenset[str]) -> Callable[[Iterable[Any]], Iterator[Any]]
 
 _KEYED_ARROW: Final = pa.schema(
     [
-        pa.field("keying", pa.string()),
+        pa.field("keys", pa.string()),
         pa.field("key", pa.string()),
         *schema((*EVENT_COLUMNS, ENSEMBLE)),
     ]
@@ -177,7 +177,7 @@ def _folded(batches: Iterable[Any], asked: Asked) -> Iterator[Any]:
     current: tuple[str, str, str] | None = None
     found: list[tuple[str, Finding]] = []
     for batch in batches:
-        places = zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keying", "key")), strict=True)
+        places = zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keys", "key")), strict=True)
         for place, event in zip(places, events_in(batch), strict=True):
             if place != current:
                 found += _ended(current, folds)
@@ -193,14 +193,14 @@ def _folded(batches: Iterable[Any], asked: Asked) -> Iterator[Any]:
         yield findings_batch(found)
 
 
-def _folds(asked: Asked, ensemble: str, keying: str, text: str) -> list[Fold]:
+def _folds(asked: Asked, ensemble: str, keys: str, text: str) -> list[Fold]:
     facts, bounds, names = asked[ensemble]
     key: Key = tuple(text.split(_BETWEEN))
-    return [rule.fold(key, facts, bounds[rule.name]) for rule in _rules_of(keying) if rule.name in names]
+    return [rule.fold(key, facts, bounds[rule.name]) for rule in _rules_of(keys) if rule.name in names]
 
 
-def _rules_of(keying: str) -> Sequence[Rule]:
-    return [rule for rule in RULES if rule.keying.name == keying]
+def _rules_of(keys: str) -> Sequence[Rule]:
+    return [rule for rule in RULES if rule.keys.name == keys]
 
 
 def _ended(place: tuple[str, str, str] | None, folds: Iterable[Fold]) -> list[tuple[str, Finding]]:

@@ -14,13 +14,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from zkgroup.audit.documents import as_of, finding_fields
+from zkgroup.audit.engine import Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.folders import Folders
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.run import Skipped, bounds_of, order, reason_to_skip, within
-from zkgroup.audit.sources import Folders
-from zkgroup.audit.spark.ensembles import Ensemble, Progress, opened, rows_of
-from zkgroup.audit.spark.folding import FINDINGS, facts_of, finding_of, findings_batch, findings_of
+from zkgroup.audit.spark.ensembles import Ensemble, opened, rows_of
+from zkgroup.audit.spark.folding import FINDINGS, facts_by_ensemble, finding_of, findings_batch, findings_of
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.storage import Storage
 
@@ -55,7 +56,7 @@ def run(
     rules: Sequence[AnyRule] = ALL_RULES,
     bounds: Mapping[str, float] | None = None,
     chroot: str = "",
-    progress: Progress = lambda what, count: None,
+    progress: Progress = quiet,
 ) -> list[Audited]:
     """Converts what is new in the inputs, asks the rules of all that was converted, and writes the answers.
 
@@ -91,16 +92,16 @@ def ask(
     parts: Mapping[str, Part],
     rules: Sequence[AnyRule],
     bounds: Mapping[str, Bounds],
-    progress: Progress = lambda what, count: None,
+    progress: Progress = quiet,
 ) -> list[Audited]:
     """What the rules find in these rows of these ensembles, and in the files of those that have any.
 
     Args:
         parts: what the rows are of, by ensemble.
-        bounds: those of each rule, as `run.bounds_of` gives them.
+        bounds: those of each rule, as `engine.bounds_of` gives them.
     """
     progress("gathering facts", len(ensembles))
-    known = facts_of(events)
+    known = facts_by_ensemble(events)
     facts = {each.name: known.get(each.name, Facts()) for each in ensembles}
     skipped = {
         each.name: [

@@ -15,7 +15,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from zkgroup.audit.sources import Folders, Rows
+from zkgroup.audit.folders import Folders
+from zkgroup.audit.source import Rows
 from zkgroup.audit.spark.schemas import struct_of
 from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.spark.units import OPERATIONS, Listed, Unit, batches_of, stretches_of

@@ -13,19 +13,21 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from zkgroup.audit.converted import Mark, last_at
+from zkgroup.audit.engine import Found, bounds_of
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.inspection import inspected
-from zkgroup.audit.moments import Moment, stretch_between
+from zkgroup.audit.points_in_time import PointInTime, zxid_range
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.tables import Rows
-from zkgroup.audit.run import Found, bounds_of
-from zkgroup.audit.sources import Folders, missing_text, standing_text
-from zkgroup.audit.spark.ensembles import Ensemble, Progress, opened, operations_of, rows_of
+from zkgroup.audit.source import missing_text, standing_text
+from zkgroup.audit.spark.ensembles import Ensemble, opened, operations_of, rows_of
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.job import Part, ask
+from zkgroup.audit.spark.row_selection import between, groups_in, in_order, only_group
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.stretches import between, groups_in, in_order, only_group
 from zkgroup.audit.spark.tables import Tables, is_converted
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.health import FileHealth
@@ -50,11 +52,11 @@ def report(
     *,
     ensemble: str | None = None,
     chroot: str = "",
-    start: Moment | None = None,
-    end: Moment | None = None,
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
     group: str | None = None,
     rows: Rows | None = None,
-    progress: Progress = lambda what, count: None,
+    progress: Progress = quiet,
 ) -> Reported:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
@@ -80,10 +82,15 @@ def report(
 
 
 class _View:
-    """One ensemble between two moments: what `sources.Source` is on a laptop."""
+    """One ensemble between two moments: what `source.Source` is on a laptop."""
 
     def __init__(
-        self, spark: SparkSession, of: Ensemble, chroot: str, start: Moment | None, end: Moment | None
+        self,
+        spark: SparkSession,
+        of: Ensemble,
+        chroot: str,
+        start: PointInTime | None,
+        end: PointInTime | None,
     ) -> None:
         self._spark, self._of, self._chroot = spark, of, chroot
         self._base = of.converted.base_zxid
@@ -122,8 +129,8 @@ class _View:
             notes=notes,
         )
 
-    def _part(self, start: Moment | None, end: Moment | None) -> Part:
-        from_zxid, to_zxid = stretch_between(start, end, self._zxid_at)
+    def _part(self, start: PointInTime | None, end: PointInTime | None) -> Part:
+        from_zxid, to_zxid = zxid_range(start, end, self._zxid_at)
         before = operations_of([self._of]).where(f.col("zxid") < from_zxid).agg(f.max("zxid")).collect()[0][0]
         return Part(max(self._base, before or 0), to_zxid)
 

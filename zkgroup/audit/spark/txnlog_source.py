@@ -20,7 +20,7 @@ from zkgroup.audit.spark.options import Options
 from zkgroup.audit.spark.schemas import require_types, struct_of
 from zkgroup.zkfiles.arrow import record_batch
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.hops import HopIndex, Split, index_log
+from zkgroup.zkfiles.log_index import HopIndex, Split, index_log
 from zkgroup.zkfiles.names import LOG as LOG_FILE
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.schemas import LOG

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.words import members_of
+from zkgroup.audit.texts import members_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import Kind, path_kind
 

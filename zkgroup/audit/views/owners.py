@@ -3,55 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind
-
-EndedBy = Literal["release", "session_end", "deleted_by_other", "open"]
-
-
-class OwnerLife(NamedTuple):
-    """One existence of an owner znode."""
-
-    thread: str
-    """The text of the znode, what is no UTF-8 replaced."""
-    session: int
-    """Who created it; 0 for one of a snapshot that is not ephemeral."""
-    from_zxid: int
-    from_ms: int
-    to_zxid: int | None = None
-    to_ms: int | None = None
-    ended_by: EndedBy = "open"
-    ender: int | None = None
-    """The session that deleted it, or that ended."""
-
-    @property
-    def member(self) -> str | None:
-        """The member that the text names; None where it is no thread id."""
-        return Owner(self.thread).member
-
-
-class OwnerLives:
-    """Sees the rows of one partition, in order; rows of its offset are left alone."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self.current: OwnerLife | None = None
-
-    def see(self, event: Event) -> OwnerLife | None:
-        """Takes a row in; the life that it ended, if it ended one."""
-        if path_kind(event.path).kind != "owner" or event.op not in ("create", "delete"):
-            return None
-        over = None if self.current is None else _ended(self.current, event, self._facts)
-        self.current = None
-        if event.op == "create":
-            thread = (event.data or b"").decode("utf-8", "replace")
-            self.current = OwnerLife(thread, event.session, event.zxid, event.time_ms)
-        return over
 
 
 def owners_of(
@@ -70,19 +27,3 @@ def owners_of(
         ):
             found.append(over)
     return found if lives.current is None else [*found, lives.current]
-
-
-def is_session_end(facts: Facts, event: Event) -> bool:
-    """Whether a deletion came of the end of a session, and was not asked for by itself."""
-    life = facts.sessions.get(event.session)
-    return event.synthetic or (life is not None and life.to_zxid == event.zxid)
-
-
-def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
-    """The life, over. A create ends it only where the log has a hole: nobody is known to have deleted it."""
-    if event.op == "create":
-        return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by="session_end")
-    how: EndedBy = "deleted_by_other"
-    if event.session == life.session:
-        how = "session_end" if is_session_end(facts, event) else "release"
-    return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by=how, ender=event.session)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.worlds.audit_log import START_MS, AuditLog
+from zkgroup.audit.engine import find
 from zkgroup.audit.findings.session_leak import RULE
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.run import find
 
 A, B = 0x100_0000_0000_000A, -0x5F00_0000_0000_0005
 DAY = 86_400_000

@@ -13,10 +13,10 @@ import pytest
 from tests.worlds import golden_audits
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
-from zkgroup.audit.run import audit
 
 SECTIONS = (
     *("findings", "owners", "rebalances", "offsets", "controllers", "brokers", "replication", "sessions"),

@@ -7,8 +7,8 @@ import pytest
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, source
 from zkgroup.audit.converted import Mark, last_at
-from zkgroup.audit.moments import Moment
-from zkgroup.audit.standing import Standing, stretch
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.state_at import StateBuilder, rows_from
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 
@@ -21,8 +21,8 @@ def test_a_stretch_begins_with_what_a_replay_gives(name: str) -> None:
     zxids = sorted({row.zxid for row in rows if not row.seed})
 
     for zxid in zxids[1::10]:
-        expected = history.rows(Moment(zxid)).events()
-        assert list(stretch(rows, zxid)) == [row for row in expected if row.path != "/zookeeper/config"]
+        expected = history.rows(PointInTime(zxid)).events()
+        assert list(rows_from(rows, zxid)) == [row for row in expected if row.path != "/zookeeper/config"]
 
 
 def test_what_is_refused_or_gone_leaves_nothing() -> None:
@@ -42,7 +42,7 @@ def test_what_is_refused_or_gone_leaves_nothing() -> None:
         Operation(TransactionType.ERROR, error=-110),
     )
     log.expire(1)
-    standing = Standing()
+    standing = StateBuilder()
     for event in log.events():
         standing.see(event)
 
@@ -57,7 +57,7 @@ def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
     log = AuditLog()
     log.create("/a", "1")
 
-    assert [row.seed for row in stretch(log.events(), log.zxid + 5)] == [True]
+    assert [row.seed for row in rows_from(log.events(), log.zxid + 5)] == [True]
 
 
 def test_a_time_is_searched_in_the_last_log_that_begins_by_then() -> None:

@@ -40,7 +40,7 @@ def after(before: Event | None, event: Event) -> Event | None:
     return None
 
 
-class Standing:
+class StateBuilder:
     """Takes rows in order. Memory: one row a znode and session."""
 
     def __init__(self) -> None:
@@ -61,9 +61,9 @@ class Standing:
         return sorted(self._seeds.values(), key=lambda seed: (seed.zxid, seed.path, seed.session))
 
 
-def stretch(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
+def rows_from(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
     """The rows from a transaction on, behind what stood before it."""
-    standing, has_begun = Standing(), False
+    standing, has_begun = StateBuilder(), False
     for event in events:
         if event.zxid < from_zxid or event.seed:
             standing.see(event)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.worlds.audit_log import START_MS, AuditLog, registration
+from zkgroup.audit.fact_builder import FactBuilder, facts_of, is_fact
 from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
-from zkgroup.audit.gathering import Gathering, facts_of, is_fact
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 
@@ -186,4 +186,4 @@ def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions
 
 def test_nothing_at_all_has_no_log() -> None:
     """No rows give facts that have no log and are not whole."""
-    assert Gathering().facts() == Facts(has_log=False, is_whole=False)
+    assert FactBuilder().facts() == Facts(has_log=False, is_whole=False)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from zkgroup.audit import standing
+from zkgroup.audit import state_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.groups import of_group
 from zkgroup.audit.spark.folding import IN_ORDER
@@ -69,8 +69,8 @@ def _standing(batches: Iterable[Any]) -> Iterator[Any]:
             if here != place:
                 found += _left(place, seed)
                 place, seed = here, None
-            if standing.key_of(event) is not None:
-                seed = standing.after(seed, event)
+            if state_at.key_of(event) is not None:
+                seed = state_at.after(seed, event)
         if len(found) >= ROWS_PER_BATCH:
             yield from _of_ensembles(found)
             found = []

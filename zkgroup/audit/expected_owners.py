@@ -21,7 +21,7 @@ _SEARCHED_MAX = 50_000
 Partitions = Mapping[str, Sequence[int]]
 
 
-class Planned(NamedTuple):
+class ExpectedOwners(NamedTuple):
     """The plan of a group at one moment."""
 
     strategy: str
@@ -29,12 +29,12 @@ class Planned(NamedTuple):
     owners: Owners
 
 
-def planned(
+def expected_owners(
     registrations: Mapping[str, Registration],
     partitions: Partitions,
     actual: Owners,
     plan: StoredAssignment | None,
-) -> Planned | None:
+) -> ExpectedOwners | None:
     """The plan of these members; None where nobody can know it.
 
     That is so where a wildcard cannot be evaluated, where round robin meets unequal subscriptions, and for
@@ -52,7 +52,7 @@ def planned(
             owners = assign(strategy, members, partitions).owners
     except (AssignmentError, ConfigError):
         return None
-    return None if owners is None else Planned(strategy, tuple(members), owners)
+    return None if owners is None else ExpectedOwners(strategy, tuple(members), owners)
 
 
 def least_moves(

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.gathering import facts_of
 from zkgroup.audit.groups import of_group, require_group
-from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keying, Rule, WholeRule
-from zkgroup.audit.sources import Moment, Source
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keys, Rule, WholeRule
+from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError
 
 
@@ -55,8 +56,8 @@ def audit(
     rules: Sequence[AnyRule],
     bounds: Mapping[str, float] | None = None,
     *,
-    start: Moment | None = None,
-    end: Moment | None = None,
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
     group: str | None = None,
 ) -> Found:
     """Asks every rule that the input is enough for.
@@ -131,7 +132,7 @@ def fold_all(
     rules: Sequence[Rule], events: Iterable[Event], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """One pass over the rows; findings come as folds are sure of them."""
-    passes = [_Pass(keying, of_keying, facts, bounds) for keying, of_keying in _by_keying(rules)]
+    passes = [_Pass(keys, of_keying, facts, bounds) for keys, of_keying in _by_keys(rules)]
     asked = [(each, each.key) for each in passes]
     for event in events:
         for each, key_of in asked:
@@ -158,20 +159,18 @@ def order(finding: Finding) -> tuple[object, ...]:
     )
 
 
-def _by_keying(rules: Sequence[Rule]) -> list[tuple[Keying, list[Rule]]]:
-    found: dict[str, tuple[Keying, list[Rule]]] = {}
+def _by_keys(rules: Sequence[Rule]) -> list[tuple[Keys, list[Rule]]]:
+    found: dict[str, tuple[Keys, list[Rule]]] = {}
     for rule in rules:
-        found.setdefault(rule.keying.name, (rule.keying, []))[1].append(rule)
+        found.setdefault(rule.keys.name, (rule.keys, []))[1].append(rule)
     return list(found.values())
 
 
 class _Pass:
-    """The open folds of all keys of one keying."""
+    """The open folds of all keys of one keys."""
 
-    def __init__(
-        self, keying: Keying, rules: Sequence[Rule], facts: Facts, bounds: Mapping[str, Bounds]
-    ) -> None:
-        self.key = keying.key
+    def __init__(self, keys: Keys, rules: Sequence[Rule], facts: Facts, bounds: Mapping[str, Bounds]) -> None:
+        self.key = keys.key
         self._rules, self._facts, self._bounds = rules, facts, bounds
         self._folds: dict[Key, list[Fold]] = {}
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkgroup.audit.events import Event
 
 
-class Moment(NamedTuple):
+class Occurrence(NamedTuple):
     zxid: int
     time_ms: int
 
@@ -16,16 +16,16 @@ class Moment(NamedTuple):
 class Burst(NamedTuple):
     """A time in which every window had enough of them, from the first to the last."""
 
-    first: Moment
-    last: Moment
+    first: Occurrence
+    last: Occurrence
     times: int
 
 
-class Bursts:
+class SlidingWindow:
     """Counts moments in a sliding window; remembers no more of them than are enough."""
 
     def __init__(self, enough: int, window_ms: float) -> None:
-        self._recent: deque[Moment] = deque(maxlen=max(enough, 1))
+        self._recent: deque[Occurrence] = deque(maxlen=max(enough, 1))
         self._window_ms = window_ms
         self._open: Burst | None = None
 
@@ -34,7 +34,7 @@ class Bursts:
         return self.add_moment(event.zxid, event.time_ms)
 
     def add_moment(self, zxid: int, time_ms: int) -> Burst | None:
-        now, over = Moment(zxid, time_ms), None
+        now, over = Occurrence(zxid, time_ms), None
         if self._open is not None and time_ms - self._open.last.time_ms > self._window_ms:
             over = self.end()
         self._recent.append(now)

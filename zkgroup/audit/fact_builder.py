@@ -9,7 +9,7 @@ from typing import Final
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
-from zkgroup.audit.words import server_of
+from zkgroup.audit.texts import server_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -21,10 +21,10 @@ _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
 
 def facts_of(events: Iterable[Event]) -> Facts:
     """The facts of a history, from its rows in order."""
-    gathering = Gathering()
+    builder = FactBuilder()
     for event in events:
-        gathering.see(event)
-    return gathering.facts()
+        builder.see(event)
+    return builder.facts()
 
 
 def is_fact(event: Event) -> bool:
@@ -56,7 +56,7 @@ def _acted_on(path: str) -> str | None:
     return None
 
 
-class Gathering:
+class FactBuilder:
     """Takes rows in order."""
 
     def __init__(self) -> None:

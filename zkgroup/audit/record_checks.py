@@ -27,7 +27,7 @@ class Step(NamedTuple):
     to_ms: int
 
 
-class Survey:
+class RecordChecks:
     """What the records of a history look like from outside. `see` takes them by zxid."""
 
     def __init__(self) -> None:
@@ -68,18 +68,18 @@ class Survey:
         self.last = zxid, ms
 
 
-_surveys: WeakKeyDictionary[History, Survey] = WeakKeyDictionary()
+_known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
 
 
-def survey_of(history: History) -> Survey:
-    """The survey of a history, made at the first call."""
-    survey = _surveys.get(history)
-    if survey is None:
-        survey = Survey()
+def record_checks_of(history: History) -> RecordChecks:
+    """The checks of a history, made at the first call."""
+    checks = _known.get(history)
+    if checks is None:
+        checks = RecordChecks()
         for transaction in history.transactions():
-            survey.see(transaction)
-        _surveys[history] = survey
-    return survey
+            checks.see(transaction)
+        _known[history] = checks
+    return checks
 
 
 def _keep(notes: list[_Note], note: _Note) -> None:

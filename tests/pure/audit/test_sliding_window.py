@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from zkgroup.audit.bursts import Burst, Bursts, Moment
+from zkgroup.audit.sliding_window import Burst, Occurrence, SlidingWindow
 
 
 def bursts_of(times: list[int], *, enough: int, window_ms: int) -> list[Burst]:
-    """The bursts of moments at these times; their zxids count from 1."""
-    bursts = Bursts(enough, window_ms)
-    found = [bursts.add_moment(zxid, time_ms) for zxid, time_ms in enumerate(times, 1)]
-    return [each for each in (*found, bursts.end()) if each is not None]
+    """The window of moments at these times; their zxids count from 1."""
+    window = SlidingWindow(enough, window_ms)
+    found = [window.add_moment(zxid, time_ms) for zxid, time_ms in enumerate(times, 1)]
+    return [each for each in (*found, window.end()) if each is not None]
 
 
 def test_a_burst_lasts_as_long_as_every_window_has_enough() -> None:
     """Far longer than the window; its end is the last moment that was dense."""
     times = [*range(0, 100, 5), 500]
 
-    assert bursts_of(times, enough=3, window_ms=10) == [Burst(Moment(1, 0), Moment(20, 95), 20)]
+    assert bursts_of(times, enough=3, window_ms=10) == [Burst(Occurrence(1, 0), Occurrence(20, 95), 20)]
 
 
 def test_the_window_has_both_its_ends() -> None:
@@ -27,14 +27,16 @@ def test_the_window_has_both_its_ends() -> None:
 
 def test_a_moment_belongs_to_one_burst_only() -> None:
     """What ended one may begin the next; those before it are used up."""
-    assert bursts_of([0, 1, 2, 12, 12], enough=3, window_ms=10) == [Burst(Moment(1, 0), Moment(3, 2), 3)]
+    assert bursts_of([0, 1, 2, 12, 12], enough=3, window_ms=10) == [
+        Burst(Occurrence(1, 0), Occurrence(3, 2), 3)
+    ]
     assert bursts_of([0, 1, 2, 12, 12, 13], enough=3, window_ms=10) == [
-        Burst(Moment(1, 0), Moment(3, 2), 3),
-        Burst(Moment(4, 12), Moment(6, 13), 3),
+        Burst(Occurrence(1, 0), Occurrence(3, 2), 3),
+        Burst(Occurrence(4, 12), Occurrence(6, 13), 3),
     ]
     assert bursts_of([0, 1, 2, 20, 21, 22], enough=3, window_ms=10) == [
-        Burst(Moment(1, 0), Moment(3, 2), 3),
-        Burst(Moment(4, 20), Moment(6, 22), 3),
+        Burst(Occurrence(1, 0), Occurrence(3, 2), 3),
+        Burst(Occurrence(4, 20), Occurrence(6, 22), 3),
     ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, REASSIGN, Cluster
-from zkgroup.audit.partitions import Moment
-from zkgroup.audit.ruling import Absence, absences, ending_text, is_requested, life_at
+from zkgroup.audit.controller_lookup import Absence, absences, ending_text, is_requested, life_at
+from zkgroup.audit.partitions import ChangeStamp
 from zkgroup.model import TopicPartition
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -64,7 +64,7 @@ def test_absences_lie_between_registrations_within_the_time_asked_for() -> None:
     facts = log.facts()
 
     def spans(since: int, to: int | None) -> list[tuple[int, int | None]]:
-        found = absences(facts, 2, Moment(since, 0), None if to is None else Moment(to, 0))
+        found = absences(facts, 2, ChangeStamp(since, 0), None if to is None else ChangeStamp(to, 0))
         return [(each.since.zxid, each.to.zxid if each.to else None) for each in found]
 
     assert spans(1, None) == [(1, up), (down, back)]
@@ -73,7 +73,7 @@ def test_absences_lie_between_registrations_within_the_time_asked_for() -> None:
     assert spans(up, back) == [(down, back)]
     assert spans(down, back - 1) == [(down, back - 1)]
     assert spans(back, None) == []
-    assert list(absences(facts, 3, Moment(5, 7), None)) == [Absence(Moment(5, 7), None)]
+    assert list(absences(facts, 3, ChangeStamp(5, 7), None)) == [Absence(ChangeStamp(5, 7), None)]
 
 
 def test_how_an_ephemeral_ended() -> None:

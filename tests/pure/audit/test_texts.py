@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.words import (
+from zkgroup.audit.texts import (
     count_text,
     duration_text,
     only_group,

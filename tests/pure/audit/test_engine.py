@@ -11,13 +11,15 @@ import pytest
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
+from zkgroup.audit.engine import audit, bounds_of, find
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.keyings import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
+from zkgroup.audit.one_tree import OneTree
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Bounds, Finding, Key, Rule, WholeRule
-from zkgroup.audit.run import audit, bounds_of, find
-from zkgroup.audit.sources import Moment, OneTree, open_source
+from zkgroup.audit.sources import open_source
 from zkgroup.errors import ConfigError
 
 
@@ -43,7 +45,7 @@ def _rule(**changes: Any) -> Rule:
         "question": "?",
         "needs": ("log",),
         "act": "",
-        "keying": BY_GROUP,
+        "keys": BY_GROUP,
         "fold": _Rows,
         "bounds": {"most": 3},
     }
@@ -67,8 +69,8 @@ def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
         return [each.detail.removesuffix(" {'most': 3}") for each in _log().find(rule)]
 
     assert told(_rule()) == ["g [2, 4, 5]", "h [3]"]
-    assert told(_rule(keying=BY_GROUP_PARTITION)) == ["g/t/0 [4]", "g/t/1 [5]"]
-    assert told(_rule(keying=BY_SESSION)) == ["1 [1, 2, 3, 4, 5, 6]"]
+    assert told(_rule(keys=BY_GROUP_PARTITION)) == ["g/t/0 [4]", "g/t/1 [5]"]
+    assert told(_rule(keys=BY_SESSION)) == ["1 [1, 2, 3, 4, 5, 6]"]
 
 
 def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
@@ -114,7 +116,7 @@ def test_a_group_is_asked_for_alone() -> None:
 
 def test_a_stretch_starts_from_the_tree_before_it_and_ends_at_its_bound() -> None:
     """The owner of the partition is from before, and known; what comes later is not."""
-    found = audit(source(INCIDENTS), RULES, start=Moment(zxid=107), end=Moment(zxid=110)).findings
+    found = audit(source(INCIDENTS), RULES, start=PointInTime(zxid=107), end=PointInTime(zxid=110)).findings
 
     errors = [(each.finding, each.from_zxid, each.to_zxid) for each in found if each.severity == "error"]
     assert errors == [
@@ -165,7 +167,7 @@ def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
         ]
 
     rule = WholeRule("whole", "error", "?", (), "", look)
-    found = audit(source(INCIDENTS), [rule], start=Moment(zxid=107), end=Moment(zxid=110)).findings
+    found = audit(source(INCIDENTS), [rule], start=PointInTime(zxid=107), end=PointInTime(zxid=110)).findings
 
     assert [each.from_zxid for each in found] == [20, 107, 110]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.hops import Hop, index_log
+from zkgroup.zkfiles.log_index import Hop, index_log
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 

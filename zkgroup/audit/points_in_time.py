@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zkgroup.errors import ConfigError, NotFoundError
 
 
-class Moment(NamedTuple):
+class PointInTime(NamedTuple):
     """A place in a history; exactly one of the two is set."""
 
     zxid: int | None = None
@@ -16,8 +16,8 @@ class Moment(NamedTuple):
     """By the leader's clock, since 1970."""
 
 
-def stretch_between(
-    start: Moment | None, end: Moment | None, zxid_at: Callable[[int], int]
+def zxid_range(
+    start: PointInTime | None, end: PointInTime | None, zxid_at: Callable[[int], int]
 ) -> tuple[int, int | None]:
     """The first zxid that is asked for, 0 for the first of all, and the last, None for the last of all.
 
@@ -33,15 +33,15 @@ def stretch_between(
     return from_zxid, to_zxid
 
 
-def zxid_of(moment: Moment, zxid_at: Callable[[int], int]) -> int:
-    """The last transaction at or before it; arguments and errors as of `stretch_between`."""
+def zxid_of(moment: PointInTime, zxid_at: Callable[[int], int]) -> int:
+    """The last transaction at or before it; arguments and errors as of `zxid_range`."""
     if moment.zxid is not None:
         return moment.zxid
     assert moment.time_ms is not None
     return zxid_at(moment.time_ms)
 
 
-def _first_of(start: Moment, zxid_at: Callable[[int], int]) -> int:
+def _first_of(start: PointInTime, zxid_at: Callable[[int], int]) -> int:
     if start.zxid is not None:
         return start.zxid
     assert start.time_ms is not None

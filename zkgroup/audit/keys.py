@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.rules import Key, Keying
+from zkgroup.audit.rules import Key, Keys
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.paths import path_kind
 
@@ -74,25 +74,25 @@ def _admin(event: Event) -> Key | None:
     return ("admin",) if event.applied and path_kind(event.path).kind == "admin" else None
 
 
-BY_GROUP = Keying("group", _group)
+BY_GROUP = Keys("group", _group)
 """All applied rows at and below `/consumers/<group>`; key: the group."""
-BY_GROUP_PARTITION = Keying("group_partition", _group_partition)
+BY_GROUP_PARTITION = Keys("group_partition", _group_partition)
 """Owner and offset rows; key: group, topic, partition in decimal."""
-BY_MEMBERSHIP = Keying("membership", _membership)
+BY_MEMBERSHIP = Keys("membership", _membership)
 """The rows of BY_GROUP without offsets, which are most of them."""
-BY_OWNED_PARTITION = Keying("owned_partition", _owned_partition)
+BY_OWNED_PARTITION = Keys("owned_partition", _owned_partition)
 """The owner rows of BY_GROUP_PARTITION."""
-BY_TOPIC = Keying("topic", _topic)
+BY_TOPIC = Keys("topic", _topic)
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
-REPLICATION = Keying("replication", _replication)
+REPLICATION = Keys("replication", _replication)
 """The same of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
-BY_DECISION = Keying("decision", _decision)
+BY_DECISION = Keys("decision", _decision)
 """What only a controller may write: by topic its replica lists and states; below `/admin`; the epoch."""
-BY_SESSION = Keying("session", _session)
+BY_SESSION = Keys("session", _session)
 """All rows of a session, failed ones too; key: the session in decimal."""
-BY_SUBTREE = Keying("subtree", _subtree)
+BY_SUBTREE = Keys("subtree", _subtree)
 """All applied rows; key: the first name of the path."""
-CONTROLLER = Keying("controller", _controller)
+CONTROLLER = Keys("controller", _controller)
 """`/controller` and `/controller_epoch`; one key."""
-ADMIN = Keying("admin", _admin)
+ADMIN = Keys("admin", _admin)
 """Below `/admin`; one key."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.facts import Change, Facts, Life
-from zkgroup.audit.partitions import Moment, decoded, topic_of
-from zkgroup.audit.words import session_text
+from zkgroup.audit.partitions import ChangeStamp, decoded, topic_of
+from zkgroup.audit.texts import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -17,8 +17,8 @@ from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 class Absence(NamedTuple):
     """A time in which a broker was not registered; `to` is None while it lasts."""
 
-    since: Moment
-    to: Moment | None
+    since: ChangeStamp
+    to: ChangeStamp | None
 
 
 def change_at(changes: Sequence[Change], zxid: int) -> Change | None:
@@ -69,7 +69,7 @@ def controller_name(life: Life) -> str:
     return f"{broker} (session {session_text(life.session)})"
 
 
-def absences(facts: Facts, broker: int, since: Moment, to: Moment | None) -> Iterator[Absence]:
+def absences(facts: Facts, broker: int, since: ChangeStamp, to: ChangeStamp | None) -> Iterator[Absence]:
     """When a broker was not registered, between two moments; None for the end of the history.
 
     Of a history that does not begin with a whole tree nothing is said of the time before a registration.
@@ -84,11 +84,11 @@ def absences(facts: Facts, broker: int, since: Moment, to: Moment | None) -> Ite
         if to is not None and life.from_zxid >= to.zxid:
             break
         if life.from_zxid > cursor.zxid and is_known:
-            yield Absence(cursor, Moment(life.from_zxid, life.from_ms, life.session))
+            yield Absence(cursor, ChangeStamp(life.from_zxid, life.from_ms, life.session))
         is_known = True
         if life.to_zxid is None:
             return
-        cursor = Moment(life.to_zxid, life.to_ms or 0, life.ended_by or 0)
+        cursor = ChangeStamp(life.to_zxid, life.to_ms or 0, life.ended_by or 0)
     if is_known and (to is None or cursor.zxid < to.zxid):
         yield Absence(cursor, to)
 

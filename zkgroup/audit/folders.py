@@ -1,0 +1,184 @@
+"""The folders of one ensemble's servers as a source: trees, rows, and what is wrong with the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.points_in_time import PointInTime, zxid_of, zxid_range
+from zkgroup.audit.progress import Progress, quiet
+from zkgroup.audit.reading import events_of
+from zkgroup.audit.source import Difference, Rows, SeenTree, few, missing_text, standing_text
+from zkgroup.errors import NotFoundError
+from zkgroup.zkfiles.diffs import Journal
+from zkgroup.zkfiles.history import History, PastTree
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, hole_between
+
+_EVERY = 1000
+
+
+@dataclass(slots=True)
+class Folders:
+    """Servers of one ensemble."""
+
+    history: History
+    chroot: str = ""
+    progress: Progress = quiet
+    _holes: dict[Hole, None] = field(default_factory=dict)
+    _details: dict[str, None] = field(default_factory=dict)
+    _lost: dict[str, None] = field(default_factory=dict)
+
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
+        at = at or PointInTime()
+        seen = self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+        last = self.history.ensemble.last_zxid
+        if at.zxid is not None and at.zxid > last:
+            self._details[f"the files end at {last:#x}, before {at.zxid:#x}"] = None
+        return seen
+
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        from_zxid, to_zxid = zxid_range(start, end, self.history.zxid_at)
+        try:
+            past = self._before(from_zxid, to_zxid)
+        except NotFoundError as error:
+            if not self._has_logs or from_zxid > 1:
+                raise
+            return self._log_alone(to_zxid, str(error))
+        seeds, seen = past.tree, self._seen(past)
+        self._note(seen)
+
+        def events() -> Iterator[Event]:
+            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
+            transactions = self._counted(past.account.zxid, to_zxid)
+            return events_of(transactions, stored, self.chroot, seeds.sessions)
+
+        return Rows(events, seen, to_zxid)
+
+    def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
+        """What differs at and below a path (of the servers) between two moments, in either order.
+
+        The stretch is replayed once, in one tree. Raises NotFoundError where the files begin later.
+        """
+        zxids = self.zxid_of(start), self.zxid_of(end)
+        past = self.history.tree_at(zxid=min(zxids))
+        tree, is_agreed = past.tree, True
+        journal = Journal(tree, below)
+        for transaction in self._counted(past.account.zxid, max(zxids)):
+            journal.note(transaction)
+            tree.apply(transaction)
+            if past.account.is_whole and tree.agrees(transaction) is False:
+                is_agreed = False
+        self._note(self._seen(past))
+        if not is_agreed:
+            self._details["the tree's digest is another than the servers' on the way"] = None
+        changes = list(journal.changes())
+        if zxids[0] > zxids[1]:
+            changes = [change.reversed() for change in changes]
+        is_exact = past.account.is_exact and is_agreed and not self._holes
+        return Difference(changes, *zxids, tree.time_ms, is_exact)
+
+    def zxid_of(self, moment: PointInTime) -> int:
+        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
+        return zxid_of(moment, self.history.zxid_at)
+
+    def damages(self) -> list[str]:
+        found = [
+            f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
+            for server in self.history.ensemble.servers
+            for damage in server.damages.values()
+        ]
+        found += [missing_text(hole) for hole in self._holes]
+        return [*found, *self._lost]
+
+    def notes(self) -> list[str]:
+        ensemble = self.history.ensemble
+        found = [
+            f"{path}: records from {zxid:#x} on stand in an earlier log too, and count once"
+            for server in ensemble.servers
+            for path, zxid in server.overlaps.items()
+        ]
+        if ensemble.splits:
+            found.append(
+                f"servers have different records at {_some(ensemble.splits)}; what most of them have is taken"
+            )
+        if ensemble.rolled_back:
+            found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
+        return [*found, *self._details]
+
+    def _seen(self, past: PastTree) -> SeenTree:
+        """Of a tree that is not exact it is told which snapshots could not be used, and why."""
+        seen = _seen(past)
+        if not seen.is_exact:
+            self._details |= {f"not used: {why}": None for why in past.account.skipped}
+        return seen
+
+    def _note(self, seen: SeenTree) -> None:
+        """What is told of the tree that other answers stand on."""
+        if not seen.is_exact:
+            self._details[standing_text(seen.zxid, seen.detail)] = None
+
+    def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
+        """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
+
+        def events() -> Iterator[Event]:
+            return events_of(self._counted(before, to_zxid), (), self.chroot)
+
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        before = min(zxid for zxid in firsts if zxid is not None) - 1
+        detail = f"what stood before the first record is not known: {why}"
+        seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
+        self._note(seen)
+        if any(server.files.snapshots for server in self.history.ensemble.servers):
+            self._lost[why] = None
+        return Rows(events, seen, to_zxid)
+
+    @property
+    def _has_logs(self) -> bool:
+        return any(server.files.logs for server in self.history.ensemble.servers)
+
+    def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
+        """The tree before a transaction, or the first one that is known to be of one moment.
+
+        Without logs nothing comes after any tree, so it is the last one that is asked for.
+        """
+        if not self._has_logs:
+            return self.history.tree_at(zxid=to_zxid)
+        if from_zxid > 1:
+            try:
+                past = self.history.tree_at(zxid=from_zxid - 1)
+            except NotFoundError:
+                return self.history.beginning()
+            if past.account.is_whole:
+                return past
+        return self.history.beginning()
+
+    def _counted(self, before: int, to_zxid: int | None) -> Iterator[Transaction]:
+        """What comes after a zxid, up to another; what is missing is noted."""
+        last = before
+        for count, transaction in enumerate(self.history.transactions(before + 1, to_zxid)):
+            if count % _EVERY == 0:
+                self.progress("reading transactions", count)
+            hole = hole_between(last, transaction.zxid)
+            if hole is not None:
+                self._holes[hole] = None
+            last = transaction.zxid
+            yield transaction
+
+
+def _seen(past: PastTree) -> SeenTree:
+    account = past.account
+    return SeenTree(
+        past.tree,
+        account.zxid,
+        account.time_ms,
+        account.is_exact,
+        bool(account.holes) or account.first_bad_zxid is not None,
+        account.detail,
+    )
+
+
+def _some(zxids: Iterable[int]) -> str:
+    return few([f"{zxid:#x}" for zxid in sorted(zxids)])

@@ -1,0 +1,96 @@
+"""What the questions of an audit are asked of: the port that folders, trees and Parquet implement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.zkfiles.diffs import ZnodeChange
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole
+
+
+class SeenTree(NamedTuple):
+    """A tree, and how good it is."""
+
+    tree: Tree
+    zxid: int
+    time_ms: int | None
+    """Of the transaction with that zxid; None where it is not known."""
+    is_exact: bool
+    """Whether it is proved to be the one that servers had."""
+    is_damaged: bool
+    """Whether something is missing or wrong, and not only unproved."""
+    detail: str
+    """What keeps it from being exact; empty where nothing does."""
+
+
+class Difference(NamedTuple):
+    """What differs between two moments."""
+
+    changes: Sequence[ZnodeChange]
+    from_zxid: int
+    to_zxid: int
+    time_ms: int | None
+    """Of the last transaction that was replayed."""
+    is_exact: bool
+    """Whether both trees are proved to be those that servers had."""
+
+
+class Rows(NamedTuple):
+    """A stretch of a history as rows."""
+
+    events: Callable[[], Iterator[Event]]
+    """From the beginning, each time it is called."""
+    seen: SeenTree
+    """The tree before the first transaction."""
+    to_zxid: int | None
+    """The last transaction that is asked for; None for all there are."""
+
+
+class Source(Protocol):
+    """What the questions are asked of."""
+
+    @property
+    def chroot(self) -> str:
+        """Clients' root, without a slash at its end; empty for the whole tree."""
+        ...
+
+    @property
+    def history(self) -> History | None:
+        """None where there is one tree only."""
+        ...
+
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
+        """The tree at a moment, by default the last one. Raises NotFoundError where it is not known."""
+        ...
+
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        """What happened from one moment to another, both included, on top of what stood before."""
+        ...
+
+    def damages(self) -> list[str]:
+        """What is wrong with what was read so far."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What else is to be known of what was read so far."""
+        ...
+
+
+def missing_text(hole: Hole) -> str:
+    """What is missing, in words."""
+    return f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing"
+
+
+def standing_text(zxid: int, detail: str) -> str:
+    """That answers stand on a tree that is not exact, in words."""
+    return f"the tree at {zxid:#x}, on which this stands: {detail}"
+
+
+def few(paths: Sequence[str]) -> str:
+    """The first five, and how many more there are."""
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
