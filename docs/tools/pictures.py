@@ -134,7 +134,7 @@ def replica_sets(palette: Palette) -> str:
         "soft",
     )
     one.box(28, 56, 440, 152, "good_box", "good")
-    one.text(44, 80, "ISR = {1, 2}: have every committed line", "good", bold=True)
+    one.text(44, 80, "ISR = {1, 2}: have every committed record", "good", bold=True)
     one.box(484, 56, 208, 152, "warn_box", "warn")
     one.text(500, 80, "OSR = {3}: behind", "warn", bold=True)
     brokers = ((48, "broker 1", "leader"), (262, "broker 2", "follower"), (498, "broker 3", "follower"))
@@ -167,7 +167,7 @@ def log_ends(palette: Palette) -> str:
     one.text(
         16,
         240,
-        "HW = the lowest LEO in the ISR. Readers get the lines below it; 6 and 7 can still be lost.",
+        "HW = the lowest LEO in the ISR. Readers get the records below it; 6 and 7 can still be lost.",
         "soft",
     )
     return one.svg()
