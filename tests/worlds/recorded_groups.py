@@ -53,7 +53,7 @@ from zkgroup.coordinator.events import (
 )
 from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
 from zkgroup.coordinator.settings import CoordinatorSettings
-from zkgroup.errors import UnsupportedRequestError
+from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.messages import decode_response
@@ -208,7 +208,7 @@ class Replay:
     def _request(self, line: Line, answer: Line | None) -> None:
         try:
             _, request = decode_request(line.data[4:])
-        except UnsupportedRequestError:
+        except (UnsupportedRequestError, CorruptFrameError):
             return  # made to be refused
         if isinstance(request, wire.OffsetDeleteRequest) or (
             line.version == 0 and isinstance(request, wire.OffsetCommitRequest | wire.OffsetFetchRequest)
