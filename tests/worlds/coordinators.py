@@ -9,6 +9,7 @@ from typing import Any
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import (
     DeleteGroup,
+    DeleteOffsets,
     DescribedGroupResult,
     DropRequest,
     Effect,
@@ -36,6 +37,7 @@ from zkgroup.coordinator.events import (
     ListGroups,
     OffsetsWritten,
     RemoveGroup,
+    RemoveOffsets,
     SlotLoaded,
     SlotLoading,
     Started,
@@ -85,6 +87,7 @@ class Coordinator:
         self.written: list[WriteGroup | ReserveGenerations | WriteOffsets | DeleteGroup] = []
         """Every write."""
         self.reads: list[ReadOffsets] = []
+        self.deletions: list[DeleteOffsets] = []
         self.logged: list[LogEvent] = []
         self._requests = itertools.count(1)
         self.do(Started())
@@ -129,6 +132,8 @@ class Coordinator:
                     self.dropped.add(request_id)
                 case ReadOffsets():
                     self.reads.append(effect)
+                case DeleteOffsets():
+                    self.deletions.append(effect)
                 case LogEvent():
                     self.logged.append(effect)
                 case _:
@@ -278,6 +283,13 @@ class Coordinator:
         """The answer to a deletion; None while it is written."""
         result: Any = self.answers.get(self._send(RemoveGroup(request_id=self._number(), group_id=group)))
         return None if result is None else result.error
+
+    def delete_offsets(self, *partitions: TopicPartition, group: str = GROUP) -> DeleteOffsets | GroupResult:
+        """What an OffsetDelete deletes, or its answer."""
+        number = self._send(
+            RemoveOffsets(request_id=self._number(), group_id=group, partitions=partitions or (PARTITION,))
+        )
+        return self.answers[number] if number in self.answers else self.deletions[-1]
 
     def _number(self) -> int:
         return next(self._requests)

@@ -40,6 +40,7 @@ from zkgroup.coordinator.events import (
     ListGroups,
     OffsetsWritten,
     RemoveGroup,
+    RemoveOffsets,
     SlotEvent,
     SlotKept,
     SlotLoaded,
@@ -203,6 +204,8 @@ class GroupCoordinator:
                 context.reply(request.request_id, self._described(request.group_id, group, error))
             case RemoveGroup():
                 self._remove(request, group, error)
+            case RemoveOffsets():
+                offsets.remove_offsets(context, group, request, error)
             case _:
                 assert_never(request)
 

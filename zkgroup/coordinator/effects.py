@@ -156,6 +156,13 @@ class RemoveGroupResult:
     error: ErrorCode
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveOffsetsResult:
+    """Why no offset is deleted."""
+
+    error: ErrorCode
+
+
 GroupResult = (
     JoinGroupResult
     | SyncGroupResult
@@ -166,6 +173,7 @@ GroupResult = (
     | DescribedGroupResult
     | ListGroupsResult
     | RemoveGroupResult
+    | RemoveOffsetsResult
 )
 
 
@@ -247,6 +255,17 @@ class DeleteGroup:
     group_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    """Delete offsets, and answer the request with the outcomes (`outcomes.DELETE_OFFSET_ERRORS`)."""
+
+    request_id: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+    subscribed: tuple[TopicPartition, ...]
+    """Those to be answered with GROUP_SUBSCRIBED_TO_TOPIC: their offsets stay."""
+
+
 Effect = (
     Reply
     | DropRequest
@@ -255,5 +274,6 @@ Effect = (
     | WriteOffsets
     | ReadOffsets
     | DeleteGroup
+    | DeleteOffsets
     | LogEvent
 )

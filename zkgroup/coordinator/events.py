@@ -136,6 +136,15 @@ class RemoveGroup:
     group_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveOffsets:
+    """OffsetDelete: deletes offsets that no member needs (KIP-496)."""
+
+    request_id: int
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
 GroupRequest = (
     JoinGroup
     | SyncGroup
@@ -145,6 +154,7 @@ GroupRequest = (
     | FetchOffsets
     | DescribeGroup
     | RemoveGroup
+    | RemoveOffsets
 )
 """The requests that name one group."""
 

@@ -1,6 +1,7 @@
-"""OffsetCommit and OffsetFetch: who may commit, and which partitions have a commit in flight.
+"""OffsetCommit, OffsetFetch and OffsetDelete: who may commit, which commits are in flight, what is in use.
 
-Source: kafka/coordinator/group/GroupCoordinator.scala@2.8.2 (doCommitOffsets, handleFetchOffsets),
+Source: kafka/coordinator/group/GroupCoordinator.scala@2.8.2 (doCommitOffsets, handleFetchOffsets,
+handleDeleteOffsets),
 GroupMetadataManager.scala (storeOffsets).
 """
 
@@ -9,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkgroup.coordinator.context import CoordinatorContext
-from zkgroup.coordinator.effects import CommitOffsetsResult, FetchOffsetsResult, ReadOffsets
-from zkgroup.coordinator.events import CommitOffsets, FetchOffsets, WriteOutcome
+from zkgroup.coordinator.effects import (
+    CommitOffsetsResult,
+    DeleteOffsets,
+    FetchOffsetsResult,
+    ReadOffsets,
+    RemoveOffsetsResult,
+)
+from zkgroup.coordinator.events import CommitOffsets, FetchOffsets, RemoveOffsets, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.coordinator.outcomes import COMMIT_ERRORS
 from zkgroup.coordinator.rebalance import restart_session
+from zkgroup.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 
@@ -94,5 +102,35 @@ def fetch_offsets(context: CoordinatorContext, group: GroupMetadata | None, fetc
             group_id=fetch.group_id,
             partitions=fetch.partitions,
             unstable=frozenset(pending),
+        )
+    )
+
+
+def remove_offsets(
+    context: CoordinatorContext, group: GroupMetadata | None, remove: RemoveOffsets, error: ErrorCode
+) -> None:
+    """Deletes the offsets of topics that no member subscribes to; all of them where there is no member.
+
+    Where the members' subscriptions cannot be read, all topics count as subscribed. `error`: of the checks
+    that all requests have in common.
+    """
+    topics: frozenset[str] | None = frozenset()
+    if error is ErrorCode.NONE:
+        if group is None or group.state is ConsumerGroupState.DEAD:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not ConsumerGroupState.EMPTY:
+            topics = subscribed_topics(group)
+            if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                error = ErrorCode.NON_EMPTY_GROUP
+    if error is not ErrorCode.NONE:
+        context.reply(remove.request_id, RemoveOffsetsResult(error))
+        return
+    kept = tuple(each for each in remove.partitions if topics is None or each.topic in topics)
+    context.pass_on(
+        DeleteOffsets(
+            request_id=remove.request_id,
+            group_id=remove.group_id,
+            partitions=tuple(each for each in remove.partitions if each not in kept),
+            subscribed=kept,
         )
     )

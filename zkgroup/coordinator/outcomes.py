@@ -38,3 +38,8 @@ DELETE_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
     WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.NON_EMPTY_GROUP,
     WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
 }
+DELETE_OFFSET_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    **COMMIT_ERRORS,
+    WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
+}

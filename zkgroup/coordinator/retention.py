@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping
 
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE
 from zkgroup.model import TopicPartition
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def expired_offsets(

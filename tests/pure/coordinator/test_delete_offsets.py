@@ -1,0 +1,133 @@
+"""OffsetDelete: which offsets a group can lose (KIP-496), and what its members subscribe to."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from tests.worlds.coordinators import PARTITION, Coordinator
+from zkgroup.coordinator.effects import DeleteOffsets, RemoveOffsetsResult
+from zkgroup.coordinator.events import SlotLoading, Stopped
+from zkgroup.coordinator.group import Protocols
+from zkgroup.coordinator.subscriptions import topics_of
+from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
+
+OTHER = TopicPartition("other", 0)
+
+
+def metadata(*topics: str, version: int = 0) -> bytes:
+    """A subscription in the bytes of Kafka's clients; version 1 has owned partitions behind the user data."""
+    names = b"".join(struct.pack(">h", len(one.encode())) + one.encode() for one in topics)
+    rest = struct.pack(">i", -1) + (struct.pack(">i", 0) if version else b"")
+    return struct.pack(">hi", version, len(topics)) + names + rest
+
+
+def protocols(*topics: str) -> Protocols:
+    return (("range", metadata(*topics)),)
+
+
+def test_an_unknown_group_has_no_offsets_to_delete() -> None:
+    coordinator = Coordinator()
+
+    assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def test_a_deleted_group_has_none() -> None:
+    coordinator = Coordinator()
+    coordinator.leave(*coordinator.stable())
+    coordinator.stores = False
+    coordinator.delete()
+
+    assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def test_an_empty_group_loses_every_offset() -> None:
+    coordinator = Coordinator()
+    coordinator.leave(*coordinator.stable(protocols=protocols("t")))
+
+    found = coordinator.delete_offsets(PARTITION, OTHER)
+
+    assert isinstance(found, DeleteOffsets)
+    assert (found.partitions, found.subscribed) == ((PARTITION, OTHER), ())
+
+
+@pytest.mark.parametrize("state", ["Stable", "CompletingRebalance", "PreparingRebalance"])
+def test_a_group_with_members_keeps_what_they_subscribe_to(state: str) -> None:
+    coordinator = Coordinator()
+    if state == "CompletingRebalance":
+        coordinator.completing(protocols=protocols("t"))
+    else:
+        coordinator.stable(protocols=protocols("t"))
+    if state == "PreparingRebalance":
+        coordinator.send_join(protocols=protocols("t"))
+    assert coordinator.state == state
+
+    found = coordinator.delete_offsets(PARTITION, OTHER)
+
+    assert isinstance(found, DeleteOffsets)
+    assert (found.partitions, found.subscribed) == ((OTHER,), (PARTITION,))
+
+
+def test_a_subscription_that_cannot_be_read_keeps_all_offsets() -> None:
+    coordinator = Coordinator()
+    coordinator.stable(protocols=(("range", b"\0"),))
+
+    found = coordinator.delete_offsets(PARTITION, OTHER)
+
+    assert isinstance(found, DeleteOffsets)
+    assert (found.partitions, found.subscribed) == ((), (PARTITION, OTHER))
+
+
+def test_members_of_another_kind_keep_all_offsets() -> None:
+    """Of Connect workers, say, whose metadata name no topics."""
+    coordinator = Coordinator()
+    coordinator.stable(protocol_type="connect", protocols=protocols("t"))
+
+    assert coordinator.delete_offsets(OTHER) == RemoveOffsetsResult(ErrorCode.NON_EMPTY_GROUP)
+
+
+def test_the_checks_of_all_requests_come_first() -> None:
+    coordinator = Coordinator()
+
+    for group in ("", ".", "a/b"):
+        refused = RemoveOffsetsResult(ErrorCode.INVALID_GROUP_ID)
+        assert coordinator.delete_offsets(group=group) == refused
+
+    coordinator.do(SlotLoading(0, 1))
+    assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    coordinator.do(Stopped())
+    assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+# --- subscriptions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_the_topics_of_a_subscription_are_read_in_every_version(version: int) -> None:
+    """As kafka-python writes it; what is behind the topics is not read."""
+    theirs = ConsumerProtocolSubscription(version=version, topics=["a", "ü"], user_data=b"x")
+
+    written = bytes(theirs.encode(version=version, header=True)) if version else metadata("a", "ü")
+
+    assert topics_of(written) == {"a", "ü"}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"\0\0",
+        b"\xff\xff\0\0\0\0",
+        b"\0\0\xff\xff\xff\xff",
+        b"\0\0\x7f\xff\xff\xff",
+        b"\0\0\0\0\0\1",
+        b"\0\0\0\0\0\1\0\5abc",
+        b"\0\0\0\0\0\1\xff\xffabc",
+        b"\0\0\0\0\0\1\0\1\xff",
+    ],
+)
+def test_a_damaged_subscription_has_no_topics(damaged: bytes) -> None:
+    assert topics_of(damaged) is None
