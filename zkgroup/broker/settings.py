@@ -13,6 +13,7 @@ from zkgroup.settings import check_types, refuse_unknown_names, setting
 FLUSHES = ("none", "batch")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 WEEK_MS = 7 * 24 * 60 * 60 * 1000
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +237,31 @@ class BrokerSettings:
         "Largest record batch of a producer, compressed; a topic's `max.message.bytes` precedes it.",
         kafka="message.max.bytes",
     )
+    group_min_session_timeout_ms: int = setting(
+        6_000, "Shortest session timeout of a group's member.", kafka="group.min.session.timeout.ms"
+    )
+    group_max_session_timeout_ms: int = setting(
+        1_800_000, "Longest session timeout of a group's member.", kafka="group.max.session.timeout.ms"
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000,
+        "How long the first rebalance of an empty group waits for members; each one that joins extends it, "
+        "at most to the rebalance timeout.",
+        kafka="group.initial.rebalance.delay.ms",
+    )
+    group_max_size: int = setting(INT32_MAX, "Most members of a group.", kafka="group.max.size")
+    offset_metadata_max_bytes: int = setting(
+        4_096, "Longest metadata of a committed offset, in characters.", kafka="offset.metadata.max.bytes"
+    )
+    offsets_retention_minutes: int = setting(
+        10_080,
+        "An offset is deleted so long after its group became empty, or after its commit where no member "
+        "subscribes to its topic. Offsets of ZooKeeper consumers stay.",
+        kafka="offsets.retention.minutes",
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        600_000, "Interval of the check for such offsets.", kafka="offsets.retention.check.interval.ms"
+    )
     flush: str = setting(
         "none",
         "`none`: records survive a crash of the broker's process. `batch`: they survive a crash of the "
@@ -255,6 +281,11 @@ class BrokerSettings:
                 raise ConfigError(
                     f"setting {item.name}: expected a whole number of ms, at least 1, found {value!r}"
                 )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                f"setting group_min_session_timeout_ms: expected at most group_max_session_timeout_ms, "
+                f"{self.group_max_session_timeout_ms}, found {self.group_min_session_timeout_ms}"
+            )
         for name, choices in _ONE_OF.items():
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"setting {name}: expected {' or '.join(choices)}, found {value!r}")
@@ -288,6 +319,10 @@ _AT_LEAST = {
     "log_retention_bytes": -1,
     "log_index_interval_bytes": 0,
     "message_max_bytes": 0,
+    "group_initial_rebalance_delay_ms": 0,
+    "group_max_size": 1,
+    "offset_metadata_max_bytes": 0,
+    "offsets_retention_minutes": 1,
 }
 _ONE_OF = {"flush": FLUSHES, "log_message_timestamp_type": TIMESTAMP_TYPES}
 
