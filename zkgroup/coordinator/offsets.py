@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,
@@ -21,7 +22,7 @@ from zkgroup.coordinator.events import CommitOffsets, FetchOffsets, RemoveOffset
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.coordinator.outcomes import COMMIT_ERRORS
 from zkgroup.coordinator.rebalance import restart_session
-from zkgroup.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from zkgroup.coordinator.subscriptions import subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.coordinator.records import OffsetAndMetadata
-from zkgroup.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE
 from zkgroup.model import TopicPartition
 
 

@@ -1,20 +1,15 @@
 """The topics that the members of a consumer group subscribe to, from their metadata.
 
-Only tools and the retention ask for them: what cannot be read changes nothing for the members.
-Source: clients/consumer/internals/ConsumerProtocol.java, kafka/coordinator/group/GroupMetadata.scala
-(computeSubscribedTopics) @2.8.2.
+Only OffsetDelete and the retention ask for them: what cannot be read changes nothing for the members.
+Source: kafka/coordinator/group/GroupMetadata.scala@2.8.2 (computeSubscribedTopics).
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Final
-
+from zkgroup.assignment import consumer_protocol
+from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from zkgroup.coordinator.group import GroupMetadata
-
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-_VERSION_AND_COUNT: Final = struct.Struct(">hi")
-_LENGTH: Final = struct.Struct(">h")
+from zkgroup.errors import CorruptFrameError
 
 
 def subscribed_topics(group: GroupMetadata) -> frozenset[str] | None:
@@ -26,27 +21,8 @@ def subscribed_topics(group: GroupMetadata) -> frozenset[str] | None:
         return None
     topics: set[str] = set()
     for member in group.members.values():
-        found = topics_of(dict(member.protocols).get(protocol, b""))
-        if found is None:
+        try:
+            topics.update(consumer_protocol.subscribed_topics(dict(member.protocols).get(protocol, b"")))
+        except CorruptFrameError:
             return None
-        topics |= found
-    return frozenset(topics)
-
-
-def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """The topics of one member's subscription, whatever its version; None where it cannot be read."""
-    try:
-        version, count = _VERSION_AND_COUNT.unpack_from(metadata)
-        if version < 0 or not 0 <= count <= len(metadata):
-            return None
-        at, topics = _VERSION_AND_COUNT.size, set()
-        for _ in range(count):
-            (length,) = _LENGTH.unpack_from(metadata, at)
-            end = at + _LENGTH.size + length
-            if length < 0 or end > len(metadata):
-                return None
-            topics.add(metadata[at + _LENGTH.size : end].decode())
-            at = end
-    except (struct.error, UnicodeDecodeError):
-        return None
     return frozenset(topics)

@@ -1,28 +1,25 @@
-"""OffsetDelete: which offsets a group can lose (KIP-496), and what its members subscribe to."""
+"""OffsetDelete: which offsets a group can lose (KIP-496)."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from tests.worlds.coordinators import PARTITION, Coordinator
 from zkgroup.coordinator.effects import DeleteOffsets, RemoveOffsetsResult
 from zkgroup.coordinator.events import SlotLoading, Stopped
 from zkgroup.coordinator.group import Protocols
-from zkgroup.coordinator.subscriptions import topics_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 
 OTHER = TopicPartition("other", 0)
 
 
-def metadata(*topics: str, version: int = 0) -> bytes:
-    """A subscription in the bytes of Kafka's clients; version 1 has owned partitions behind the user data."""
+def metadata(*topics: str) -> bytes:
+    """A subscription in the bytes of Kafka's clients."""
     names = b"".join(struct.pack(">h", len(one.encode())) + one.encode() for one in topics)
-    rest = struct.pack(">i", -1) + (struct.pack(">i", 0) if version else b"")
-    return struct.pack(">hi", version, len(topics)) + names + rest
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def protocols(*topics: str) -> Protocols:
@@ -100,34 +97,3 @@ def test_the_checks_of_all_requests_come_first() -> None:
     assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     coordinator.do(Stopped())
     assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-
-# --- subscriptions --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_the_topics_of_a_subscription_are_read_in_every_version(version: int) -> None:
-    """As kafka-python writes it; what is behind the topics is not read."""
-    theirs = ConsumerProtocolSubscription(version=version, topics=["a", "ü"], user_data=b"x")
-
-    written = bytes(theirs.encode(version=version, header=True)) if version else metadata("a", "ü")
-
-    assert topics_of(written) == {"a", "ü"}
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"",
-        b"\0\0",
-        b"\xff\xff\0\0\0\0",
-        b"\0\0\xff\xff\xff\xff",
-        b"\0\0\x7f\xff\xff\xff",
-        b"\0\0\0\0\0\1",
-        b"\0\0\0\0\0\1\0\5abc",
-        b"\0\0\0\0\0\1\xff\xffabc",
-        b"\0\0\0\0\0\1\0\1\xff",
-    ],
-)
-def test_a_damaged_subscription_has_no_topics(damaged: bytes) -> None:
-    assert topics_of(damaged) is None

@@ -40,6 +40,7 @@ from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.model.ports import Clock
 from zkgroup.wire.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -75,7 +76,7 @@ class GroupHandlers:
         self,
         service: GroupCoordinatorService,
         is_known: Callable[[TopicPartition], bool],
-        wall_ms: Callable[[], int],
+        clock: Clock,
         metadata_max: int,
     ) -> None:
         """
@@ -85,7 +86,7 @@ class GroupHandlers:
         """
         self._service = service
         self._is_known = is_known
-        self._wall_ms = wall_ms
+        self._clock = clock
         self._metadata_max = metadata_max
 
     def rows(self) -> Iterator[ServedApi[Any]]:
@@ -137,7 +138,7 @@ class GroupHandlers:
     async def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> OffsetCommitResponse:
-        offsets = translation.committed_offsets(context.version, request, self._wall_ms())
+        offsets = translation.committed_offsets(context.version, request, self._clock.wall_ms())
         unknown = frozenset(tp for tp in offsets if not self._is_known(tp))
         if len(unknown) == len(offsets):  # as Kafka: the coordinator is not asked
             return translation.commit_response(dict.fromkeys(offsets, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -236,11 +237,16 @@ class GroupHandlers:
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
         service, found = self._service, []
+        timers_at_ms = self._clock.now_ms() if request.include_timers else None
         for group in request.groups:
             result = await service.ask(events.DescribeGroup(request_id=service.new_id(), group_id=group))
             assert isinstance(result, DescribedGroupResult)
             found.append(
-                translation.described_group(result, with_operations=request.include_authorized_operations)
+                translation.described_group(
+                    result,
+                    with_operations=request.include_authorized_operations,
+                    timers_at_ms=timers_at_ms,
+                )
             )
         return DescribeGroupsResponse(groups=tuple(found))
 

@@ -149,7 +149,7 @@ class GroupCoordinatorService:
         """Request id of an OffsetDelete to the partitions that it does not delete."""
         self._effects: deque[Effect] = deque()
         self._is_performing = False
-        self._timer = LoopTimer(clock, self._advance)
+        self._timer = LoopTimer(clock, self.advance)
         self._machine: AsyncMachineLoop[StoreEvent, store_events.Effect | LogEvent] = AsyncMachineLoop(
             machine or GroupStore(_store_config(broker, settings), random.random),
             store,
@@ -232,7 +232,7 @@ class GroupCoordinatorService:
         self._effects.extend(self.coordinator.handle(event, self._clock.now_ms()))
         self._perform_all()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Fires the timers that are due, after the requests that have come."""
         try:
             self._effects.extend(self.coordinator.advance(self._clock.now_ms()))

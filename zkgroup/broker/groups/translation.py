@@ -7,6 +7,7 @@ Source: kafka/server/KafkaApis.scala@2.8.2 (handleJoinGroupRequest and the other
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from zkgroup.broker.groups.store_events import OffsetsRead
@@ -18,6 +19,7 @@ from zkgroup.coordinator.effects import (
     JoinGroupResult,
     LeaveGroupResult,
     ListGroupsResult,
+    MemberSummary,
     SyncGroupResult,
 )
 from zkgroup.coordinator.records import OffsetAndMetadata
@@ -25,6 +27,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import (
     NO_RETENTION,
+    NO_TIMER,
     CommitPartitionResult,
     CommitTopicResult,
     DescribedGroup,
@@ -293,28 +296,58 @@ def _by_topic(values: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, lis
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def described_group(result: DescribedGroupResult, *, with_operations: bool) -> DescribedGroup:
-    """One group of DescribeGroups; a group with an error has no operations."""
+def described_group(
+    result: DescribedGroupResult, *, with_operations: bool, timers_at_ms: int | None
+) -> DescribedGroup:
+    """One group of DescribeGroups; a group with an error has no operations.
+
+    `timers_at_ms`: the time, where the client asks for phase and timers; else None.
+    """
     is_found = result.error is ErrorCode.NONE
-    return DescribedGroup(
+    group = DescribedGroup(
         error=result.error,
         group=result.group_id,
         state=result.state,
         protocol_type=result.protocol_type,
         protocol=result.protocol,
-        members=tuple(
-            DescribedMember(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                metadata=each.metadata,
-                assignment=each.assignment,
-            )
-            for each in result.members
-        ),
+        members=tuple(_described_member(each, timers_at_ms) for each in result.members),
         authorized_operations=GROUP_OPERATIONS if with_operations and is_found else NO_OPERATIONS,
     )
+    if timers_at_ms is None or not is_found:
+        return group
+    ends_ms = result.sync_expires_ms if result.join_expires_ms is None else result.join_expires_ms
+    return replace(
+        group,
+        phase=result.phase.value,
+        generation=result.generation,
+        leader=result.leader,
+        pending_members=result.pending_members,
+        phase_ends_in_ms=_left_ms(ends_ms, timers_at_ms),
+    )
+
+
+def _described_member(member: MemberSummary, timers_at_ms: int | None) -> DescribedMember:
+    described = DescribedMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        metadata=member.metadata,
+        assignment=member.assignment,
+    )
+    if timers_at_ms is None:
+        return described
+    is_parked = member.has_joined
+    return replace(
+        described,
+        session_expires_in_ms=NO_TIMER if is_parked else _left_ms(member.session_expires_ms, timers_at_ms),
+        has_joined=member.has_joined,
+        is_awaiting_sync=member.is_awaiting_sync,
+    )
+
+
+def _left_ms(at_ms: int | None, now_ms: int) -> int:
+    return NO_TIMER if at_ms is None else max(0, at_ms - now_ms)
 
 
 def list_response(result: ListGroupsResult) -> ListGroupsResponse:
