@@ -215,6 +215,46 @@ def test_a_controller_that_was_not_seen_is_given_the_grace_as_well() -> None:
     assert len(world.active_nodes) == 1
 
 
+def test_zkgroup_controllers_that_were_not_seen_are_followed_at_once() -> None:
+    """Recipes 13: they are fenced, and the first of them has waited for those of Kafka. So a cluster that
+    starts again has a controller at once."""
+    world = SteppedElectors()
+    world.real()
+    first = world.node(1)
+    world.run()
+    world.depose()
+    world.pass_grace()
+    assert first.is_active
+    world.nodes.remove(first)
+    first.loop.stop()
+    world.server.expire(first.name)
+    later = world.node(2)
+    world.run()
+
+    assert elected(later) == Elected(Fence(3, 2), world.find(CONTROLLER).stat.czxid, 1)
+
+
+def test_a_kafka_controller_after_zkgroups_that_were_not_seen_is_given_the_grace() -> None:
+    """Recipes 13: also where the epoch was deleted by hand, and there is an older record of its number."""
+    world, first = alone()
+    world.depose()
+    assert world.record(2).broker == 1
+    world.nodes.remove(first)
+    first.loop.stop()
+    world.server.expire(first.name)
+    world.write(Delete(EPOCH, -1))
+    world.real()
+    world.bump()
+    assert world.epoch() == (2, 1)
+    world.depose()
+    later = world.node(2)
+    world.run()
+
+    assert later.machine.election.stage is ElectorState.GRACE
+    world.advance(GRACE_AND_SPREAD_MS)
+    assert later.is_active
+
+
 def test_a_kafka_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
     """Recipes 13: whose registration to check is not known, so the grace is kept."""
     world = SteppedElectors()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkgroup.controller.machine.controller_election.transactions import (
+    NO_PREDECESSOR,
     ElectionAttempt,
     Predecessor,
     WonElection,
@@ -24,8 +25,13 @@ def controller(*, version: int = 1, czxid: int = 50) -> Znode:
     return _znode(ControllerRegistration.path(), ControllerRegistration(1, 0).encode(), version, czxid)
 
 
-def epoch(number: int = 5, *, version: int = 7) -> Znode:
-    return _znode(ControllerEpoch.path(), ControllerEpoch(number).encode(), version)
+def epoch(number: int = 5, *, version: int = 7, mzxid: int = 60) -> Znode:
+    znode = _znode(ControllerEpoch.path(), ControllerEpoch(number).encode(), version)
+    return znode._replace(stat=znode.stat._replace(mzxid=mzxid))
+
+
+def record(*, czxid: int) -> Znode:
+    return _znode(ControllerRecord.path(5), b"{}", 1, czxid)
 
 
 def registration(session: int) -> Znode:
@@ -76,20 +82,23 @@ def test_a_controller_resigns_at_any_change_that_is_not_its_own(
 
 
 @pytest.mark.parametrize(
-    ("predecessor", "found", "needed"),
+    ("predecessor", "kept", "found", "needed"),
     [
-        (Predecessor(9, 33, 3, False, 7), None, False),
-        (Predecessor(9, 33, 3, False, 6), None, True),
-        (Predecessor(9, 33, 3, False, 8), None, True),
-        (Predecessor(9, 33, 3, True, 7), None, False),
-        (Predecessor(9, 33, 3, True, 7), registration(33), True),
-        (Predecessor(9, 33, 3, True, 7), registration(34), False),
-        (Predecessor(9, 33, None, True, 7), None, True),
+        (Predecessor(9, 33, 3, False, 7), None, None, False),
+        (Predecessor(9, 33, 3, False, 6), None, None, True),
+        (Predecessor(9, 33, 3, False, 8), None, None, True),
+        (NO_PREDECESSOR, record(czxid=60), None, False),
+        (NO_PREDECESSOR, record(czxid=59), None, True),
+        (Predecessor(9, 33, 3, True, 7), None, None, False),
+        (Predecessor(9, 33, 3, True, 7), None, registration(33), True),
+        (Predecessor(9, 33, 3, True, 6), record(czxid=60), registration(33), True),
+        (Predecessor(9, 33, 3, True, 7), None, registration(34), False),
+        (Predecessor(9, 33, None, True, 7), None, None, True),
     ],
 )
 def test_grace_is_for_controllers_that_cannot_be_fenced(
-    predecessor: Predecessor, found: Znode | None, needed: bool
+    predecessor: Predecessor, kept: Znode | None, found: Znode | None, needed: bool
 ) -> None:
     """K1: one of Kafka whose session lives, or of which nothing is known; and one that came and went
-    unseen."""
-    assert needs_grace(predecessor, epoch(), found) is needed
+    unseen, unless the epoch was written together with its record."""
+    assert needs_grace(predecessor, epoch(mzxid=60), kept, found) is needed

@@ -6,7 +6,6 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, loaded_cluster
-from tests.worlds.stepped_electors import GRACE_AND_SPREAD_MS
 from zkgroup.model.requests import SetData
 from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.wire.control import LeaderAndIsrRequest
@@ -102,8 +101,6 @@ def test_a_state_that_the_leader_writes_meanwhile_is_decided_again() -> None:
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
     controller = world.new_elector()
-    world.run()
-    world.clock.advance(GRACE_AND_SPREAD_MS)
     world.until_asked(controller, PartitionState.path(tp(0)))
     world.set_state(tp(0), isr=(1, 3))
     world.run()
@@ -119,8 +116,6 @@ def test_a_write_without_an_answer_ends_the_leader_epoch_once(fault: Fault) -> N
     world = left_leaderless(SteppedControllers())
     bounce(world, 1)
     controller = world.new_elector()
-    world.run()
-    world.clock.advance(GRACE_AND_SPREAD_MS)
     world.until_asked(controller, PartitionState.path(tp(0)))
     world.deliver(ServerStep("request", controller.name), fault)
     world.run()

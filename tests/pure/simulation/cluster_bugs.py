@@ -160,7 +160,9 @@ def _deaf_to_the_epoch(patch: Patch) -> None:
 
 def _no_grace(patch: Patch) -> None:
     """Elected as soon as `/controller` is gone."""
-    patch.setattr(election_transactions, "needs_grace", lambda predecessor, epoch, registration: False)
+    patch.setattr(
+        election_transactions, "needs_grace", lambda predecessor, epoch, record, registration: False
+    )
 
 
 def _reads_the_epoch_after_the_grace(patch: Patch) -> None:

@@ -132,9 +132,10 @@ class Model(Surroundings):
         elif pc == "D":  # sync done; grace?
             idr = tree[IDR]
             again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
-            if self.mended:  # another controller that was never read was active meanwhile
-                again = again or e[VER] != last[3]
-            foreign = self.foreign(dict(tree[HIST][DATA]), e[DATA])
+            history = dict(tree[HIST][DATA])
+            if self.mended:  # a controller of Kafka that was never read may have been active meanwhile
+                again = again or (e[VER] != last[3] and e[DATA] not in history)
+            foreign = self.foreign(history, e[DATA])
             wait = again and a.variant != "no-grace"
             yield (
                 f"{name} reads the epoch {e[DATA]}" + (" and waits" if wait else ""),

@@ -301,19 +301,24 @@ class Following:
         owned = before[CTRL] is not None and after[CTRL] is None and self._dies(before, after)
         if owned:
             return  # it goes with A's session
-        for at, path in PATHS.items():
-            self._change(at, path, before[at], after[at])
         old, new = dict(before[HIST][DATA] if before[HIST] else ()), dict(after[HIST][DATA])
-        for epoch in new.keys() - old.keys():
-            record = ControllerRecord(B_BROKER, 0, "model", 0).after(new[epoch])
-            self.server.put(ControllerRecord.path(epoch), record.encode())
+        records = [
+            Create(
+                ControllerRecord.path(epoch),
+                ControllerRecord(B_BROKER, 0, "model", 0).after(new[epoch]).encode(),
+            )
+            for epoch in new.keys() - old.keys()
+        ]
+        for at, path in PATHS.items():
+            self._change(at, path, before[at], after[at], records if at == EPOCH else ())
         for epoch in old.keys() - new.keys():
             assert isinstance(self.server.write(Delete(ControllerRecord.path(epoch), -1)), MultiDone)
 
     def _dies(self, before: Tree, after: Tree) -> bool:
         return self.labels[-1:] == ["session of A expires, it does not know"]
 
-    def _change(self, at: int, path: str, old: Any, new: Any) -> None:
+    def _change(self, at: int, path: str, old: Any, new: Any, others: Sequence[Operation] = ()) -> None:
+        """Changes one znode; `others` are of the transaction of its last version."""
         if old == new:
             return
         if old is not None and (new is None or new[CZXID] != old[CZXID]):
@@ -328,8 +333,10 @@ class Following:
             if at == CTRL:
                 self.zxids[new[CZXID]] = answer.zxid or 0
         for version in range(0 if old is None else old[VER], new[VER]):
-            data = _data(at, new[DATA])
-            assert isinstance(self.server.write(SetData(path, data, version)), MultiDone)
+            operations = [SetData(path, _data(at, new[DATA]), version)]
+            if version == new[VER] - 1:
+                operations += others
+            assert isinstance(self.server.write(*operations), MultiDone)
 
     # --- comparing --------------------------------------------------------------------------------
 

@@ -36,10 +36,10 @@ ACTS = {
 """What A does in the model; each is met in some walk, or the comparison shows nothing."""
 SEEN, LOST = acts.predecessor_of, acts.reason_lost
 BROKEN = {
-    "no grace": ("needs_grace", lambda predecessor, epoch, registration: False),
+    "no grace": ("needs_grace", lambda predecessor, epoch, record, registration: False),
     "grace for the living only": (
         "needs_grace",
-        lambda predecessor, epoch, registration: predecessor.is_real and registration is not None,
+        lambda predecessor, epoch, record, registration: predecessor.is_real and registration is not None,
     ),
     "version not kept": (
         "predecessor_of",

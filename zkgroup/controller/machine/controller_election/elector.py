@@ -5,11 +5,12 @@ Source: recipes.md 13, 14.
 Theory of operation
 -------------------
     UNKNOWN   read /controller: another's -> WATCHING; none -> VACANT; a stale one of this session -> deleted
-    WATCHING  until the watch says that it went or changed VACANT    sync, read the epoch, whether the
-    predecessor may still be writing, and which epochs were zkgroup's GRACE     a controller of Kafka whose
-    znode is gone has time to notice; then, if there is still none: ELECTING  the transaction of the election,
-    with the epoch's version read *before* the grace ACTIVE    until another client changes /controller or
-    /controller_epoch
+    WATCHING  until the watch says that it went or changed
+    VACANT    sync, read the epoch, whether the predecessor may still be writing, and which epochs were
+              zkgroup's
+    GRACE     a controller of Kafka whose znode is gone has time to notice; then, if there is still none:
+    ELECTING  the transaction of the election, with the epoch's version read *before* the grace
+    ACTIVE    until another client changes /controller or /controller_epoch
 
 Each state but ACTIVE may be left for UNKNOWN at any moment: all it costs is another read. ACTIVE is left by
 `resign` alone, which says so (`Resigned`) before anything else is asked; what is still in ZooKeeper is
@@ -410,7 +411,11 @@ class Elector:
         self.attempt = ElectionAttempt(number, epoch.stat.version, foreign)
         self.recorded = tuple(sorted(each for each in recorded if each <= number))
         self.stage = ElectorState.ELECTING
-        if acts.needs_grace(before, epoch, read_done(rest[0]) if rest else None):
+        record = None
+        if epoch.stat.version != before.epoch_version and number in recorded:
+            (outcome,) = yield from self._asked(Query(Read(ControllerRecord.path(number))))
+            record = read_done(outcome)
+        if acts.needs_grace(before, epoch, record, read_done(rest[0]) if rest else None):
             self.stage = ElectorState.GRACE
             self._core.note("takeover.grace", broker=before.broker, session=before.session)
             self._wait_a_grace()

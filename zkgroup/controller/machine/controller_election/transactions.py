@@ -119,14 +119,22 @@ def why_elected(predecessor: Predecessor) -> str:
     )
 
 
-def needs_grace(predecessor: Predecessor, epoch: Znode, registration: Znode | None) -> bool:
+def needs_grace(
+    predecessor: Predecessor, epoch: Znode, record: Znode | None, registration: Znode | None
+) -> bool:
     """Whether a controller of Kafka, which cannot be fenced, may still be writing.
 
-    registration: of the predecessor's broker, if it is a real one. A real controller whose `/controller`
-    was deleted, and that sees another one instead, does not resign (K1); nor is one noticed that won, and
-    lost, between two reads.
+    A real controller whose `/controller` was deleted, and that sees another one instead, does not resign
+    (K1); nor is one noticed that won, and lost, between two reads. Where the epoch and its record were
+    written in one transaction, the last controller was one of zkgroup: it is fenced, and it has waited, if
+    that was necessary, for the ones before it.
+
+    Args:
+        record: that of the epoch, where another controller than the predecessor has ruled.
+        registration: of the predecessor's broker, if it is a real one.
     """
-    if epoch.stat.version != predecessor.epoch_version:
+    is_zkgroups = record is not None and record.stat.czxid == epoch.stat.mzxid
+    if epoch.stat.version != predecessor.epoch_version and not is_zkgroups:
         return True
     if not predecessor.is_real:
         return False
