@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.replica_managers import in_memory
 from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.server.fetch_requests import DelayedFetch, refused, topics_of
+from zkgroup.broker.server.fetch_requests import DelayedFetch, KnownOffsets, refused, topics_of
 from zkgroup.model import TopicPartition
 from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.messages import ErrorCode
@@ -60,7 +60,8 @@ def fetch(
     }
     topics = (FetchTopic("t", tuple(wanted.values())),)
     request = FetchRequest(replica_id, 0, min_bytes, topics, max_bytes=max_bytes, broker_epoch=7)
-    return DelayedFetch(wanted, request, known)
+    offsets = None if known is None else {tp: KnownOffsets(one, 0) for tp, one in known.items()}
+    return DelayedFetch(wanted, request, offsets)
 
 
 def counts(delayed: DelayedFetch) -> list[int]:

@@ -64,15 +64,19 @@ class Leader:
         self.changed: dict[TopicPartition, None] = {}
         host.listen(lambda tp: self.changed.setdefault(tp))
         self.read: list[TopicPartition] = []
+        self.reported: list[TopicPartition] = []
 
     def ask(self, asked: FetchRequest, *, sweeps: bool = False) -> tuple[list[TopicPartition], DelayedFetch]:
-        """The partitions in the answer; `read` has those that were read for it."""
+        """The partitions in the answer; `read` has those that were read for it, `reported` those whose fetch
+        is known without a read."""
         session = self.sessions.find(asked)
         assert isinstance(session, FetchSession), session
         delayed = session.begin(asked)
         changed, self.changed = self.changed, {}
-        self.read = session.due(changed, all_partitions=sweeps)
-        delayed.read(self.host, self.read, held=False)
+        self.read, resting = session.due(changed, all_partitions=sweeps)
+        self.reported = [one.topic_partition for one in resting]
+        fetched = delayed.read(self.host, self.read, held=False)
+        session.was_read(self.read, fetched, held=False)
         session.answered(delayed)
         return list(delayed.news), delayed
 
@@ -124,6 +128,18 @@ def test_a_full_request_ends_the_session_that_it_names() -> None:
     assert (ended, len(sessions)) == ([1, 3, 2], 1)
 
 
+def test_a_session_ends_with_the_first_one_of_a_later_incarnation() -> None:
+    """What an earlier process still fetches is no progress of the present one."""
+    ended: list[int] = []
+    sessions = FetchSessions(lambda session: ended.append(session.session_id))
+    for broker_epoch in (5, 5, 6, 5):
+        sessions.find(request(broker_epoch=broker_epoch))
+    sessions.find(request(replica=3, broker_epoch=9))
+
+    assert ended == [1, 2]
+    assert sessions.find(request(session=(1, 1))) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_the_session_that_was_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others go on."""
     monkeypatch.setattr(fetch_sessions, "SESSIONS_MAX", 2)
@@ -156,8 +172,70 @@ def test_idle_partitions_are_neither_named_nor_read() -> None:
     assert (leader.read, news, list(delayed.results)) == ([B], [B], [B])
     news, _ = leader.ask(request((B, 1), session=(1, 4)))
     assert (leader.read, news) == ([B], [])
-    leader.ask(request(session=(1, 5)), sweeps=True)
-    assert leader.read == [A, B, C]
+
+
+def test_a_sweep_reads_what_may_have_another_answer() -> None:
+    """Of the others it reports the fetch that was found twice. A change noted since then is another answer,
+    and so are a partition that is named, and a follower that lacks records."""
+    leader = Leader(leader_of(A, B, C, records=0))
+    leader.ask(request((A, 0), (B, 0), (C, 0)))
+    leader.ask(request(session=(1, 1)))
+    leader.ask(request(session=(1, 2)), sweeps=True)
+    assert (leader.read, leader.reported) == ([], [A, B, C])
+
+    append(leader.host, B)
+    leader.ask(request((C, 0), session=(1, 3)), sweeps=True)
+    assert (leader.read, leader.reported) == ([C, B], [A])
+    leader.ask(request(session=(1, 4)), sweeps=True)
+    assert (leader.read, leader.reported) == ([B, C], [A])
+    leader.ask(request((B, 1), session=(1, 5), forgotten=(2,)), sweeps=True)
+    assert (leader.read, leader.reported) == ([B], [A])
+    leader.ask(request(session=(1, 6)), sweeps=True)
+    assert (leader.read, leader.reported) == ([B], [A])
+    leader.ask(request(session=(1, 7)), sweeps=True)
+    assert (leader.read, leader.reported) == ([], [A, B])
+
+
+def test_a_replica_that_is_added_again_is_read_until_it_may_join() -> None:
+    """Without another change of the partition: its leader has forgotten its progress, and two fetches show
+    that it is level."""
+    leader = Leader(leader_of(A, records=0))
+    leader.ask(request((A, 0)))
+    leader.ask(request(session=(1, 1)))
+    leader.ask(request(session=(1, 2)), sweeps=True)
+    assert leader.reported == [A]
+    leader.host.set_replicas(A, 0, (1,))
+    leader.host.set_replicas(A, 0, (1, 2))
+    assert not leader.host.caught_up(A, 2)
+    leader.ask(request(session=(1, 3)), sweeps=True)
+    leader.ask(request(session=(1, 4)), sweeps=True)
+
+    assert leader.host.caught_up(A, 2)
+
+
+def test_a_replica_that_is_removed_is_answered_with_an_error() -> None:
+    """3, also if the partition is idle."""
+    leader = Leader(leader_of(A, B, records=0))
+    leader.ask(request((A, 0), (B, 0)))
+    leader.ask(request(session=(1, 1)))
+    leader.host.set_replicas(A, 0, (1,))
+    news, delayed = leader.ask(request(session=(1, 2)))
+
+    assert (news, delayed.news[A].error) == ([A], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_new_log_start_offset_is_answered() -> None:
+    """It travels in the answer, also without records and with the same high watermark."""
+    host = leader_of(A, B, records=2)
+    leader = Leader(host)
+    leader.ask(request((A, 2), (B, 2)))
+    leader.ask(request(session=(1, 1)))
+    assert host.delete_records(B, 1) is ErrorCode.NONE
+    news, delayed = leader.ask(request(session=(1, 2)))
+
+    assert (news, delayed.is_complete) == ([B], True)
+    assert (delayed.news[B].log_start_offset, delayed.news[B].high_watermark) == (1, 2)
+    assert leader.ask(request(session=(1, 3)))[0] == []
 
 
 def test_a_forgotten_partition_is_not_read_until_it_is_named_again() -> None:

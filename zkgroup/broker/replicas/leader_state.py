@@ -38,13 +38,15 @@ class LeaderState:
         self._broker = broker
         self.leader_epoch = leader_epoch
         self.start_offset = start_offset
+        self.others: tuple[int, ...] = ()
+        """The replicas without the leader."""
         self._followers: dict[int, _Progress] = {}
         self._maximal_isr: frozenset[int] = frozenset()
 
     def set_replicas(self, replicas: Collection[int]) -> None:
         """Sets the replicas; the progress of replicas that stay is kept."""
-        others = [broker for broker in replicas if broker != self._broker]
-        self._followers = {broker: self._followers.get(broker, _Progress()) for broker in others}
+        self.others = tuple(broker for broker in replicas if broker != self._broker)
+        self._followers = {broker: self._followers.get(broker, _Progress()) for broker in self.others}
 
     def set_maximal_isr(self, isr: Collection[int]) -> None:
         """Sets the maximal ISR."""

@@ -423,7 +423,7 @@ class ReplicaManager:
         return replica is not None and replica.has_caught_up(broker)
 
     def listen(self, listener: Callable[[TopicPartition], None]) -> None:
-        """Registers a listener for changes of the role, log end offset or high watermark of a partition.
+        """Registers a listener for changes of a partition's role, its offsets, or the replicas of a leader.
 
         It is called on the calling thread, at the end of the call that made the change. It must only enqueue.
         """

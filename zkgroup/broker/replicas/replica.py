@@ -85,9 +85,11 @@ class Replica:
         return max(log.start_offset, min(log.kept_high_watermark or 0, log.end_offset))
 
     @property
-    def mark(self) -> tuple[Role, int, int, int]:
-        """Role, leader epoch, log end offset and high watermark, to find changes."""
-        return self._role, self._leader_epoch, self.end_offset, self.high_watermark
+    def mark(self) -> tuple[object, ...]:
+        """What a fetch of a follower that has everything depends on, to find changes."""
+        log, leader_state = self._log, self._leader_state
+        others = () if leader_state is None else leader_state.others
+        return self._role, self._leader_epoch, log.end_offset, self.high_watermark, log.start_offset, others
 
     def has_caught_up(self, broker: int) -> bool:
         """Whether this replica leads, and a follower may join the ISR."""

@@ -71,8 +71,8 @@ class FetchHandler:
                 answered with error 6 if it exists, else with 3.
             observer: is notified of the fetches of followers.
             leader_quota: None sends batches without a throttle.
-            sweep_s: interval at which all partitions of a session are read, also those where nothing
-                changes: the machine measures the lag of a follower by its fetches.
+            sweep_s: interval at which the observer gets a fetch of each partition of a session, also of
+                those where nothing changes: the machine measures the lag of a follower by its fetches.
         """
         self._replicas = replicas
         self._is_live = is_live
@@ -84,7 +84,7 @@ class FetchHandler:
         self._watches: dict[int, PartitionWatch] = {}
         """By session id."""
         self._swept_at: dict[int, float] = {}
-        """By session id: when all partitions of the session were read last, on the loop's clock."""
+        """By session id: when all partitions of the session were reported last, on the loop's clock."""
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
         """Answers a fetch; it waits up to `max_wait_ms` until there is enough (`DelayedFetch`)."""
@@ -142,9 +142,11 @@ class FetchHandler:
                 watch.add(tp)
             for tp in forgotten_by(request):
                 watch.discard(tp)
-            return session.due(watch.take(), all_partitions=sweeps)
+            partitions, resting = session.due(watch.take(), all_partitions=sweeps)
+            self._report(resting)
+            return partitions
 
-        await self._complete(delayed, watch, request, due)
+        await self._complete(delayed, watch, request, due, session=session)
         session.answered(delayed)
         return FetchResponse(topics_of(delayed.news), session_id=number)
 
@@ -160,12 +162,13 @@ class FetchHandler:
         request: FetchRequest,
         due: Callable[[], list[TopicPartition]],
         *,
+        session: FetchSession | None = None,
         closes: bool = False,
     ) -> None:
         """Reads the partitions, and again what changes, until the fetch is complete or its time is over.
 
-        `due` is called on the thread of the replicas, and returns the partitions to read first. `closes`:
-        closes the watch with the fetch.
+        `due` is called on the thread of the replicas, and returns the partitions to read first. `session`
+        notes what was read. `closes`: closes the watch with the fetch.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(0, request.max_wait_ms), FETCH_WAIT_MAX_MS) / 1000
@@ -176,7 +179,9 @@ class FetchHandler:
         def attempt(replicas: ReplicaManager) -> bool:
             nonlocal first, held
             some, first = (watch.take() if first is None else first()), None
-            self._read(replicas, delayed, some, held=held)
+            fetched = self._read(replicas, delayed, some, held=held)
+            if session is not None:
+                session.was_read(some, fetched, held=held)
             held = True
             if closes and delayed.is_complete:
                 watch.close()
@@ -196,12 +201,17 @@ class FetchHandler:
 
     def _read(
         self, replicas: ReplicaManager, delayed: DelayedFetch, due: list[TopicPartition], *, held: bool
-    ) -> None:
+    ) -> list[FollowerFetched]:
         """Reads partitions on the thread of the replicas, and notifies the observer."""
         if not due:
-            return
+            return []
         throttled = self._throttled(due) if delayed.is_of_follower else ()
         fetched = delayed.read(replicas, due, held=held, throttled=throttled)
+        self._report(fetched)
+        return fetched
+
+    def _report(self, fetched: list[FollowerFetched]) -> None:
+        """Notifies the observer, from the thread of the replicas."""
         if fetched and self._observer is not None:
             self._replicas.call_back(self._observer.on_fetches, fetched)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replica_view import FETCH_BYTES_MAX, FollowerId
@@ -92,30 +92,42 @@ def topics_of(
     return tuple(FetchedTopic(topic, tuple(partitions)) for topic, partitions in topics.items())
 
 
+class KnownOffsets(NamedTuple):
+    """The offsets of a leader that its follower learns by each answer."""
+
+    high_watermark: int
+    log_start_offset: int
+
+    @classmethod
+    def of(cls, result: FetchedPartition) -> Self:
+        """Those of an answer."""
+        return cls(result.high_watermark, result.log_start_offset)
+
+
 class DelayedFetch:
     """A fetch of several partitions, until there is enough to answer.
 
     The fetch of a consumer is complete with `min_bytes` of records. That of a follower is complete with
-    anything new for one partition: records, or another high watermark than the follower has. An error or a
-    diverging log completes both.
+    anything new for one partition: records, or another high watermark or log start offset than the follower
+    knows. An error or a diverging log completes both.
     """
 
     def __init__(
         self,
         wanted: Mapping[TopicPartition, FetchPartition],
         request: FetchRequest,
-        known: Mapping[TopicPartition, int] | None = None,
+        known: Mapping[TopicPartition, KnownOffsets] | None = None,
     ) -> None:
-        """`known`: the high watermarks that the follower has; others are news. None, without a session: those
-        of the first read, and all partitions are answered."""
+        """`known`: the offsets that the follower knows; others are news. None, without a session: those of
+        the first read, and all partitions are answered."""
         self._wanted = wanted
         self._follower = follower_of(request)
         self._observes = request.replica_id == OBSERVER_REPLICA
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, FETCH_BYTES_MAX)
         self._known = known
-        self._first: dict[TopicPartition, int] = {}
-        """Without a session: the high watermarks of the first read."""
+        self._first: dict[TopicPartition, KnownOffsets] = {}
+        """Without a session: the offsets of the first read."""
         self._bytes = 0
         self._is_urgent = self._observes
         self.results: dict[TopicPartition, FetchedPartition] = {}
@@ -204,13 +216,11 @@ class DelayedFetch:
 
     def _note(self, tp: TopicPartition, result: FetchedPartition) -> None:
         self.results[tp] = result
-        if self._known is None:
-            known: int | None = self._first.setdefault(tp, result.high_watermark)
-        else:
-            known = self._known.get(tp)
+        found = KnownOffsets.of(result)
+        known = self._first.setdefault(tp, found) if self._known is None else self._known.get(tp)
         is_error = not _agrees(result)
         self._is_urgent = self._is_urgent or is_error
-        if is_error or result.records or result.high_watermark != known:
+        if is_error or result.records or found != known:
             self.news[tp] = result
         else:
             self.news.pop(tp, None)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.server.fetch_requests import (
     DelayedFetch,
+    KnownOffsets,
     follower_of,
     forgotten_by,
     partitions_of,
@@ -42,13 +44,19 @@ class FetchSession:
         self.epoch = next_session_epoch(INITIAL_SESSION_EPOCH)
         """Of the next request."""
         self.partitions: dict[TopicPartition, FetchPartition] = {}
-        self._known: dict[TopicPartition, int] = {}
-        """The high watermark of each partition in the last answer that had it, if the logs agreed then."""
+        self._known: dict[TopicPartition, KnownOffsets] = {}
+        """The offsets of each partition in the last answer that had it, if the logs agreed then."""
         self._due: dict[TopicPartition, None] = {}
         """Partitions to read for the next request, in order.
 
         Those of the last answer too: the request says that the follower has got that answer, and it joins the
         ISR only after an answer (`ReplicaManager.fetch`)."""
+        self._last: dict[TopicPartition, FollowerFetched] = {}
+        """The fetch of each partition, since it was named or has changed, that began a request, if the
+        follower had everything."""
+        self._resting: dict[TopicPartition, FollowerFetched] = {}
+        """The second such fetch: until the partition changes or is named again, others would find the same.
+        By the second one the leader knows that the follower is level."""
 
     def begin(self, request: FetchRequest) -> DelayedFetch:
         """Takes the changes of a request; its answer has the partitions with something new."""
@@ -58,17 +66,48 @@ class FetchSession:
                 self._known.pop(tp, None)  # the follower needs an answer, whatever it knew
             self.partitions[tp] = partition
             self._due[tp] = None
+            self._disturb(tp)
         for tp in forgotten_by(request):
             self.partitions.pop(tp, None)
             self._known.pop(tp, None)
             self._due.pop(tp, None)
+            self._disturb(tp)
         return DelayedFetch(self.partitions, request, self._known)
 
-    def due(self, changed: Iterable[TopicPartition], *, all_partitions: bool) -> list[TopicPartition]:
-        """The partitions to read first for a request, after `begin`; `changed` are read as well."""
+    def due(
+        self, changed: Iterable[TopicPartition], *, all_partitions: bool
+    ) -> tuple[list[TopicPartition], list[FollowerFetched]]:
+        """The partitions to read first for a request, after `begin`; `changed` are read as well.
+
+        With `all_partitions` the second list has the fetches of the partitions that need not be read: the
+        follower has everything, and nothing has changed.
+        """
         due, self._due = self._due, {}
-        due.update(dict.fromkeys(self.partitions if all_partitions else changed))
-        return list(due)
+        for tp in changed:
+            due[tp] = None
+            self._disturb(tp)
+        if not all_partitions:
+            return list(due), []
+        due.update((tp, None) for tp in self.partitions if tp not in self._resting)
+        return list(due), [fetched for tp, fetched in self._resting.items() if tp not in due]
+
+    def was_read(
+        self, partitions: Iterable[TopicPartition], fetched: Iterable[FollowerFetched], *, held: bool
+    ) -> None:
+        """Notes what `DelayedFetch.read` has returned for these partitions."""
+        found = {one.topic_partition: one for one in fetched if one.offset >= one.log_end_offset}
+        for tp in partitions:
+            if held or (one := found.get(tp)) is None:
+                self._disturb(tp)
+            elif self._last.get(tp) == one:
+                self._resting[tp] = one
+            else:
+                self._disturb(tp)
+                self._last[tp] = one
+
+    def _disturb(self, tp: TopicPartition) -> None:
+        self._last.pop(tp, None)
+        self._resting.pop(tp, None)
 
     def answered(self, delayed: DelayedFetch) -> None:
         """Notes an answer. Partitions whose records did not fit have precedence in the next one."""
@@ -76,7 +115,7 @@ class FetchSession:
         for tp, result in delayed.news.items():
             self._due.setdefault(tp)
             if result.error == ErrorCode.NONE and result.diverging == NO_EPOCH_END:
-                self._known[tp] = result.high_watermark
+                self._known[tp] = KnownOffsets.of(result)
             else:
                 self._known.pop(tp, None)
 
@@ -115,6 +154,10 @@ class FetchSessions:
         return session
 
     def _open(self, follower: FollowerId) -> FetchSession:
+        """A new session; those of earlier incarnations of the follower end, so that none counts for it."""
+        for session in tuple(self._sessions.values()):
+            if session.follower.broker == follower.broker and session.follower < follower:
+                self._end(session)
         while len(self._sessions) >= SESSIONS_MAX:
             self._end(next(iter(self._sessions.values())))
         self._last_id = next_session_epoch(self._last_id)

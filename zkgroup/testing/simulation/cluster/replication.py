@@ -172,7 +172,9 @@ class SimulatedFetches:
         sweeps = now_ms >= self._swept_ms.get(session.session_id, 0) + SWEEP_MS
         if sweeps:
             self._swept_ms[session.session_id] = now_ms
-        due = session.due(changes, all_partitions=sweeps)
+        due, resting = session.due(changes, all_partitions=sweeps)
+        if resting:
+            self._leader.shell.enqueue(FollowerFetches(tuple(resting)))
         held = HeldFetch(fetcher, asked, session, delayed, now_ms + request.max_wait_ms)
         self._read(held, due, held=False)
 
@@ -200,7 +202,9 @@ class SimulatedFetches:
                 self._read(held, list(changes), held=True)
 
     def _read(self, fetch: HeldFetch, due: list[TopicPartition], *, held: bool) -> None:
-        if fetched := fetch.delayed.read(self._leader.host, due, held=held):
+        fetched = fetch.delayed.read(self._leader.host, due, held=held)
+        fetch.session.was_read(due, fetched, held=held)
+        if fetched:
             self._leader.shell.enqueue(FollowerFetches(tuple(fetched)))
         if not fetch.delayed.is_complete and self._world.clock.now_ms() < fetch.until_ms:
             self.held.append(fetch)
