@@ -1,4 +1,4 @@
-"""The base of machines that run one procedure at a time in a ZooKeeper session.
+"""The bases of machines in a ZooKeeper session, and of those that run one procedure at a time.
 
 Brokers and controllers are such machines (docs/adr/0017). A subclass chooses the next procedure and handles
 its timers, connections and the end of a session.
@@ -108,8 +108,10 @@ class ProcedureLoop(ABC, Generic[E]):
         self.is_backing_off = False
 
 
-class ProcedureMachine(ProcedureLoop[E]):
-    """A machine whose step takes one event, and then runs procedures."""
+class SessionMachine(ABC, Generic[E]):
+    """A machine that takes the shared events."""
+
+    _context: MachineContext[E]
 
     # --- for a subclass ---------------------------------------------------------------------------
 
@@ -124,6 +126,14 @@ class ProcedureMachine(ProcedureLoop[E]):
     @abstractmethod
     def _session_over(self, reason: str) -> None:
         """Handles the end of the session, which the context still has during this call."""
+
+    @abstractmethod
+    def _stop_procedures(self) -> None:
+        """Ends the procedures that run: their session has ended."""
+
+    @abstractmethod
+    def end_backoff(self) -> None:
+        """Ends the pause: its timer (`BACKOFF_TIMER`) has fired, or the connection is new."""
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -166,7 +176,14 @@ class ProcedureMachine(ProcedureLoop[E]):
 
     def _end_session(self, reason: str) -> None:
         """Ends the old session, before anything is done in a new one."""
-        self._runner.stop()
-        self._runner.error = None
+        self._stop_procedures()
         self._session_over(reason)
         self._context.forget_session()
+
+
+class ProcedureMachine(ProcedureLoop[E], SessionMachine[E]):
+    """A machine whose step takes one event, and then runs procedures."""
+
+    def _stop_procedures(self) -> None:
+        self._runner.stop()
+        self._runner.error = None

@@ -2,9 +2,9 @@
 
 A procedure belongs to one connection and one session. It ends with `ConnectionLossError` where a reply is
 missing. A component records each write with an unknown outcome *before* it sends the write, and a later
-procedure reads it back (recipes.md 10). One procedure runs at a time: while a machine waits for a write it
-does nothing else, as in the exhaustive model. `MachineContext` has the requests, watches and timers of one
-machine.
+procedure reads it back (recipes.md 10). A `Runner` drives one procedure at a time: while such a machine waits
+for a write it does nothing else, as in the exhaustive model. `concurrent_procedures` has many runners.
+`MachineContext` has the requests, watches and timers of one machine.
 """
 
 from __future__ import annotations
@@ -223,6 +223,8 @@ class Runner(Generic[E]):
         self.name = ""
         self.error: Exception | None = None
         """The error that ended the last procedure; the machine takes it."""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when the procedure has ended by itself; not by `stop`."""
 
     @property
     def is_idle(self) -> bool:
@@ -253,9 +255,11 @@ class Runner(Generic[E]):
             queries = next(procedure) if outcomes is None else procedure.send(outcomes)
         except StopIteration:
             self._end()
+            self.on_end()
         except (ConnectionLossError, GuardRefusedError, NoAuthError, UnexpectedReplyError) as error:
             self._end()
             self.error = error
+            self.on_end()
         else:
             if isinstance(queries, Pipelined):
                 self._ask_pipelined(queries)

@@ -42,9 +42,24 @@ def slots_path() -> str:
     return f"{zkgroup_path()}/slots"
 
 
+def groups_path() -> str:
+    """The parent of the parents of groups, one for each slot."""
+    return f"{zkgroup_path()}/groups"
+
+
 def slot_groups_path(slot: int) -> str:
     """The parent of the groups of a slot."""
-    return f"{zkgroup_path()}/groups/{slot}"
+    return f"{groups_path()}/{slot}"
+
+
+def meta_path(slot: int, group: str) -> str:
+    """Its children are the topics whose offsets have metadata."""
+    return f"{GroupHeader.path(slot, group)}/meta"
+
+
+def meta_topic_path(slot: int, group: str, topic: str) -> str:
+    """Its children are the partitions of a topic whose offsets have metadata."""
+    return f"{meta_path(slot, group)}/{topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +311,7 @@ class OffsetMetadata:
 
     @staticmethod
     def path(slot: int, group: str, topic_partition: TopicPartition) -> str:
-        return f"{GroupHeader.path(slot, group)}/meta/{topic_partition.topic}/{topic_partition.partition}"
+        return f"{meta_topic_path(slot, group, topic_partition.topic)}/{topic_partition.partition}"
 
     def encode(self) -> bytes:
         fields: dict[str, object] = {

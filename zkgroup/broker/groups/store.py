@@ -1,25 +1,190 @@
-"""Groups and offsets in ZooKeeper, as a pure machine of a broker (recipes 20-23)."""
+"""Groups and offsets in ZooKeeper, as a pure machine of a broker (recipes 20-23).
+
+    led_slots          the slots, and what ZooKeeper has of their groups
+    slot_loading       fence a slot, then read its groups; `group_reading` has the znodes' meaning
+    group_writes       changes of a group, in order; `deletions` those that delete
+    offset_commits     commits, many in one transaction; `offset_batch` has its operations
+    offset_reads       OffsetFetch; `legacy_commits` OffsetCommit 0; `retention_reads` what may expire
+    members_watch      ZooKeeper consumers in groups of the coordinator
+    store_lease        how long the broker may answer without news
+
+Every slot, every group and every request has its own procedure; their requests share one connection, on which
+they are executed in the order in which they were sent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from zkgroup.broker.groups.deletions import Deletions
+from zkgroup.broker.groups.group_writes import GroupWrites
+from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore
+from zkgroup.broker.groups.legacy_commits import LegacyCommits
+from zkgroup.broker.groups.members_watch import MembersWatch
+from zkgroup.broker.groups.offset_commits import OffsetCommits
+from zkgroup.broker.groups.offset_reads import OffsetReads
+from zkgroup.broker.groups.retention_reads import RETENTION_TIMER, RetentionReads
+from zkgroup.broker.groups.slot_count import SlotCount
+from zkgroup.broker.groups.slot_loading import SlotLoading
 from zkgroup.broker.groups.store_events import (
+    DeleteOffsets,
+    Effect,
+    ExpireOffsets,
     GroupStoreConfig,
     GroupStoreContext,
+    ReadLegacyOffsets,
+    SlotLed,
+    SlotResigned,
     StoreEffect,
     StoreEvent,
+    WriteLegacyOffsets,
 )
+from zkgroup.broker.groups.store_lease import HEARTBEAT_TIMER, StoreLease
+from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.coordinator.events import SlotUnloaded
 from zkgroup.model.ports import Instant
+from zkgroup.runtime.machine import SessionMachine
 
 
-class GroupStore:
+class GroupStore(SessionMachine[Effect]):
     """The store of one broker's groups. Not thread-safe: one thread steps it."""
 
     def __init__(self, config: GroupStoreConfig, jitter: Callable[[], float]) -> None:
         """jitter: random numbers in [0, 1)."""
-        self._context = GroupStoreContext(config, jitter)
+        self._context: GroupStoreContext = GroupStoreContext(config, jitter)
+        self._core = core = StoreCore(self._context)
+        core.on_lost = self._load_again
+        self._lease = StoreLease(core)
+        self._slot_count = SlotCount(core, self._counted)
+        members = MembersWatch(core)
+        self._members = members
+        self._loading = SlotLoading(core, members)
+        deletions = Deletions(core)
+        self._groups = GroupWrites(core, members, deletions.perform, deletions.finished)
+        self._commits = OffsetCommits(core, members, self._groups.commits_done)
+        self._reads = OffsetReads(core)
+        self._legacy = LegacyCommits(core)
+        self._retention = RetentionReads(core)
+        self._epochs: dict[int, int] = {}
+        """The highest leader epoch of each slot, also of those that others lead."""
 
     def step(self, event: StoreEvent, now: Instant) -> tuple[StoreEffect, ...]:
         """The effects of one event, to be performed in this order. Events are given in their order."""
-        raise NotImplementedError
+        self._context.begin(now)
+        self._take(event)
+        return self._context.take_effects()
+
+    def _take(self, event: StoreEvent) -> None:
+        match event:
+            case SlotLed(slot, epoch):
+                self._led(slot, epoch)
+            case SlotResigned(slot, epoch):
+                self._resigned(slot, epoch)
+            case WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteOffsets() | ExpireOffsets():
+                self._groups.add(event)
+            case WriteOffsets():
+                self._commits.add(event)
+            case ReadOffsets():
+                self._reads.add(event)
+            case ReadLegacyOffsets():
+                self._reads.add_legacy(event)
+            case WriteLegacyOffsets():
+                self._legacy.add(event)
+            case _:
+                self._take_shared(event)
+
+    # --- slots ------------------------------------------------------------------------------------
+
+    def _led(self, number: int, epoch: int) -> None:
+        if epoch < self._epochs.get(number, -1):
+            return
+        self._epochs[number] = epoch
+        slot = self._core.slots.get(number)
+        if slot is not None and slot.phase is SlotPhase.OWNED:
+            if epoch > slot.epoch:
+                slot.epoch = epoch
+                self._loading.keep(slot)
+        elif slot is None or slot.phase is SlotPhase.NOT_LED or epoch > slot.epoch:
+            self._load(number)
+
+    def _resigned(self, number: int, epoch: int) -> None:
+        if epoch < self._epochs.get(number, -1):
+            return
+        self._epochs[number] = epoch
+        slot = self._core.slots.pop(number, None)
+        if slot is not None:
+            self._context.emit(SlotUnloaded(number, epoch))
+            self._close(slot)
+
+    def _load_again(self, slot: LedSlot, reason: str) -> None:
+        self._context.note("slot.lost", slot=slot.number, leader_epoch=slot.epoch, reason=reason)
+        self._load(slot.number)
+
+    def _load(self, number: int) -> None:
+        """Loads a slot, or loads it again: what was known of it is forgotten."""
+        former = self._core.slots.get(number)
+        slot = self._core.slots[number] = LedSlot(number, self._epochs[number])
+        if self._core.count is not None and number < self._core.count:
+            self._core.announce(slot)
+            self._loading.load(slot)
+        if former is not None:
+            self._close(former)
+
+    def _close(self, slot: LedSlot) -> None:
+        slot.is_closed = True
+        if self._core.slots.get(slot.number) is None:
+            self._core.procedures.cancel(("slot", slot.number))
+        self._retention.close(slot)
+        self._reads.close(slot)
+        self._groups.close(slot)  # before the commits, whose ends start changes that wait for them
+        self._commits.close(slot)
+
+    def _counted(self) -> None:
+        """The number of slots is known: those that this broker leads are loaded."""
+        self._retention.start()
+        for number in sorted(self._core.slots):
+            self._load(number)
+
+    # --- sessions and timers ----------------------------------------------------------------------
+
+    def _timer_fired(self, name: str) -> None:
+        if name == HEARTBEAT_TIMER:
+            self._lease.timer_fired()
+        else:
+            assert name == RETENTION_TIMER, name
+            self._retention.timer_fired()
+
+    def _connected(self) -> None:
+        self._slot_count.connected()
+        self._lease.connected()
+        for slot in list(self._core.slots.values()):
+            if slot.phase is SlotPhase.OWNED:
+                self._loading.keep(slot)
+                self._members.watch_slot(slot)
+            elif slot.phase is SlotPhase.LOADING and ("slot", slot.number) not in self._core.procedures:
+                self._load(slot.number)
+
+    def end_backoff(self) -> None:
+        """Ends the pause: its timer has fired, or the connection is new."""
+        self._core.procedures.resume()
+
+    def _stop_procedures(self) -> None:
+        self._core.procedures.stop()
+
+    def _session_over(self, reason: str) -> None:
+        """Another broker may lead every slot now: nothing is known, and nothing is answered."""
+        self._context.note("groups.session_over", reason=reason)
+        self._lease.session_over()
+        slots, self._core.slots = self._core.slots, {}
+        for slot in slots.values():
+            slot.is_closed = True
+            if slot.is_announced:
+                self._context.emit(SlotUnloaded(slot.number))
+        self._groups.session_over()
+        for slot in slots.values():
+            self._close(slot)
+        self._commits.session_over()
+        self._legacy.session_over()
+        self._reads.session_over()
+        for number in slots:
+            self._core.slots[number] = LedSlot(number, self._epochs[number])

@@ -242,3 +242,4 @@ class GroupStoreContext(MachineContext[Effect]):
     def __init__(self, config: GroupStoreConfig, jitter: Callable[[], float]) -> None:
         super().__init__(jitter)
         self.config = config
+        self.jitter = jitter

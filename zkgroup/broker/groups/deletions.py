@@ -1,0 +1,234 @@
+"""Deletes offsets and groups: by an operator's request, or because they have expired (recipes 23).
+
+    multi[ check(slot), delete(ids), create(ids), per partition: delete(offset, v), delete(metadata, w) ]
+
+The guard of `ids` is in every transaction: a version alone would not protect the offset of a ZooKeeper
+consumer, because a znode that is created again starts at version 0. What is deleted was read just before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zkgroup.broker.groups.led_slots import LedSlot, QueuedChange, StoreCore, StoredGroup
+from zkgroup.broker.groups.offset_reads import list_partitions
+from zkgroup.broker.groups.store_events import (
+    DeleteOffsets,
+    ExpireOffsets,
+    OffsetsDeleted,
+    OffsetsExpired,
+)
+from zkgroup.coordinator.effects import DeleteGroup
+from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import (
+    Code,
+    Create,
+    Delete,
+    ListMany,
+    ListManyDone,
+    MultiDone,
+    Operation,
+    ReadMany,
+    ReadManyDone,
+    Sync,
+)
+from zkgroup.runtime.procedures import Procedure, Query, ask, read_many, write
+from zkgroup.znodes.consumers import group_path, ids_path, offset_path, offsets_path
+from zkgroup.znodes.coordinated_groups import (
+    GroupHeader,
+    OffsetMetadata,
+    ProtocolMarker,
+    meta_path,
+)
+
+PARTITIONS_AT_ONCE: Final = 1000
+"""Offsets of one transaction: about 300 bytes each."""
+TRIES: Final = 5
+"""Transactions that other clients' changes may refuse."""
+
+
+class Deletions:
+    """Makes the changes of groups that delete; `group_writes` queues them."""
+
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+
+    def perform(self, slot: LedSlot, group: StoredGroup, queued: QueuedChange) -> Procedure[WriteOutcome]:
+        """Makes one change. A reply that is missing makes it begin again: what is gone stays gone."""
+        ((owner,),) = yield from self._synced(slot)
+        if owner is None or owner.stat.version != slot.version:
+            return WriteOutcome.NOT_OWNER
+        match queued.change:
+            case DeleteGroup(_, group_id):
+                return (yield from self._delete_group(slot, group, group_id))
+            case DeleteOffsets(_, _, partitions):
+                return (yield from self._delete_offsets(slot, group, queued, partitions))
+            case ExpireOffsets(_, expired):
+                outcome = yield from self._delete_offsets(
+                    slot, group, queued, sorted(expired), only_recorded=True
+                )
+                listed = yield from list_partitions([group.group_id])
+                queued.has_offsets = bool(listed[group.group_id])
+                return outcome
+            case _:
+                raise AssertionError(queued.change)
+
+    def finished(self, queued: QueuedChange, outcome: WriteOutcome) -> None:
+        """Emits the result of a change."""
+        match queued.change:
+            case DeleteOffsets(request_id, _, partitions):
+                outcomes = {
+                    each: WriteOutcome.STORED if each in queued.deleted else outcome for each in partitions
+                }
+                self._core.context.emit(OffsetsDeleted(request_id, outcomes))
+            case ExpireOffsets(group_id, _):
+                self._core.context.emit(
+                    OffsetsExpired(
+                        group_id=group_id,
+                        partitions=frozenset(queued.deleted),
+                        has_offsets=queued.has_offsets,
+                    )
+                )
+
+    def _synced(self, slot: LedSlot) -> Procedure[tuple[tuple[Znode | None, ...], ...]]:
+        yield from ask(Query(Sync(slot.path)))
+        return (yield from read_many([slot.path]))
+
+    def _guard(self, group_id: str) -> Procedure[list[Operation]]:
+        """Refused while ZooKeeper consumers are members; empty where they have no place to register."""
+        above, ids = group_path(group_id), ids_path(group_id)
+        ((parent, members),) = yield from read_many([above, ids])
+        if parent is None:
+            return []
+        if members is None:
+            return [Create(ids, None), Delete(ids, -1)]
+        return [Delete(ids, -1), Create(ids, None)]
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def _delete_offsets(
+        self,
+        slot: LedSlot,
+        group: StoredGroup,
+        queued: QueuedChange,
+        partitions: Sequence[TopicPartition],
+        *,
+        only_recorded: bool = False,
+    ) -> Procedure[WriteOutcome]:
+        for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            batch = partitions[start : start + PARTITIONS_AT_ONCE]
+            for _ in range(TRIES):
+                outcome = yield from self._try_offsets(slot, group, queued, batch, only_recorded)
+                if outcome is not None:
+                    break
+            else:
+                return WriteOutcome.CONFLICT
+            if outcome is not WriteOutcome.STORED:
+                return outcome
+        return WriteOutcome.STORED
+
+    def _try_offsets(
+        self,
+        slot: LedSlot,
+        group: StoredGroup,
+        queued: QueuedChange,
+        batch: Sequence[TopicPartition],
+        only_recorded: bool,
+    ) -> Procedure[WriteOutcome | None]:
+        """One transaction; None where a znode has changed since it was read."""
+        offsets, metadata = yield from read_many(
+            [offset_path(group.group_id, each) for each in batch],
+            [OffsetMetadata.path(slot.number, group.group_id, each) for each in batch],
+        )
+        deleted, operations = [], []
+        for partition, offset, beside in zip(batch, offsets, metadata, strict=True):
+            found = [each for each in (offset, beside) if each is not None]
+            if only_recorded and not _is_recorded(group, partition, found):
+                continue
+            deleted.append(partition)
+            operations += [Delete(each.path, each.stat.version) for each in found]
+        if operations:
+            guard = yield from self._guard(group.group_id)
+            sent = [slot.check, *guard, *operations]
+            outcome = yield from write(sent, {slot.path})
+            if not isinstance(outcome, MultiDone):
+                is_member = outcome.code is Code.NOT_EMPTY and sent[outcome.index].path == ids_path(
+                    group.group_id
+                )
+                return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
+            group.existing.update((each.path, False) for each in operations)
+        queued.deleted.update(deleted)
+        return WriteOutcome.STORED
+
+    # --- a group ----------------------------------------------------------------------------------
+
+    def _delete_group(self, slot: LedSlot, group: StoredGroup, group_id: str) -> Procedure[WriteOutcome]:
+        """Deletes offsets with their parents, metadata, chunks, marker and header."""
+        for _ in range(TRIES):
+            topics, offsets = yield from self._list([offsets_path(group_id)])
+            meta_topics, metadata = yield from self._list([meta_path(slot.number, group_id)])
+            parents = yield from self._parents(slot, group_id)
+            leaves = [*offsets, *metadata]
+            rest = [*topics, *meta_topics, *parents]
+            outcome = yield from self._delete_paths(slot, group_id, leaves, rest)
+            if outcome is WriteOutcome.STORED:
+                group.forget()
+            if outcome is not None:
+                return outcome
+        return WriteOutcome.CONFLICT
+
+    def _list(self, parents: Iterable[str]) -> Procedure[tuple[list[str], list[str]]]:
+        """The children and grandchildren of znodes that may be missing."""
+        children = yield from _children(list(parents))
+        grandchildren = (yield from _children(children)) if children else []
+        return children, grandchildren
+
+    def _parents(self, slot: LedSlot, group_id: str) -> Procedure[list[str]]:
+        """What exists of the other znodes of a group, the deepest first; the header is the last."""
+        header = GroupHeader.path(slot.number, group_id)
+        (outcome,) = yield from ask(Query(ListMany((header,))))
+        assert isinstance(outcome, ListManyDone), outcome
+        below = outcome.children[0]
+        children = [f"{header}/{name}" for name in below] if isinstance(below, tuple) else []
+        paths = [offsets_path(group_id), ProtocolMarker.path(group_id), header]
+        (found,) = yield from ask(Query(ReadMany(tuple(paths))))
+        assert isinstance(found, ReadManyDone), found
+        existing = [path for path, znode in zip(paths, found.znodes, strict=True) if znode is not None]
+        return [*children, *existing]
+
+    def _delete_paths(
+        self, slot: LedSlot, group_id: str, leaves: Sequence[str], rest: Sequence[str]
+    ) -> Procedure[WriteOutcome | None]:
+        """Deletes offsets in several transactions, and the rest with the last of them; None after a race."""
+        starts = range(0, max(len(leaves), 1), PARTITIONS_AT_ONCE)
+        for start in starts:
+            paths = [*leaves[start : start + PARTITIONS_AT_ONCE], *(rest if start == starts[-1] else ())]
+            if not paths:
+                return WriteOutcome.STORED
+            guard = yield from self._guard(group_id)
+            operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
+            outcome = yield from write(operations, {slot.path})
+            if not isinstance(outcome, MultiDone):
+                is_member = outcome.code is Code.NOT_EMPTY and operations[outcome.index].path == ids_path(
+                    group_id
+                )
+                return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
+        return WriteOutcome.STORED
+
+
+def _children(parents: Sequence[str]) -> Procedure[list[str]]:
+    (outcome,) = yield from ask(Query(ListMany(tuple(parents))))
+    assert isinstance(outcome, ListManyDone), outcome
+    return [
+        f"{parent}/{name}"
+        for parent, below in zip(parents, outcome.children, strict=True)
+        if isinstance(below, tuple)
+        for name in sorted(below)
+    ]
+
+
+def _is_recorded(group: StoredGroup, partition: TopicPartition, found: Sequence[Znode]) -> bool:
+    """Whether offset and metadata are those of the last `OffsetsRecorded`."""
+    return group.recorded.get(partition) == tuple(each.stat.mzxid for each in found)

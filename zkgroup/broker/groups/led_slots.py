@@ -1,0 +1,224 @@
+"""The slots that a broker leads, with their groups as ZooKeeper has them, and what their parts share.
+
+A slot that is loaded again is another object; the former one is closed. Writes of a closed slot that have
+been sent get their outcomes from ZooKeeper; nothing more is sent for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from zkgroup.broker.groups.store_events import DeleteOffsets, Effect, ExpireOffsets, GroupStoreContext
+from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.coordinator.events import SlotLoading, WriteOutcome
+from zkgroup.coordinator.slots import slot_of
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Check
+from zkgroup.runtime.concurrent_procedures import ConcurrentProcedures, Job
+from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
+
+GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteOffsets | ExpireOffsets
+"""What changes one group; the changes of a group are made one after another."""
+
+
+class SlotPhase(Enum):
+    """What this broker is to a slot that it was told to lead."""
+
+    LOADING = "loading"
+    """The partition's state is to be read, the slot to be fenced, its groups to be read."""
+    OWNED = "owned"
+    NOT_LED = "not led"
+    """The partition's state names another leader, or none."""
+
+
+class SentHeader:
+    """A write of a header whose outcome is not known."""
+
+    __slots__ = ("chunk_paths", "data", "header", "is_marked", "version")
+
+    def __init__(
+        self,
+        header: GroupHeader,
+        version: int | None,
+        chunk_paths: list[str],
+        *,
+        is_marked: bool,
+    ) -> None:
+        """version: the one that the header had before; None if there was none."""
+        self.header = header
+        self.data = header.encode()
+        self.version = version
+        self.chunk_paths = chunk_paths
+        self.is_marked = is_marked
+
+    @property
+    def version_after(self) -> int:
+        return 0 if self.version is None else self.version + 1
+
+
+@dataclass(slots=True, eq=False)
+class QueuedChange:
+    """A change of a group that waits, or is made."""
+
+    change: GroupChange
+    after: int
+    """How many commits of the slot were accepted before it."""
+    outcome: WriteOutcome | None = None
+    deleted: set[TopicPartition] = field(default_factory=set)
+    """Offsets that the change has deleted."""
+    has_offsets: bool = True
+    """Whether the group has offsets left."""
+
+
+class StoredGroup:
+    """What ZooKeeper has of a group, as far as it was read or written, and the changes that wait."""
+
+    __slots__ = (
+        "changes",
+        "chunk_numbers",
+        "chunk_paths",
+        "existing",
+        "group_id",
+        "has_stray_chunks",
+        "header",
+        "is_marked",
+        "recorded",
+        "sent",
+        "version",
+        "watches_members",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.version: int | None = None
+        """Of the header; None: there is none."""
+        self.header: GroupHeader | None = None
+        """None also for a header without data, which only has offsets below it, and for an unreadable one."""
+        self.chunk_paths: list[str] = []
+        """Chunks, to be deleted when the header is switched to others."""
+        self.chunk_numbers: dict[int, int] = {}
+        """By generation, the lowest number that no chunk has had."""
+        self.has_stray_chunks = False
+        """Whether chunks may exist that are not in `chunk_paths`: a reply is missing."""
+        self.is_marked = False
+        """Whether the marker exists."""
+        self.existing: dict[str, bool] = {}
+        """Whether the znodes of offsets, and their parents, exist; without those that are not known."""
+        self.changes: deque[QueuedChange] = deque()
+        """The first one is being made, or waits for commits or a connection."""
+        self.sent: SentHeader | None = None
+        self.recorded: dict[TopicPartition, tuple[int, int]] = {}
+        """The transactions that last set offset and metadata, as of the last `OffsetsRecorded`."""
+        self.watches_members = False
+
+    def forget(self) -> None:
+        """Nothing of the group is in ZooKeeper: it was deleted."""
+        self.version = self.header = self.sent = None
+        self.chunk_paths, self.chunk_numbers, self.existing, self.recorded = [], {}, {}, {}
+        self.is_marked = self.has_stray_chunks = False
+
+    def adopt(self, sent: SentHeader) -> None:
+        """A write of the header is stored."""
+        self.version, self.header = sent.version_after, sent.header
+        self.chunk_paths, self.is_marked = sent.chunk_paths, sent.is_marked
+        self.sent = None
+
+
+class LedSlot:
+    """A slot from one load to the next."""
+
+    __slots__ = (
+        "commits",
+        "commits_accepted",
+        "commits_done",
+        "epoch",
+        "groups",
+        "is_announced",
+        "is_closed",
+        "number",
+        "phase",
+        "version",
+        "waiting",
+    )
+
+    def __init__(self, number: int, epoch: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        """Leader epoch of the partition, as told by the controller."""
+        self.phase = SlotPhase.LOADING
+        self.is_closed = False
+        self.is_announced = False
+        """Whether the coordinator knows that it is loading."""
+        self.version: int | None = None
+        """Of the slot's znode, as set by this broker."""
+        self.groups: dict[str, StoredGroup] = {}
+        self.commits: deque[WriteOffsets] = deque()
+        """Those that wait for the transaction in flight."""
+        self.commits_accepted = 0
+        self.commits_done = 0
+        self.waiting: dict[StoredGroup, None] = {}
+        """Groups whose next change waits for commits."""
+
+    @property
+    def path(self) -> str:
+        return SlotOwner.path(self.number)
+
+    @property
+    def check(self) -> Check:
+        """The fence: the head of every write of this slot."""
+        assert self.version is not None
+        return Check(self.path, self.version)
+
+    def group(self, group_id: str) -> StoredGroup:
+        """The group; a new entry where nothing is known of it."""
+        return self.groups.setdefault(group_id, StoredGroup(group_id))
+
+
+class StoreCore:
+    """What the parts of the store share."""
+
+    def __init__(self, context: GroupStoreContext) -> None:
+        self.context = context
+        self.procedures: ConcurrentProcedures[Effect] = ConcurrentProcedures(context)
+        self.count: int | None = None
+        """How many slots there are."""
+        self.slots: dict[int, LedSlot] = {}
+        self.on_lost: Callable[[LedSlot, str], None] = lambda slot, reason: None
+        """Called where a slot is no longer this broker's, or its groups are not what is stored."""
+
+    def run(self, key: Hashable, job: Job) -> None:
+        self.procedures.add(key, job)
+
+    def slot_of(self, group_id: str) -> int:
+        """The number of a group's slot."""
+        assert self.count is not None, "groups are coordinated once the slots are counted"
+        return slot_of(group_id, self.count)
+
+    def owned(self, group_id: str) -> LedSlot | None:
+        """The slot of a group, if it is loaded here."""
+        if self.count is None:
+            return None
+        slot = self.slots.get(self.slot_of(group_id))
+        return slot if slot is not None and slot.phase is SlotPhase.OWNED else None
+
+    def announce(self, slot: LedSlot) -> None:
+        """The coordinator learns that the slot is loading."""
+        if not slot.is_announced:
+            slot.is_announced = True
+            self.context.emit(SlotLoading(slot.number, slot.epoch))
+
+    def lost(self, slot: LedSlot, reason: str) -> None:
+        """A slot has to be loaded again, if it is not another's now."""
+        if not slot.is_closed:
+            self.on_lost(slot, reason)
+
+    def wall_ms(self, ms: int) -> int:
+        """A time of the machine's clock as wall time."""
+        return ms - self.context.now.ms + self.context.now.wall_ms
+
+    def machine_ms(self, wall_ms: int) -> int:
+        """A wall time as a time of the machine's clock."""
+        return wall_ms - self.context.now.wall_ms + self.context.now.ms

@@ -1,0 +1,73 @@
+"""Notices ZooKeeper consumers in groups that have members of the coordinator (recipes 22).
+
+zkgroup's consumers ask for the marker and do not register; those of Kafka 0.8 know no marker. Nothing
+prevents them, so they are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from zkgroup.broker.groups.led_slots import LedSlot, StoreCore, StoredGroup
+from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
+from zkgroup.model.requests import ListChildren, Outcome
+from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.events import Watch
+from zkgroup.runtime.procedures import PipelinedStep, Procedure, Query, list_done, run_pipelined
+from zkgroup.znodes.consumers import ids_path
+
+
+class MembersWatch:
+    """Watches `ids` of the groups that have the marker."""
+
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+        self._reported: dict[str, tuple[str, ...]] = {}
+
+    def watch_slot(self, slot: LedSlot) -> None:
+        """Watches the groups of a slot: it is loaded, or the connection is new."""
+        groups = [group for group in slot.groups.values() if group.is_marked]
+        for group in groups:
+            group.watches_members = True
+        self._start(slot, groups, slot)
+
+    def watch(self, slot: LedSlot, group: StoredGroup) -> None:
+        """Watches a group that has got the marker."""
+        if not group.watches_members:
+            group.watches_members = True
+            self._start(slot, [group], group)
+
+    def report(self, slot: LedSlot, group: StoredGroup) -> None:
+        """Reads who the members are, because a write was refused for them."""
+        self._reported.pop(group.group_id, None)
+        self._start(slot, [group], group)
+
+    def _start(self, slot: LedSlot, groups: Iterable[StoredGroup], key: object) -> None:
+        groups = list(groups)
+        if groups:
+            self._core.procedures.cancel(("members", key))
+            job = Job("read ZooKeeper members", partial(self._list, slot, groups), lambda error: None)
+            self._core.run(("members", key), job)
+
+    def _list(self, slot: LedSlot, groups: Iterable[StoredGroup]) -> Procedure[None]:
+        yield from run_pipelined([self._step(slot, group) for group in groups])
+
+    def _step(self, slot: LedSlot, group: StoredGroup) -> PipelinedStep:
+        watches = group.watches_members
+        request = ListChildren(ids_path(group.group_id), watch=watches)
+        watch = Watch(partial(self._changed, slot, group)) if watches else None
+        return PipelinedStep(Query(request, watch), partial(self._listed, group))
+
+    def _listed(self, group: StoredGroup, outcome: Outcome) -> Iterator[PipelinedStep]:
+        members = tuple(sorted(list_done(outcome).children))
+        if members != self._reported.get(group.group_id, ()):
+            self._reported[group.group_id] = members
+            self._core.context.emit(ZooKeeperMembersNoticed(group.group_id, members))
+            self._core.context.note("group.zookeeper_members", group=group.group_id, members=len(members))
+        return iter(())
+
+    def _changed(self, slot: LedSlot, group: StoredGroup) -> None:
+        group.watches_members = False
+        if not slot.is_closed and group.is_marked:
+            self.watch(slot, group)

@@ -1,0 +1,228 @@
+"""A batch of commits of one slot: what is still open, and the operations of one transaction. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from zkgroup.broker.groups.led_slots import LedSlot, StoredGroup
+from zkgroup.coordinator.effects import WriteOffsets
+from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.znodes.consumers import (
+    Offset,
+    group_path,
+    ids_path,
+    offset_path,
+    offsets_path,
+    offsets_topic_path,
+)
+from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, meta_path, meta_topic_path
+
+TRANSACTION_BYTES: Final = 400 * 1024
+"""Most bytes of one transaction of commits, roughly; ZooKeeper's limit is 1 MiB."""
+OPERATION_BYTES: Final = 60
+"""What an operation has beside path and data."""
+
+Key = tuple[str, TopicPartition]
+"""Group and partition."""
+
+
+class CommitBatch:
+    """Commits that were collected. A later one of the same partition replaces an earlier one."""
+
+    def __init__(self, writes: Iterable[WriteOffsets]) -> None:
+        self.writes = tuple(writes)
+        self._open = {each.write_id: dict(each.offsets) for each in self.writes}
+        self._outcomes: dict[int, dict[TopicPartition, WriteOutcome]] = {
+            each.write_id: {} for each in self.writes
+        }
+        self.in_flight: tuple[Key, ...] = ()
+        """What is in the transaction under way."""
+        self.refusals: dict[str, int] = {}
+        """By group, how often its znodes were not what was expected."""
+
+    @property
+    def is_done(self) -> bool:
+        return not any(self._open.values())
+
+    def offsets(self) -> dict[Key, OffsetAndMetadata]:
+        """What is to be written, in the order of the commits."""
+        return {
+            (write.group_id, partition): offset
+            for write in self.writes
+            for partition, offset in self._open[write.write_id].items()
+        }
+
+    def guarded(self) -> frozenset[str]:
+        """The groups with a commit of a client that is no member."""
+        return frozenset(
+            write.group_id
+            for write in self.writes
+            if write.refuse_zookeeper_members and self._open[write.write_id]
+        )
+
+    def settle(self, keys: Iterable[Key], outcome: WriteOutcome) -> None:
+        """The outcome of these partitions, for all commits that have them."""
+        for group_id, partition in keys:
+            for write in self.writes:
+                if write.group_id == group_id:
+                    self._settle(write, partition, outcome)
+
+    def settle_guarded(self, group_id: str) -> None:
+        """ZooKeeper consumers are members: only commits of members go on."""
+        for write in self.writes:
+            if write.group_id == group_id and write.refuse_zookeeper_members:
+                for partition in list(self._open[write.write_id]):
+                    self._settle(write, partition, WriteOutcome.ZOOKEEPER_MEMBERS)
+
+    def settle_all(self, outcome: WriteOutcome) -> None:
+        """The outcome of all that is open."""
+        self.settle(self.offsets(), outcome)
+
+    def _settle(self, write: WriteOffsets, partition: TopicPartition, outcome: WriteOutcome) -> None:
+        if self._open[write.write_id].pop(partition, None) is not None:
+            self._outcomes[write.write_id][partition] = outcome
+
+    def results(self) -> Iterator[tuple[int, Mapping[TopicPartition, WriteOutcome]]]:
+        """Write ids with their outcomes."""
+        yield from self._outcomes.items()
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transaction of a batch."""
+
+    operations: list[Operation]
+    owners: list[Key | str | None] = field(default_factory=list)
+    """For each operation the partition that needs it, or the group that it guards; None for the slot."""
+    keys: list[Key] = field(default_factory=list)
+    """The partitions that it writes."""
+    bytes: int = 0
+
+    def add(self, operations: Sequence[Operation], owner: Key | str | None) -> None:
+        self.operations += operations
+        self.owners += [owner] * len(operations)
+        self.bytes += sum(map(_size, operations))
+
+
+def paths_of(slot: int, key: Key) -> list[str]:
+    """The znodes of an offset, parents first; without the header."""
+    group, partition = key
+    return [
+        group_path(group),
+        offsets_path(group),
+        offsets_topic_path(group, partition.topic),
+        offset_path(group, partition),
+        meta_path(slot, group),
+        meta_topic_path(slot, group, partition.topic),
+        OffsetMetadata.path(slot, group, partition),
+    ]
+
+
+def unknown_paths(slot: LedSlot, keys: Iterable[Key], guarded: Iterable[str]) -> dict[str, StoredGroup]:
+    """The znodes of which it is not known whether they exist, each with its group.
+
+    A header that is not known is one of them: a commit without a reply may have created it.
+    """
+    found: dict[str, StoredGroup] = {}
+    for key in keys:
+        group = slot.group(key[0])
+        found.update((path, group) for path in paths_of(slot.number, key) if path not in group.existing)
+        if group.version is None:
+            found[GroupHeader.path(slot.number, group.group_id)] = group
+    for group_id in guarded:
+        group = slot.group(group_id)
+        if ids_path(group_id) not in group.existing:
+            found[ids_path(group_id)] = group
+    return found
+
+
+def transaction_of(
+    slot: LedSlot,
+    offsets: Mapping[Key, OffsetAndMetadata],
+    guarded: Iterable[str],
+    bytes_max: int,
+) -> Transaction:
+    """The first transaction of these offsets, with at least one of them. Raises `UnwritableError`."""
+    transaction = Transaction([])
+    transaction.add([slot.check], None)
+    made: set[str] = set()
+    guards = set(guarded)
+    for key, offset in offsets.items():
+        group = slot.group(key[0])
+        part = Transaction([])
+        if key[0] in guards:
+            part.add(_guard(group, made), key[0])
+            made.update(_created(part))
+        part.add(_operations(slot.number, group, key, offset, made), key)
+        if transaction.keys and transaction.bytes + part.bytes > bytes_max:
+            break
+        guards.discard(key[0])
+        made.update(_created(part))
+        transaction.operations += part.operations
+        transaction.owners += part.owners
+        transaction.bytes += part.bytes
+        transaction.keys.append(key)
+    return transaction
+
+
+def _created(part: Transaction) -> Iterator[str]:
+    return (each.path for each in part.operations if isinstance(each, Create))
+
+
+class UnwritableError(Exception):
+    """An offset that no znode can have."""
+
+    def __init__(self, key: Key, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
+    """Refused while ZooKeeper consumers are members (recipes 8)."""
+    above, ids = group_path(group.group_id), ids_path(group.group_id)
+    if group.existing[ids]:
+        return [Delete(ids, -1), Create(ids, None)]
+    return [*_missing([above], group, made), Create(ids, None)]
+
+
+def _operations(
+    slot: int, group: StoredGroup, key: Key, offset: OffsetAndMetadata, made: set[str]
+) -> list[Operation]:
+    *parents, offset_znode, meta, meta_topic, metadata_znode = paths_of(slot, key)
+    try:
+        value = Offset(offset.offset).encode()
+        metadata = OffsetMetadata(
+            offset=offset.offset,
+            leader_epoch=offset.leader_epoch,
+            metadata=offset.metadata,
+            commit_timestamp_ms=offset.commit_timestamp_ms,
+            expire_timestamp_ms=offset.expire_timestamp_ms,
+        ).encode()
+    except ConfigError as error:
+        raise UnwritableError(key, str(error)) from error
+    header = GroupHeader.path(slot, group.group_id)
+    has_header = group.version is not None or header in made
+    return [
+        *_missing(parents, group, made),
+        Create(offset_znode, value) if not group.existing[offset_znode] else SetData(offset_znode, value, -1),
+        *([] if has_header else [Create(header, None)]),
+        *_missing([meta, meta_topic], group, made),
+        Create(metadata_znode, metadata)
+        if not group.existing[metadata_znode]
+        else SetData(metadata_znode, metadata, -1),
+    ]
+
+
+def _missing(paths: Sequence[str], group: StoredGroup, made: set[str]) -> list[Operation]:
+    return [Create(path, None) for path in paths if not group.existing[path] and path not in made]
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, (Create, SetData)) else None
+    return OPERATION_BYTES + len(operation.path.encode()) + len(data or b"")

@@ -1,0 +1,222 @@
+"""Reads offsets: Kafka's znodes, and the metadata where it belongs to the offset (recipes 23).
+
+A ZooKeeper consumer writes the offset alone. Its offset is recognised because the metadata has another one:
+then there is no metadata, and no leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from zkgroup.broker.groups.led_slots import LedSlot, StoreCore
+from zkgroup.broker.groups.store_events import LegacyOffsetsRead, OffsetsRead, ReadLegacyOffsets
+from zkgroup.coordinator.effects import ReadOffsets
+from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.error_codes import ErrorCode
+from zkgroup.model.requests import Code, ListMany, ListManyDone, ReadMany, ReadManyDone
+from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.procedures import Procedure, Query, ask
+from zkgroup.znodes.consumers import Offset, offset_path, offsets_path, offsets_topic_path
+from zkgroup.znodes.coordinated_groups import OffsetMetadata
+from zkgroup.znodes.json_fields import INT32, decimal
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """The znodes of one offset."""
+
+    offset: Znode
+    value: int
+    metadata: Znode | None
+    recorded: OffsetMetadata | None
+    """None also where the metadata is of another offset."""
+
+    @property
+    def committed(self) -> OffsetAndMetadata:
+        if self.recorded is None:
+            return OffsetAndMetadata(offset=self.value)
+        return OffsetAndMetadata(
+            offset=self.value,
+            leader_epoch=self.recorded.leader_epoch,
+            metadata=self.recorded.metadata,
+            commit_timestamp_ms=self.recorded.commit_timestamp_ms,
+            expire_timestamp_ms=self.recorded.expire_timestamp_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffsets:
+    """The offsets of a group; without those that say "none"."""
+
+    found: Mapping[TopicPartition, FoundOffset]
+    unreadable: Mapping[TopicPartition, str]
+    """Why, for the log."""
+
+
+def list_partitions(groups: Iterable[str]) -> Procedure[dict[str, list[TopicPartition]]]:
+    """The partitions that have an offset znode, for each group."""
+    names = list(groups)
+    (outcome,) = yield from ask(Query(ListMany(tuple(map(offsets_path, names)))))
+    topics = [(name, topic) for name, below in zip(names, _listed(outcome), strict=True) for topic in below]
+    found: dict[str, list[TopicPartition]] = {name: [] for name in names}
+    if topics:
+        (outcome,) = yield from ask(Query(ListMany(tuple(offsets_topic_path(*each) for each in topics))))
+        for (name, topic), below in zip(topics, _listed(outcome), strict=True):
+            numbers = [number for each in below if (number := decimal(each, INT32)) is not None]
+            found[name] += [TopicPartition(topic, number) for number in sorted(numbers)]
+    return found
+
+
+def _listed(outcome: object) -> list[tuple[str, ...]]:
+    assert isinstance(outcome, ListManyDone), outcome
+    return [each if isinstance(each, tuple) else () for each in outcome.children]
+
+
+def read_offsets(
+    slot: int, partitions: Mapping[str, Iterable[TopicPartition]]
+) -> Procedure[dict[str, FoundOffsets]]:
+    """The offsets of these partitions, for each group."""
+    keys = [(group, partition) for group, each in partitions.items() for partition in each]
+    result = {group: FoundOffsets({}, {}) for group in partitions}
+    if not keys:
+        return result
+    offsets, metadata = yield from ask(
+        Query(ReadMany(tuple(offset_path(*key) for key in keys))),
+        Query(ReadMany(tuple(OffsetMetadata.path(slot, *key) for key in keys))),
+    )
+    assert isinstance(offsets, ReadManyDone)
+    assert isinstance(metadata, ReadManyDone)
+    for (group, partition), offset, beside in zip(keys, offsets.znodes, metadata.znodes, strict=True):
+        found, unreadable = {}, {}
+        if isinstance(offset, Code):
+            unreadable[partition] = offset.value
+        elif offset is not None:
+            try:
+                each = _found(offset, beside if isinstance(beside, Znode) else None)
+            except CorruptZnodeError as error:
+                unreadable[partition] = str(error)
+            else:
+                if each.value >= 0:
+                    found[partition] = each
+        before = result[group]
+        result[group] = FoundOffsets({**before.found, **found}, {**before.unreadable, **unreadable})
+    return result
+
+
+def _found(offset: Znode, beside: Znode | None) -> FoundOffset:
+    """Raises CorruptZnodeError for an offset that is none; metadata that is unreadable counts as none."""
+    value = Offset.decode(offset.path, offset.data).value
+    if beside is None:
+        return FoundOffset(offset, value, None, None)
+    try:
+        recorded = OffsetMetadata.decode(beside.path, beside.data)
+    except CorruptZnodeError:
+        return FoundOffset(offset, value, beside, None)
+    return FoundOffset(offset, value, beside, recorded if recorded.offset == value else None)
+
+
+class OffsetReads:
+    """OffsetFetch: each request is a job of its own."""
+
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+        self._under_way: dict[int, tuple[LedSlot, ReadOffsets]] = {}
+        self._legacy: dict[int, ReadLegacyOffsets] = {}
+
+    def add(self, read: ReadOffsets) -> None:
+        """Takes a request; refuses it where the slot is not owned."""
+        slot = self._core.owned(read.group_id)
+        if slot is None:
+            self._refuse(read)
+            return
+        self._under_way[read.request_id] = slot, read
+        job = Job("read offsets", partial(self._read, slot, read), partial(self._ended, read))
+        self._core.run(("read", read.request_id), job)
+
+    def add_legacy(self, read: ReadLegacyOffsets) -> None:
+        """Takes a request of version 0, on any broker; refuses it without a connection."""
+        if not self._core.context.connected:
+            self._refuse_legacy(read)
+            return
+        self._legacy[read.request_id] = read
+        job = Job("read offsets", partial(self._read_legacy, read), partial(self._legacy_ended, read))
+        self._core.run(("read legacy", read.request_id), job)
+
+    def close(self, slot: LedSlot) -> None:
+        """The slot is given up: its requests are refused."""
+        for request_id, (of, read) in list(self._under_way.items()):
+            if of is slot:
+                del self._under_way[request_id]
+                self._core.procedures.cancel(("read", request_id))
+                self._refuse(read)
+
+    def session_over(self) -> None:
+        """No reply comes any more."""
+        for read in self._legacy.values():
+            self._refuse_legacy(read)
+        self._legacy.clear()
+
+    def _refuse(self, read: ReadOffsets) -> None:
+        self._core.context.emit(OffsetsRead(read.request_id, ErrorCode.NOT_COORDINATOR, {}, {}))
+
+    def _refuse_legacy(self, read: ReadLegacyOffsets) -> None:
+        self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, {}))
+
+    # --- the present versions ---------------------------------------------------------------------
+
+    def _read(self, slot: LedSlot, read: ReadOffsets) -> Procedure[None]:
+        partitions = read.partitions
+        if partitions is None:
+            listed = yield from list_partitions([read.group_id])
+            partitions = tuple(listed[read.group_id])
+        offsets = yield from read_offsets(slot.number, {read.group_id: partitions})
+        found = offsets[read.group_id]
+        errors = dict.fromkeys(found.unreadable, ErrorCode.UNKNOWN)
+        for partition, reason in found.unreadable.items():
+            path = offset_path(read.group_id, partition)
+            self._core.context.note("offset.unreadable", path=path, detail=reason)
+        unstable = read.unstable & set(partitions)
+        errors.update(dict.fromkeys(unstable, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        del self._under_way[read.request_id]
+        self._core.context.emit(
+            OffsetsRead(
+                read.request_id,
+                ErrorCode.NONE,
+                {each: offset.committed for each, offset in found.found.items() if each not in unstable},
+                errors,
+            )
+        )
+
+    def _ended(self, read: ReadOffsets, error: Exception | None) -> None:
+        if error is not None and self._under_way.pop(read.request_id, None) is not None:
+            self._core.context.emit(OffsetsRead(read.request_id, ErrorCode.UNKNOWN, {}, {}))
+
+    # --- version 0 --------------------------------------------------------------------------------
+
+    def _read_legacy(self, read: ReadLegacyOffsets) -> Procedure[None]:
+        paths = tuple(offset_path(read.group_id, each) for each in read.partitions)
+        offsets: dict[TopicPartition, int] = {}
+        if paths:
+            (outcome,) = yield from ask(Query(ReadMany(paths)))
+            assert isinstance(outcome, ReadManyDone), outcome
+            for partition, znode in zip(read.partitions, outcome.znodes, strict=True):
+                if isinstance(znode, Znode):
+                    value = self._legacy_value(znode)
+                    offsets.update({} if value is None else {partition: value})
+        del self._legacy[read.request_id]
+        self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.NONE, offsets))
+
+    def _legacy_value(self, znode: Znode) -> int | None:
+        try:
+            return Offset.decode(znode.path, znode.data).value
+        except CorruptZnodeError as error:
+            self._core.context.note("offset.unreadable", path=error.path, detail=str(error))
+            return None
+
+    def _legacy_ended(self, read: ReadLegacyOffsets, error: Exception | None) -> None:
+        if error is not None and self._legacy.pop(read.request_id, None) is not None:
+            self._refuse_legacy(read)
