@@ -304,6 +304,10 @@ _COMMANDS = {
         ".commands.controller:controller",
         "Show the active controller, its history; make it resign",
     ),
+    "coordinator": (
+        ".commands.coordinator:coordinator",
+        "Show the group coordinator; give groups back to ZooKeeper",
+    ),
     "elect": (".commands.elect:elect", "Elect leaders: preferred replicas, or any live one"),
     "reassign": (".commands.reassign:reassign", "Move replicas between brokers, with Kafka's files"),
     "plan": (".commands.plan:plan", "Plan moves of replicas: decommission, replace, balance"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
@@ -40,9 +41,14 @@ def groups(out: Output, rows: Sequence[GroupSummary]) -> None:
     """One row a group."""
     lag: list[TableColumn[GroupSummary]] = [TableColumn("LAG", lambda row: row.lag, right=True)]
     with_lag = any(row.lag is not None for row in rows)
+    protocol: list[TableColumn[GroupSummary]] = [
+        TableColumn("PROTOCOL", lambda row: row.protocol),
+        TableColumn("PROTOCOL STATE", lambda row: row.protocol_state, rank=3),
+    ]
     columns: list[TableColumn[GroupSummary]] = [
         TableColumn("GROUP", lambda row: row.group, shorten="middle"),
         TableColumn("STATE", lambda row: state_cell(row.state)),
+        *(protocol if any(row.protocol == "coordinator" for row in rows) else []),
         TableColumn("MEMBERS", lambda row: row.members, right=True),
         TableColumn("PARTITIONS", lambda row: row.partitions, right=True, rank=1),
         TableColumn(
@@ -61,14 +67,20 @@ def group(out: Output, described: GroupDescription) -> None:
         out.paint(described.group, "bold"),
         out.paint(described.state.value, _STATE_STYLES[described.state]),
         *([described.assignor] if described.assignor else []),
+        *_protocol_words(described),
         counted(len(described.members), "member"),
         counted(len(described.partitions), "partition"),
         out.paint(f"zxid 0x{described.as_of.zxid:x}", "dim"),
     ]
     out.line("  ".join(parts))
-    if described.members:
+    clients = [member for member in described.members if member.kind == "client"]
+    registered = [member for member in described.members if member.kind != "client"]
+    if clients:
         out.line()
-        members(out, described.members, now_ms)
+        client_members(out, clients, described.partitions)
+    if registered:
+        out.line()
+        members(out, registered, now_ms)
     if described.partitions:
         out.line()
         partitions(out, described.partitions, now_ms)
@@ -81,6 +93,10 @@ def group(out: Output, described: GroupDescription) -> None:
         out.line(out.paint(f"details: zkgroup group verify {described.group}", "dim"))
 
 
+def _session_cell(row: MemberDescription) -> str | None:
+    return None if row.session_id is None else hex_session(row.session_id)
+
+
 _AGREES = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
 
 
@@ -90,7 +106,7 @@ def members(out: Output, rows: Iterable[MemberDescription], now_ms: int) -> None
         TableColumn("MEMBER", lambda row: row.member, shorten="middle", least=34),
         TableColumn("CLIENT", lambda row: Cell(row.kind, "warn" if row.kind == "unknown" else None)),
         TableColumn("HOST", lambda row: row.host, shorten="end", least=6, rank=3),
-        TableColumn("SESSION", lambda row: hex_session(row.session_id), rank=4),
+        TableColumn("SESSION", _session_cell, rank=4),
         TableColumn("AGE", lambda row: age(row.registered_at_ms, now_ms), right=True, rank=2),
         TableColumn(
             "THREADS", lambda row: threads_text(row.threads) or Cell("-", "dim"), shorten="end", least=10
@@ -100,8 +116,40 @@ def members(out: Output, rows: Iterable[MemberDescription], now_ms: int) -> None
     out.table(columns, rows)
 
 
+def _protocol_words(described: GroupDescription) -> list[str]:
+    """What a coordinator says of its group: Kafka's state and the generation."""
+    if described.protocol != "coordinator":
+        return []
+    state = described.protocol_state or "no answer from its coordinator"
+    generation = described.group_generation
+    return [state, *([] if generation is None else [f"generation {generation}"])]
+
+
+def client_members(
+    out: Output, rows: Iterable[MemberDescription], owned: Sequence[PartitionDescription]
+) -> None:
+    """One row a member of Kafka's protocol."""
+    counts = Counter(row.member for row in owned)
+    columns: list[TableColumn[MemberDescription]] = [
+        TableColumn("MEMBER", lambda row: row.member, shorten="middle", least=34),
+        TableColumn("CLIENT ID", lambda row: row.client_id, shorten="end", least=9, rank=2),
+        TableColumn("HOST", lambda row: row.host, shorten="end", least=6, rank=3),
+        TableColumn("INSTANCE ID", lambda row: row.instance_id, shorten="end", least=11, rank=4),
+        TableColumn("PARTITIONS", lambda row: counts[row.member], right=True),
+        TableColumn(
+            "TOPICS", lambda row: threads_text(row.threads) or Cell("-", "dim"), shorten="end", least=10
+        ),
+    ]
+    out.table(columns, rows)
+
+
 def partitions(out: Output, rows: Sequence[PartitionDescription], now_ms: int) -> None:
-    """One row a partition; log ends and problems only where there are any."""
+    """One row a partition; log ends, times of owner znodes and problems only where there are any."""
+    znodes: list[TableColumn[PartitionDescription]] = [
+        TableColumn("OWNED", lambda row: age(row.owned_since_ms, now_ms), right=True, rank=2),
+        TableColumn("TOKEN", lambda row: row.token, right=True, rank=3),
+    ]
+    has_clients = any(row.owner is not None and row.token is None for row in rows)
     ends: list[TableColumn[PartitionDescription]] = [
         TableColumn("END", lambda row: row.log_end_offset, right=True),
         TableColumn("LAG", _lag_cell, right=True),
@@ -111,8 +159,7 @@ def partitions(out: Output, rows: Sequence[PartitionDescription], now_ms: int) -
         TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle", least=8),
         TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
         TableColumn("OWNER", _owner_cell, shorten="middle", least=28),
-        TableColumn("OWNED", lambda row: age(row.owned_since_ms, now_ms), right=True, rank=2),
-        TableColumn("TOKEN", lambda row: row.token, right=True, rank=3),
+        *([] if has_clients else znodes),
         TableColumn("OFFSET", lambda row: row.offset, right=True),
         TableColumn("COMMITTED", lambda row: age(row.committed_at_ms, now_ms), right=True, rank=1),
         *(ends if any(row.log_end_offset is not None for row in rows) else []),

@@ -14,6 +14,7 @@ from typing import Any
 from . import audit_documents as audit
 from . import broker_events, member_events, serving
 from . import cluster_documents as cluster
+from . import coordinator_documents as coordinator
 from . import demo_documents as demo
 from . import documents as base
 from . import reassign_documents as reassign
@@ -29,6 +30,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(base.TOPICS, replicas.TOPIC_REPLICAS, base.TOPIC_LIST, PRODUCE, base.TOPIC_CREATION),
     *(base.TOPIC_DELETION, cluster.TOPIC_ALTERATION, cluster.BROKERS_DOCUMENT, replicas.BROKER_DOCUMENT),
     *(cluster.CONTROLLER, cluster.CONTROLLER_HISTORY, cluster.FORGETTING, cluster.RESIGNATION),
+    *(coordinator.COORDINATOR, coordinator.GROUP_RELEASE),
     *(cluster.CLUSTER_USAGE, cluster.CONFIGS, cluster.CONFIG_ALTERATION),
     *(cluster.ELECTION, cluster.UNCLEAN_ELECTION),
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from zkgroup.admin.cluster.brokers import ClusterReader
+from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.offsets.planning import LogPositions
 from zkgroup.errors import ZkGroupError
+from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
 
@@ -101,6 +103,11 @@ def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader 
         return {tp: end for tp, end in found.items() if isinstance(end, int)}
 
     yield asked
+
+
+def asking(ensemble: Ensemble) -> LiveReader:
+    """Asks coordinators for their groups; prints a note about those that do not answer."""
+    return live_reader(ensemble, lambda text: echo_err(f"note: {text}"))
 
 
 def _has_zkgroup_broker(cluster: ClusterReader) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change
+from zkgroup.admin.coordinator import live_reader
 from zkgroup.errors import NotFoundError, PartlyDoneError
 from zkgroup.groups import reads as admin
 from zkgroup.groups.preview import GroupChange
@@ -26,7 +27,7 @@ from ..params import (
     wait_s,
 )
 from ..render import echo_err
-from ..sources import log_ends, own_log_ends
+from ..sources import asking, own_log_ends
 from ..units import counted, is_whole
 
 group = make_group(
@@ -44,13 +45,16 @@ group = make_group(
 def list_(source: str | None) -> None:
     """List every group with its state.
 
+    Groups of ZooKeeper consumers, and of clients that join through a coordinator: Kafka's group protocol.
+    Without --source, zkgroup brokers in the ensemble are asked for log ends; `--source none` asks none.
+
     \b
     Example:
       zkgroup group list --format json
     """
     out = output()
-    with connected() as ensemble, log_ends(source, ensemble) as ends:
-        as_of, rows, denied = admin.list_groups(ensemble, ends)
+    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
+        as_of, rows, denied = admin.list_groups(ensemble, ends, asking(ensemble))
     if not out.document(
         documents.GROUPS.json(as_of, documents.Groups(groups=rows)), "groups", documents.GROUP_SUMMARY.keys
     ):
@@ -77,7 +81,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, own_log_ends(source, ensemble) as ends:
-        described = [admin.describe(ensemble, name, ends) for name in groups]
+        described = [admin.describe(ensemble, name, ends, asking(ensemble)) for name in groups]
     many = len(described) > 1
     document = (
         documents.DESCRIBED_GROUPS.json(described[-1].as_of, documents.DescribedGroups(groups=described))
@@ -105,6 +109,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
 def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -> None:
     """Check that every partition has the owner that was assigned.
 
+    Of a group of Kafka's protocol: that it is stable, and each partition of its topics assigned once.
     Exit code 0 when the group has converged, 3 when it has not, 5 when there is no such group. With --wait a
     group that does not exist is waited for, and its absence at the end is exit code 3.
 
@@ -115,7 +120,7 @@ def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -
     out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
         try:
-            found = admin.verify(ensemble, group, wait_s=longest)
+            found = admin.verify(ensemble, group, wait_s=longest, live=live_reader(ensemble))
         except NotFoundError as error:
             if longest is None:
                 raise
@@ -206,7 +211,7 @@ def delete(group: str, execute: bool, yes: bool) -> None:
     with connected() as ensemble:
         change = delete_group_change(ensemble, group)
         plan = change.plan
-        count, members = len(plan.znodes) + 2, counted(len(plan.members), "member")
+        count, members = plan.count, counted(len(plan.members), "member")
         offsets = counted(len(plan.offsets), "committed offset")
         named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"
         result = run_change(

@@ -36,7 +36,7 @@ from ..params import (
     source_option,
 )
 from ..render import Output, echo_err
-from ..sources import log_ends, log_positions
+from ..sources import log_positions, own_log_ends
 from ..units import counted, parse_iso_duration_ms, parse_time_ms
 
 offsets = make_group(
@@ -56,16 +56,17 @@ _FORCE = "Also where the group has members: their owners then continue from the 
 @group_argument()
 @source_option
 def show(group: str, source: str | None) -> None:
-    """Show the committed offsets of GROUP, and with --source its lag.
+    """Show the committed offsets of GROUP, with its lag.
 
     The lag of a partition is its log end offset less the committed offset: the records not committed yet.
+    Without --source, zkgroup brokers in the ensemble are asked for log ends; `--source none` asks none.
 
     \b
     Example:
       zkgroup offsets show billing --source files:records
     """
     out = output()
-    with connected() as ensemble, log_ends(source, ensemble) as ends:
+    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
         snapshot = read_snapshot(ensemble, group)
         known = ends(sorted(snapshot.offsets)) if ends else None
     rows = describe_offsets(snapshot, known)

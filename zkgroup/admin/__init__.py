@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from zkgroup.admin.cluster.usage import Usage as Usage
     from zkgroup.admin.configs import ConfigDescription as ConfigDescription
     from zkgroup.admin.configs import ConfigPlan as ConfigPlan
+    from zkgroup.admin.coordinated_groups import ReleasePlan as ReleasePlan
+    from zkgroup.admin.coordinator import CoordinatedGroupDescription as CoordinatedGroupDescription
+    from zkgroup.admin.coordinator import CoordinatedMember as CoordinatedMember
+    from zkgroup.admin.coordinator import CoordinatorDescription as CoordinatorDescription
+    from zkgroup.admin.coordinator import SlotDescription as SlotDescription
     from zkgroup.admin.elections import Candidate as Candidate
     from zkgroup.admin.elections import ElectionPlan as ElectionPlan
     from zkgroup.admin.elections import Leaderless as Leaderless
@@ -137,6 +142,9 @@ _HOMES = {
     "ControllerDescription": "zkgroup.admin.cluster.controller",
     "ControllerHealth": "zkgroup.admin.cluster.controller",
     "ControllerRecord": "zkgroup.znodes.controller",
+    "CoordinatedGroupDescription": "zkgroup.admin.coordinator",
+    "CoordinatedMember": "zkgroup.admin.coordinator",
+    "CoordinatorDescription": "zkgroup.admin.coordinator",
     "Counts": "zkgroup.admin.cluster.usage",
     "DeletionPlan": "zkgroup.admin.groups",
     "DeletionSeen": "zkgroup.admin.topics.deletion",
@@ -188,6 +196,7 @@ _HOMES = {
     "ReassignmentOutcome": "zkgroup.admin.changes.reassign",
     "ReassignmentPlan": "zkgroup.admin.reassign.submission",
     "ReassignmentStatus": "zkgroup.admin.reassign.progress",
+    "ReleasePlan": "zkgroup.admin.coordinated_groups",
     "Removal": "zkgroup.admin.reassign.cancellation",
     "ReplicaChange": "zkgroup.placement",
     "ReplicaMove": "zkgroup.admin.reassign.submission",
@@ -199,6 +208,7 @@ _HOMES = {
     "Shift": "zkgroup.admin.offsets.planning",
     "Sizes": "zkgroup.admin.reassign.proposals",
     "Skew": "zkgroup.placement",
+    "SlotDescription": "zkgroup.admin.coordinator",
     "Status": "zkgroup.admin.status",
     "Store": "zkgroup.model.ports",
     "StoredPlan": "zkgroup.znodes.reassignment_records",
@@ -241,6 +251,9 @@ __all__ = [
     "ControllerDescription",
     "ControllerHealth",
     "ControllerRecord",
+    "CoordinatedGroupDescription",
+    "CoordinatedMember",
+    "CoordinatorDescription",
     "Counts",
     "DeletionPlan",
     "DeletionSeen",
@@ -291,6 +304,7 @@ __all__ = [
     "ReassignmentOutcome",
     "ReassignmentPlan",
     "ReassignmentStatus",
+    "ReleasePlan",
     "Removal",
     "ReplicaChange",
     "ReplicaMove",
@@ -302,6 +316,7 @@ __all__ = [
     "Shift",
     "Sizes",
     "Skew",
+    "SlotDescription",
     "Status",
     "Store",
     "StoredPlan",

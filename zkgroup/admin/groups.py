@@ -10,9 +10,10 @@ watch on `ids` fires and no client can read the child. The generation grows; the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from zkgroup.admin.guards import idle_guard, living_group_error, read_back
+from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
+from zkgroup.admin.guards import clients_error, idle_guard, living_group_error, members_error, read_back
 from zkgroup.admin.offsets.planning import NONE
 from zkgroup.errors import (
     ConflictError,
@@ -23,6 +24,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition, Znode
@@ -36,6 +38,7 @@ from zkgroup.znodes.consumers import (
     owners_path,
     views_path,
 )
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import number_of, validate_group
 
 DELETES_AT_ONCE = 1000
@@ -50,28 +53,54 @@ class DeletionPlan:
     as_of: AsOf
     """When the group was read."""
     members: tuple[str, ...]
-    """Registered members; the deletion is refused if there are any."""
+    """Registered members, and stored ones of Kafka's group protocol; the deletion is refused if there are
+    any."""
+    is_marked: bool = False
+    """Whether Kafka's group protocol has its marker on the group: the deletion is refused, too."""
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
     originals: Mapping[TopicPartition, bytes]
     """What those offset znodes hold that hold no offset in plain digits, nor -1: for the undo file."""
     znodes: tuple[Znode, ...]
     """Persistent znodes below the group, parents first; `ids` and what is below `owners/<topic>` excluded."""
+    stored: tuple[Znode, ...] = ()
+    """What a coordinator has stored of the group, parents first."""
+    has_znode: bool = True
+    """Whether the group has a znode below `/consumers`."""
+
+    @property
+    def count(self) -> int:
+        """How many znodes go."""
+        return len(self.znodes) + len(self.stored) + (2 if self.has_znode else 0)
+
+    @property
+    def refusal(self) -> RefusedError | None:
+        """Why the group cannot be deleted; None where it can."""
+        if self.is_marked:
+            return clients_error(self.group, self.members)
+        return living_group_error(self.group, self.members) if self.members else None
 
 
 def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
     """Reads what would go. Raises NotFoundError."""
     validate_group(group)
     ensemble.zk.sync("/")
-    if ensemble.zk.exists(group_path(group)) is None:
+    snapshot = read_snapshots(ensemble, [group])[group]
+    if snapshot is None:
         raise NotFoundError(f"{group_path(group)}: there is no group {group!r}")
+    coordinated = snapshot.coordinated
+    is_marked = coordinated is not None and coordinated.has_members
+    clients = coordinated.names if coordinated is not None else ()
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
     znodes = tuple(_below(ensemble, group))
     offsets = dict(_offsets(group, znodes))
     return DeletionPlan(
         group=group,
         as_of=ensemble.as_of(),
-        members=tuple(sorted(members)),
+        members=tuple(sorted([*members, *clients])),
+        is_marked=is_marked,
+        stored=stored_znodes(ensemble, group),
+        has_znode=ensemble.zk.exists(group_path(group)) is not None,
         offsets=tuple((tp, offset) for tp, (offset, _) in offsets.items() if offset >= 0),
         originals={tp: data for tp, (offset, data) in offsets.items() if data != Offset(offset).encode()},
         znodes=znodes,
@@ -85,8 +114,32 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
     group changed meanwhile before anything was removed, and PartlyDoneError when it did after;
     repeating the command goes on from there.
     """
-    if plan.members:
-        raise living_group_error(plan.group, plan.members)
+    if plan.refusal is not None:
+        raise plan.refusal
+    done = len(plan.stored) and delete_stored_group(ensemble, plan.group)
+    if done:
+        # A coordinator deletes offsets as well.
+        plan = replace(plan, znodes=tuple(_below(ensemble, plan.group)))
+    if not ensemble.exists_now(group_path(plan.group)):
+        return done
+    try:
+        return done + _delete_znodes(ensemble, plan)
+    except PartlyDoneError:
+        raise
+    except Exception as error:
+        if not done:
+            raise
+        raise _partly(plan, done, error) from error
+
+
+def _partly(plan: DeletionPlan, done: int, error: Exception) -> PartlyDoneError:
+    return PartlyDoneError(
+        f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
+        f"run `zkgroup group delete {plan.group} --execute` again for the rest"
+    )
+
+
+def _delete_znodes(ensemble: Ensemble, plan: DeletionPlan) -> int:
     leaves_first = list(reversed(plan.znodes))
     done = 0
     try:
@@ -98,10 +151,7 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
     except Exception as error:
         if not done:
             raise
-        raise PartlyDoneError(
-            f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
-            f"run `zkgroup group delete {plan.group} --execute` again for the rest"
-        ) from error
+        raise _partly(plan, done, error) from error
     return done + 2
 
 
@@ -126,9 +176,8 @@ def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: boo
 
 
 def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Exception:
-    if error.path == ids_path(group):
-        members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
-        return living_group_error(group, members)
+    if error.path in (ids_path(group), ProtocolMarker.path(group)):
+        return members_error(ensemble, group)
     if error.path.startswith(owners_path(group)) and error.code == "NotEmpty":
         return _owned_error(ensemble, error.path)
     return ConflictError(f"{error.path}: changed since it was read ({error.code}); run the command again")
@@ -204,6 +253,11 @@ def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
     validate_group(group)
     ensemble.zk.sync("/")
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)]
+    if not members and ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
+        raise RefusedError(
+            f"{ProtocolMarker.path(group)}: {group} has members of Kafka's group protocol, which do not read "
+            "ZooKeeper: their coordinator tells them to rebalance when one joins or leaves"
+        )
     if not members:
         found = "no group of this name" if members is None else "no member"
         raise NotFoundError(f"{group_path(group)}: expected members to nudge, found {found}")

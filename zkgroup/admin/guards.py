@@ -14,10 +14,12 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_snapshots
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 _NAMED_MEMBERS = 5
 _NAMED_PARTITIONS = 5
@@ -29,23 +31,27 @@ class Guard:
 
     path: str
     operations: tuple[Operation, ...]
+    marker: str | None = None
+    """Of Kafka's group protocol."""
 
     def refused_by(self, error: OperationRefusedError) -> bool:
         """Whether it was this guard that made the server refuse."""
-        return error.path == self.path
+        return error.path in (self.path, self.marker)
 
 
 def idle_guard(ensemble: Ensemble, group: str) -> Guard:
     """Holds while the group has no members: deleting `ids` fails with NotEmpty otherwise (recipes 8).
 
     It is created again at once. That restarts its `cversion`; caches of members notice that by its `czxid`.
+    Members of Kafka's group protocol have the marker, which then cannot be created (recipes 22).
     """
-    path = ids_path(group)
+    path, marker = ids_path(group), ProtocolMarker.path(group)
     found = ensemble.zk.find(path)
+    unmarked = (Create(marker, None), Delete(marker, 0))
     if found is None:
         # no member has ever joined; one that does so meanwhile creates `ids` first
-        return Guard(path, (Create(path, None),))
-    return Guard(path, (Delete(path, found.stat.version), Create(path, found.data)))
+        return Guard(path, (Create(path, None), *unmarked), marker)
+    return Guard(path, (Delete(path, found.stat.version), Create(path, found.data), *unmarked), marker)
 
 
 def read_back(unknown: OutcomeUnknownError, is_applied: Callable[[], bool]) -> None:
@@ -80,6 +86,33 @@ def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
     more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
     what = f"{named}{more}" if members else "a member joined and left meanwhile"
     return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")
+
+
+def clients_error(group: str, members: Sequence[str]) -> RefusedError:
+    """The refusal of a change beside members of Kafka's group protocol; names those that are stored."""
+    marker = ProtocolMarker.path(group)
+    if members:
+        named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
+        more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
+        return RefusedError(
+            f"{marker}: expected no member of {group}, found {named}{more}, clients of Kafka's group "
+            "protocol, which do not notice such a change; stop them first"
+        )
+    return RefusedError(
+        f"{marker}: expected no member of {group}, found the marker of Kafka's group protocol: clients are "
+        "joining, or the broker that coordinated them has ended; see "
+        f"`zkgroup coordinator describe {group}`; where no live broker leads the slot, "
+        f"`zkgroup coordinator release {group}` takes the marker off"
+    )
+
+
+def members_error(ensemble: Ensemble, group: str) -> RefusedError:
+    """The refusal by `idle_guard`, with the members that are there now."""
+    if ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
+        snapshot = read_snapshots(ensemble, [group])[group]
+        coordinated = snapshot.coordinated if snapshot else None
+        return clients_error(group, coordinated.names if coordinated else ())
+    return living_group_error(group, ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ())
 
 
 def write(

@@ -46,7 +46,7 @@ class ConsumerAssignment:
 
 def decode_subscription(data: bytes) -> ConsumerSubscription:
     """The metadata of a member. Raises CorruptFrameError."""
-    reader = _Reader("subscription", data)
+    reader = _ProtocolReader("subscription", data)
     version = reader.version()
     topics, user_data = reader.texts(), reader.nullable_bytes()
     return ConsumerSubscription(
@@ -61,7 +61,7 @@ def decode_subscription(data: bytes) -> ConsumerSubscription:
 
 def subscribed_topics(data: bytes) -> tuple[str, ...]:
     """The topics in the metadata of a member, whatever follows them. Raises CorruptFrameError."""
-    reader = _Reader("subscription", data)
+    reader = _ProtocolReader("subscription", data)
     reader.version()
     return reader.texts()
 
@@ -70,14 +70,14 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
     """The assignment of a member; no bytes at all are an empty one. Raises CorruptFrameError."""
     if not data:
         return ConsumerAssignment(version=0, partitions=())
-    reader = _Reader("assignment", data)
+    reader = _ProtocolReader("assignment", data)
     version = reader.version()
     return ConsumerAssignment(
         version=version, partitions=reader.partitions(), user_data=reader.nullable_bytes()
     )
 
 
-class _Reader:
+class _ProtocolReader:
     """Reads one text of bytes from its beginning."""
 
     def __init__(self, what: str, data: bytes) -> None:

@@ -7,16 +7,12 @@ when, and why.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
 
-from zkgroup.errors import WireError
+from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, at_once, query, unreachable
 from zkgroup.model import TopicPartition
-from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.messages import ErrorCode, Request, Response, describe
-from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
+from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     LATEST,
@@ -34,14 +30,8 @@ from zkgroup.wire.records import (
 )
 from zkgroup.znodes.brokers import BrokerRegistration
 
-TIMEOUT_MS: Final = 5_000
-NO_ANSWER: Final = "no answer in time"
-NEGOTIATES_FROM: Final = 3
-"""Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
-
 Replica = tuple[TopicPartition, int]
 """A partition on a broker."""
-ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +86,22 @@ def read_log_ends(
     found: dict[Replica, LogEnd] = {}
     hosted: dict[int, list[TopicPartition]] = {}
     for tp, broker in replicas:
-        if why := _unreachable(registered.get(broker)):
+        if why := unreachable(registered.get(broker)):
             found[tp, broker] = LogEnd(broker=broker, reason=why, answered=False)
         else:
             hosted.setdefault(broker, []).append(tp)
 
     async def ask(broker: int, partitions: Sequence[TopicPartition]) -> dict[Replica, LogEnd]:
-        def ends(client: _Client) -> Awaitable[dict[Replica, LogEnd]]:
+        def ends(client: QueryClient) -> Awaitable[dict[Replica, LogEnd]]:
             return _replica_ends(client, broker, partitions)
 
-        answer = await _asked(registered[broker], timeout_ms, ends)
+        answer = await query(registered[broker], timeout_ms, ends)
         if isinstance(answer, str):
             silent = LogEnd(broker=broker, reason=answer, answered=False)
             return {(tp, broker): silent for tp in partitions}
         return answer
 
-    for answer in _at_once([ask(broker, partitions) for broker, partitions in hosted.items()]):
+    for answer in at_once([ask(broker, partitions) for broker, partitions in hosted.items()]):
         found |= answer
     return found
 
@@ -128,108 +118,55 @@ def read_end_offsets(
     found: dict[TopicPartition, int | str] = {}
     led: dict[int, list[TopicPartition]] = {}
     for tp, leader in leaders.items():
-        if why := _unreachable(registered.get(leader)):
+        if why := unreachable(registered.get(leader)):
             found[tp] = why
         else:
             led.setdefault(leader, []).append(tp)
 
     async def ask(broker: int, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
-        def ends(client: _Client) -> Awaitable[dict[TopicPartition, int | str]]:
-            return client.end_offsets(CONSUMER_REPLICA, partitions)
+        def ends(client: QueryClient) -> Awaitable[dict[TopicPartition, int | str]]:
+            return _end_offsets(client, CONSUMER_REPLICA, partitions)
 
-        answer = await _asked(registered[broker], timeout_ms, ends)
+        answer = await query(registered[broker], timeout_ms, ends)
         return dict.fromkeys(partitions, answer) if isinstance(answer, str) else answer
 
-    for answer in _at_once([ask(broker, partitions) for broker, partitions in led.items()]):
+    for answer in at_once([ask(broker, partitions) for broker, partitions in led.items()]):
         found |= answer
     return found
 
 
-AnswerT = TypeVar("AnswerT")
-
-
-def _at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
-    async def gather() -> list[AnswerT]:
-        return await asyncio.gather(*questions)
-
-    return asyncio.run(gather()) if questions else []
-
-
-async def _asked(
-    broker: BrokerRegistration, timeout_ms: int, question: Callable[[_Client], Awaitable[AnswerT]]
-) -> AnswerT | str:
-    """The answer, or why there is none, with the broker's address."""
-    assert broker.host is not None
-    client = _Client(
-        broker, BrokerClient(broker.host, broker.port, client_id="zkgroup", timeout_ms=timeout_ms)
+async def _end_offsets(
+    client: QueryClient, replica: int, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int | str]:
+    """By partition the log end that is reported to such a replica id, or why it is not known."""
+    topics = tuple(
+        ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, LATEST) for tp in some))
+        for topic, some in _by_topic(partitions)
     )
-    try:
-        return await question(client)
-    except (OSError, EOFError, WireError) as error:
-        return f"{broker.host}:{broker.port}: {getattr(error, 'strerror', None) or str(error) or NO_ANSWER}"
-    finally:
-        await client.close()
+    answer = await client.ask(ListOffsetsRequest(replica, topics=topics), ListOffsetsResponse)
+    found = {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
+    return {tp: _end_of(found.get(tp)) for tp in partitions}
 
 
-def _unreachable(broker: BrokerRegistration | None) -> str | None:
-    if broker is None:
-        return "its broker is not registered"
-    if broker.host is None or broker.port <= 0:
-        return "its broker has no plain listener"
-    return None
-
-
-class _Client:
-    """Asks one broker in the highest version that both know."""
-
-    def __init__(self, broker: BrokerRegistration, client: BrokerClient) -> None:
-        self._client = client
-        self._negotiates = broker.is_zkgroup or broker.version >= NEGOTIATES_FROM
-        self._versions: dict[int, int] | None = None
-        """API key to the highest version that the broker serves."""
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    async def end_offsets(
-        self, replica: int, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int | str]:
-        """By partition the log end that is reported to such a replica id, or why it is not known."""
-        topics = tuple(
-            ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, LATEST) for tp in some))
-            for topic, some in _by_topic(partitions)
-        )
-        answer = await self._ask(ListOffsetsRequest(replica, topics=topics), ListOffsetsResponse)
-        found = {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
-        return {tp: _end_of(found.get(tp)) for tp in partitions}
-
-    async def fetched(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchedPartition]:
-        """What each replica answers to a fetch of nothing at an offset."""
-        topics = tuple(
-            FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
-            for topic, some in _by_topic(offsets)
-        )
-        request = FetchRequest(replica_id=OBSERVER_REPLICA, max_wait_ms=0, min_bytes=0, topics=topics)
-        answer = await self._ask(request, FetchResponse)
-        return {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
-
-    async def _ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
-        if self._versions is None:
-            self._versions = await self._served() if self._negotiates else {}
-        version = min(self._versions.get(request.API, 0), request.VERSIONS[-1])
-        return await self._client.ask(request, kind, version=version)
-
-    async def _served(self) -> dict[int, int]:
-        answer = await self._client.ask(ApiVersionsRequest(), ApiVersionsResponse)
-        return {api.api_key: api.last for api in answer.apis}
+async def _fetched(
+    client: QueryClient, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, FetchedPartition]:
+    """What each replica answers to a fetch of nothing at an offset."""
+    topics = tuple(
+        FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
+        for topic, some in _by_topic(offsets)
+    )
+    request = FetchRequest(replica_id=OBSERVER_REPLICA, max_wait_ms=0, min_bytes=0, topics=topics)
+    answer = await client.ask(request, FetchResponse)
+    return {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
 
 
 async def _replica_ends(
-    client: _Client, broker: int, partitions: Sequence[TopicPartition]
+    client: QueryClient, broker: int, partitions: Sequence[TopicPartition]
 ) -> dict[Replica, LogEnd]:
-    offsets = await client.end_offsets(OBSERVER_REPLICA, partitions)
+    offsets = await _end_offsets(client, OBSERVER_REPLICA, partitions)
     known = {tp: offset if isinstance(offset, int) else 0 for tp, offset in offsets.items()}
-    fetched = await client.fetched(known)
+    fetched = await _fetched(client, known)
     return {(tp, broker): _log_end(broker, offset, fetched.get(tp)) for tp, offset in offsets.items()}
 
 

@@ -10,6 +10,9 @@ from typing import Literal
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
+Protocol = Literal["zookeeper", "coordinator"]
+"""How the members of a group join it."""
+
 
 class GroupState(Enum):
     """What an operator sees of a group."""
@@ -51,6 +54,26 @@ class ProblemKind(Enum):
     """A partition of a subscribed topic has no owner."""
     UNREADABLE_OFFSET = "unreadable_offset"
     """An offset znode cannot be read, or its name is no partition number."""
+    UNREADABLE_GROUP = "unreadable_group"
+    """Kafka's protocol: header, members or slot of the group cannot be read."""
+    UNREADABLE_MEMBER = "unreadable_member"
+    """Kafka's protocol: subscription or assignment of a member cannot be read."""
+    SLOT_NOT_LED = "slot_not_led"
+    """Kafka's protocol: the group has members, and no broker of zkgroup leads its slot."""
+    COORDINATOR_SILENT = "coordinator_silent"
+    """Kafka's protocol: the broker that leads the slot does not answer for the group."""
+    NOT_STABLE = "not_stable"
+    """Kafka's protocol: the coordinator reports a rebalance."""
+    STORED_GROUP_DIFFERS = "stored_group_differs"
+    """Kafka's protocol: the coordinator reports other members or another generation than ZooKeeper has."""
+    MARKER_WITHOUT_MEMBERS = "marker_without_members"
+    """Kafka's protocol: the marker keeps ZooKeeper consumers out, and the group has no members."""
+    MEMBERS_WITHOUT_MARKER = "members_without_marker"
+    """Kafka's protocol: the group has members, and no marker keeps ZooKeeper consumers out."""
+    ZOOKEEPER_MEMBER = "zookeeper_member"
+    """Kafka's protocol: a ZooKeeper consumer is registered as well, and consumes partitions a second time."""
+    ASSIGNED_TWICE = "assigned_twice"
+    """Kafka's protocol: a partition is assigned to more than one member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +101,28 @@ class MemberDescription:
     """A member of a group and what it owns."""
 
     member: str
-    """The member id, `<group>_<consumer id>`."""
-    session_id: int
-    """Id of the ZooKeeper session that owns the registration."""
+    """The member id: `<group>_<consumer id>`, or as a coordinator gives it to a client."""
+    session_id: int | None
+    """Id of the ZooKeeper session that owns the registration; None for a client of a coordinator."""
     threads: Mapping[str, int]
-    """Evaluated topics; empty where the subscription cannot be read or evaluated."""
+    """Evaluated topics; empty where the subscription cannot be read or evaluated. A client has one thread."""
     pattern: str | None
-    """`static`, `white_list` or `black_list`; None if the registration cannot be read."""
+    """`static`, `white_list` or `black_list`; None if the registration cannot be read, and for a client."""
     subscription: Mapping[str, int]
-    """The registration's own entry: topics, or one regular expression."""
-    registered_at_ms: int
-    """When the registration was created, by the server's clock, in epoch milliseconds."""
-    kind: Literal["zkgroup", "jvm", "unknown"]
-    """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them) or `unknown`."""
+    """The registration's own entry: topics, or one regular expression. The topics of a client."""
+    registered_at_ms: int | None
+    """When the registration was created, by the server's clock, in epoch milliseconds; None for a client."""
+    kind: Literal["zkgroup", "jvm", "unknown", "client"]
+    """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them), `unknown`, or `client`:
+    of Kafka's group protocol, through a coordinator."""
     host: str | None
-    """The host, from the member id or the registration; None if neither has one."""
+    """The host, from the member id or the registration; None if neither has one. The address of a client."""
     agrees: bool | None
     """Whether its published result equals the computed one; None where there is none for this snapshot."""
+    client_id: str | None = None
+    """The `client.id` of a client; None for other members."""
+    instance_id: str | None = None
+    """The `group.instance.id` of a static client; None for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +132,15 @@ class PartitionDescription:
     topic_partition: TopicPartition
     """The partition."""
     owner: str | None
-    """Thread id in the owner znode; its raw text where that is none."""
+    """Thread id in the owner znode; its raw text where that is none. The member id of a client."""
     member: str | None
     """The member that owns it; None if there is no owner, or the znode cannot be read."""
     expected_owner: str | None
-    """The thread id that the assignment names; None if there is none."""
+    """The thread id that the assignment names; None if there is none, and in a group of Kafka's protocol."""
     owned_since_ms: int | None
-    """When the owner znode was created, in epoch milliseconds of the server; None without an owner."""
+    """When the owner znode was created, in epoch milliseconds of the server; None without one."""
     token: int | None
-    """The fencing token: the owner znode's `czxid`. None without an owner."""
+    """The fencing token: the owner znode's `czxid`. None without an owner znode."""
     offset: int | None
     """The committed offset; None if there is none, for a stored -1, or if it cannot be read."""
     committed_at_ms: int | None
@@ -140,11 +168,19 @@ class GroupDescription:
     generation: int | None
     """The `pzxid` of `ids`, which grows with each member that joins or leaves; None if there is no `ids`."""
     members: tuple[MemberDescription, ...]
-    """The registered members, by id."""
+    """The members, by id."""
     partitions: tuple[PartitionDescription, ...]
     """Partitions of subscribed topics and all with an owner or an offset, by topic and number."""
     problems: tuple[Problem, ...]
     """Everything that is wrong, in the order of `ProblemKind`."""
+    protocol: Protocol = "zookeeper"
+    """`zookeeper`: the members register in ZooKeeper. `coordinator`: they join through a broker, with Kafka's
+    group protocol. Of a group without members: what it had last."""
+    protocol_state: str | None = None
+    """Kafka's word for the state of a coordinator's group; None if its coordinator has not reported it,
+    and for a group of ZooKeeper consumers."""
+    group_generation: int | None = None
+    """The generation that the coordinator counts; None for a group of ZooKeeper consumers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +192,7 @@ class GroupSummary:
     state: GroupState
     """The state of the group."""
     members: int
-    """How many members are registered."""
+    """How many members it has."""
     topics: tuple[str, ...]
     """Subscribed to, or with an owner or an offset."""
     partitions: int
@@ -165,6 +201,10 @@ class GroupSummary:
     """How many partitions of subscribed topics have no owner."""
     lag: int | None
     """The sum of all known lags, in offsets; None if none is known."""
+    protocol: Protocol = "zookeeper"
+    """As in `GroupDescription`."""
+    protocol_state: str | None = None
+    """As in `GroupDescription`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +279,7 @@ class OffsetDescription:
     """When it was committed, by the server's clock, in epoch milliseconds; None if its last write was a
     claim."""
     owner: str | None
-    """The owner znode's data, a thread id; None if the partition has no owner."""
+    """The thread id in the owner znode, or the member id of a client; None if the partition has no owner."""
     log_end_offset: int | None
     """The offset that the next record will get; None if no source reported it."""
     lag: int | None

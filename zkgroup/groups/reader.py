@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from zkgroup.errors import AccessDeniedError, NotFoundError
+from zkgroup.coordinator.slots import slot_of
+from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, decode_or_error
+from zkgroup.groups.membership import stored_membership
+from zkgroup.groups.slots import read_slot_count
+from zkgroup.groups.snapshot import CoordinatedGroup, DecodedZnode, GroupSnapshot, decode_or_error
 from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic, topics_path
@@ -30,6 +33,14 @@ from zkgroup.znodes.consumers import (
     owners_topic_path,
     views_path,
 )
+from zkgroup.znodes.coordinated_groups import (
+    GroupChunk,
+    GroupHeader,
+    ProtocolMarker,
+    StoredMember,
+    members_of,
+    slot_groups_path,
+)
 from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import number_of, validate_group, validate_topic
 
@@ -43,9 +54,10 @@ GROUPS_AT_ONCE = 200
 
 
 def group_names(ensemble: Ensemble) -> tuple[str, ...]:
-    """Names of all groups, sorted; none where `/consumers` does not exist."""
-    children = ensemble.zk.list_many([consumers_path()])[consumers_path()]
-    return tuple(sorted(children or ()))
+    """Names of all groups, sorted: those below `/consumers`, and those of the slots."""
+    parents = [consumers_path(), *map(slot_groups_path, range(read_slot_count(ensemble) or 0))]
+    children = ensemble.zk.list_many(parents)
+    return tuple(sorted({name for names in children.values() for name in names or ()}))
 
 
 def read_snapshot(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
@@ -87,11 +99,12 @@ def read_snapshots(
 ) -> dict[str, GroupSnapshot | None]:
     """Snapshots of several groups; None for those that do not exist."""
     ensemble.zk.sync("/")
+    slots = read_slot_count(ensemble)
     snapshots: dict[str, GroupSnapshot | None] = {}
     for start in range(0, len(groups), GROUPS_AT_ONCE):
         chunk = groups[start : start + GROUPS_AT_ONCE]
         for last_try in (*[False] * (TRIES - 1), True):
-            read = _read_once(ensemble, chunk, also)
+            read = _read_once(ensemble, chunk, also, slots)
             snapshots.update(read)
             chunk = [name for name in chunk if (snapshot := read[name]) and not snapshot.stood_still]
             if not chunk or last_try:
@@ -123,28 +136,41 @@ class _Pass:
     """What one pass has learnt; filled round by round, each round one or two bulk reads for all groups."""
 
     groups: Sequence[str]
+    slots: int | None
+    """How many slots there are; None without a coordinator."""
     before: dict[str, Znode | None] = field(default_factory=dict)
     names: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     leaves: dict[str, Znode | None] = field(default_factory=dict)
     topics: dict[str, Znode | None] = field(default_factory=dict)
     after: dict[str, Znode | None] = field(default_factory=dict)
 
+    def header_path(self, group: str) -> str | None:
+        """Where the coordinator stores the group; None without one."""
+        return None if self.slots is None else GroupHeader.path(slot_of(group, self.slots), group)
+
+    def coordinated_paths(self, group: str) -> list[str]:
+        """Marker and header, by which the members of the other kind are noticed."""
+        header = self.header_path(group)
+        return [] if header is None else [ProtocolMarker.path(group), header]
+
 
 def _read_once(
-    ensemble: Ensemble, groups: Sequence[str], also: Sequence[str]
+    ensemble: Ensemble, groups: Sequence[str], also: Sequence[str], slots: int | None
 ) -> dict[str, GroupSnapshot | None]:
     zk = ensemble.zk
-    seen = _Pass(groups)
-    single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))]
+    seen = _Pass(groups, slots)
+    coordinated = [path for g in groups for path in seen.coordinated_paths(g)]
+    single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))] + coordinated
     parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
     seen.before = zk.read_many([*single, *parents])
+    parents += [path for g in groups if (path := seen.header_path(g)) is not None]
     present = [path for path in parents if seen.before[path] is not None]
     seen.names = zk.list_many([*present, topics_path()])
     topic_parents = [path for g in groups for path in _topic_parents(seen, g)]
     seen.before |= zk.read_many(topic_parents)
     seen.names |= zk.list_many(topic_parents)
     seen.leaves = zk.read_many([path for g in groups for path in _leaf_paths(seen, g)])
-    seen.after = zk.read_many([*present, *topic_parents])
+    seen.after = zk.read_many([*present, *topic_parents, *coordinated])
     drafts = {g: _snapshot(ensemble, seen, g) for g in groups}
     concerning = {topic for draft in drafts.values() if draft for topic in _concerning(draft)}
     wanted = sorted(concerning | set(also))
@@ -165,7 +191,57 @@ def _leaf_paths(seen: _Pass, group: str) -> list[str]:
         *(path for path, _ in _numbered(seen, owners_path(group), Owner, group)[0]),
         *(path for path, _ in _numbered(seen, offsets_path(group), Offset, group)[0]),
         *(View.path(group, member) for member in seen.names.get(views_path(group)) or ()),
+        *_chunk_paths(seen, group),
     ]
+
+
+def _header(seen: _Pass, group: str) -> DecodedZnode[GroupHeader] | None:
+    path = seen.header_path(group)
+    znode = seen.before[path] if path is not None else None
+    # One without data is only the parent of the metadata of offsets, or is about to be written.
+    return decode_or_error(znode, GroupHeader.decode) if znode and znode.data else None
+
+
+def _chunk_paths(seen: _Pass, group: str) -> list[str]:
+    """The chunks that the header names, as far as they are there."""
+    header = _header(seen, group)
+    if header is None or header.value is None:
+        return []
+    named = header.value
+    numbers = range(named.first_chunk, named.first_chunk + named.chunks)
+    present = filter(None, map(GroupChunk.parse, seen.names.get(header.znode.path) or ()))
+    return [
+        f"{header.znode.path}/rec-{generation}-{number}"
+        for generation, number in sorted(present)
+        if generation == named.generation and number in numbers
+    ]
+
+
+def _coordinated(seen: _Pass, group: str) -> CoordinatedGroup | None:
+    if seen.slots is None:
+        return None
+    marker, header = seen.before[ProtocolMarker.path(group)], _header(seen, group)
+    if marker is None and header is None:
+        return None
+    members: tuple[StoredMember, ...] = ()
+    error = header.error if header else None
+    if header is not None and header.value is not None:
+        chunks = [
+            GroupChunk(znode.data or b"")
+            for path in _chunk_paths(seen, group)
+            if (znode := seen.leaves[path])
+        ]
+        try:
+            members = members_of(header.znode.path, header.value, chunks)
+        except CorruptZnodeError as found:
+            error = found
+    return CoordinatedGroup(
+        slot=slot_of(group, seen.slots),
+        marker=decode_or_error(marker, ProtocolMarker.decode) if marker else None,
+        header=header,
+        members=members,
+        error=error,
+    )
 
 
 def _numbered(
@@ -186,7 +262,8 @@ def _numbered(
 
 
 def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | None:
-    if seen.before[group_path(group)] is None:
+    coordinated = _coordinated(seen, group)
+    if seen.before[group_path(group)] is None and coordinated is None:
         return None
     owners, stray_owners = _numbered(seen, owners_path(group), Owner, group)
     offsets, stray_offsets = _numbered(seen, offsets_path(group), Offset, group)
@@ -212,6 +289,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
         plan=decode_or_error(plan, StoredAssignment.decode) if plan else None,
         topics={name: decode_or_error(znode, Topic.decode) for name, znode in topics.items()},
         topic_names=frozenset(seen.names.get(topics_path()) or ()),
+        coordinated=coordinated,
     )
 
 
@@ -225,7 +303,14 @@ def _members(seen: _Pass, group: str, parent: str, kind: type[_Named]) -> Mappin
 
 
 def _stood_still(seen: _Pass, group: str) -> bool:
-    """No member joined, left, claimed or released between the first and the last round."""
+    """No member joined, left, claimed or released between the first and the last round.
+
+    Of a coordinated group: neither marker nor header was written.
+    """
+    if any(
+        _data_id(seen.before[path]) != _data_id(seen.after[path]) for path in seen.coordinated_paths(group)
+    ):
+        return False
     paths = [ids_path(group), owners_path(group), offsets_path(group), *_topic_parents(seen, group)]
     return all(_children_id(seen.before.get(path)) == _children_id(seen.after.get(path)) for path in paths)
 
@@ -235,8 +320,14 @@ def _children_id(znode: Znode | None) -> tuple[int, int] | None:
     return (stat.czxid, stat.pzxid) if stat else None
 
 
+def _data_id(znode: Znode | None) -> tuple[int, int] | None:
+    return (znode.stat.czxid, znode.stat.version) if znode else None
+
+
 def _concerning(snapshot: GroupSnapshot) -> Iterable[str]:
     """Topics that the group subscribes to, owns or has offsets of."""
     evaluated, _ = evaluate_members(snapshot)
     yield from (topic for member in evaluated for topic in member.threads)
     yield from (tp.topic for tp in (*snapshot.owners, *snapshot.offsets))
+    if snapshot.coordinated is not None:
+        yield from stored_membership(snapshot.coordinated).topics

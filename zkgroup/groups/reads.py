@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
+from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError, RefusedError
+from zkgroup.groups.coordinated import CoordinatedView
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupState,
@@ -17,6 +19,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.membership import LiveReader, stored_membership
 from zkgroup.groups.preview import GroupChange, preview_group
 from zkgroup.groups.reader import (
     group_names,
@@ -24,6 +27,7 @@ from zkgroup.groups.reader import (
     read_snapshot,
     snapshot_to_change,
 )
+from zkgroup.groups.slots import read_slots
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import (
     ExpectedOwnership,
@@ -51,31 +55,67 @@ LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
 
 
 def list_groups(
-    ensemble: Ensemble, log_ends: LogEndReader | None = None
+    ensemble: Ensemble, log_ends: LogEndReader | None = None, live: LiveReader | None = None
 ) -> tuple[AsOf, tuple[GroupSummary, ...], Mapping[str, AccessDeniedError]]:
     """Every group with its state, and the error of each group that an ACL hides.
 
-    Waits 2 s, once for all, when a group is wrong and does not change.
+    Waits 2 s, once for all, when a group is wrong and does not change. `live` asks coordinators.
     """
     snapshots, denied = read_permitted_snapshots(ensemble, group_names(ensemble))
     present = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
-    states = _states(ensemble, present)
-    rows = []
-    for name, snapshot in present.items():
-        ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
-        rows.append(summarise_group(snapshot, expected_ownership(snapshot), states[name], ends))
+    views = coordinated_views(ensemble, present.values(), live)
+    states = _states(ensemble, {name: one for name, one in present.items() if name not in views})
+    now_ms = ensemble.clock.wall_ms()
+    ends = log_ends(sorted({tp for one in present.values() for tp in one.offsets})) if log_ends else None
+    rows = [
+        summarise_coordinated(views[name], now_ms, ends)
+        if name in views
+        else summarise_group(snapshot, expected_ownership(snapshot), states[name], ends)
+        for name, snapshot in present.items()
+    ]
     return ensemble.as_of(), tuple(rows), denied
 
 
-def describe(ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None) -> GroupDescription:
+def describe(
+    ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None, live: LiveReader | None = None
+) -> GroupDescription:
     """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and does not change."""
     snapshot = read_snapshot(ensemble, group)
-    state = _states(ensemble, {group: snapshot})[group]
+    views = coordinated_views(ensemble, [snapshot], live)
+    state = None if views else _states(ensemble, {group: snapshot})[group]
     ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+    if state is None:
+        return describe_coordinated(views[group], ensemble.clock.wall_ms(), ends)
     return describe_group(snapshot, expected_ownership(snapshot), state, ends)
 
 
-def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Verification:
+def coordinated_views(
+    ensemble: Ensemble, snapshots: Iterable[GroupSnapshot], live: LiveReader | None = None
+) -> dict[str, CoordinatedView]:
+    """Those of the groups that are of Kafka's protocol, with what their coordinators report."""
+    groups = {one.group: one for one in snapshots if one.is_coordinated}
+    numbers = {name: one.coordinated.slot for name, one in groups.items() if one.coordinated}
+    slots = read_slots(ensemble, set(numbers.values()))
+    leaders = {
+        name: leader
+        for name, number in numbers.items()
+        if slots[number].is_led and (leader := slots[number].leader) is not None
+    }
+    reported = live(leaders) if live and leaders else {}
+    return {
+        name: CoordinatedView(
+            snapshot=snapshot,
+            slot=slots[numbers[name]],
+            live=reported.get(name),
+            was_asked=live is not None,
+        )
+        for name, snapshot in groups.items()
+    }
+
+
+def verify(
+    ensemble: Ensemble, group: str, *, wait_s: float | None = None, live: LiveReader | None = None
+) -> Verification:
     """What is wrong with the group now; with `wait_s`, reads again until nothing is or the time is over.
 
     A wait is also for a group that does not exist yet, and then for its first member: before that there is
@@ -92,9 +132,10 @@ def verify(ensemble: Ensemble, group: str, *, wait_s: float | None = None) -> Ve
                 raise
             begins = True
         else:
-            problems = find_problems(snapshot, expected_ownership(snapshot))
+            view = coordinated_views(ensemble, [snapshot], live).get(group)
+            problems = view.problems if view else find_problems(snapshot, expected_ownership(snapshot))
             found = Verification(as_of=snapshot.as_of, group=group, problems=problems)
-            has_begun = bool(snapshot.registrations) or not begins
+            has_begun = bool(snapshot.registrations or (view and view.has_members)) or not begins
             if is_last or (found.converged and has_begun):
                 return found
         ensemble.pause(POLL_S)
@@ -109,8 +150,16 @@ def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
         {topic for _, threads in change.add for topic in threads or ()} | set(change.add_partitions)
     )
     if not change.add and not change.members:
-        return preview_group(read_snapshot(ensemble, group, topics), change)
-    return preview_group(snapshot_to_change(ensemble, group, topics), change)
+        snapshot = read_snapshot(ensemble, group, topics)
+    else:
+        snapshot = snapshot_to_change(ensemble, group, topics)
+    if snapshot.coordinated is not None and snapshot.coordinated.has_members:
+        raise RefusedError(
+            f"{snapshot.coordinated.path}: {group} is a group of Kafka's protocol: one of its members "
+            "assigns the partitions, by rules that only its clients know, so nothing can be previewed; "
+            f"`zkgroup group describe {group}` shows the present assignment"
+        )
+    return preview_group(snapshot, change)
 
 
 def _states(ensemble: Ensemble, snapshots: dict[str, GroupSnapshot]) -> dict[str, GroupState]:
@@ -172,11 +221,68 @@ def summarise_group(
     )
 
 
+def describe_coordinated(
+    view: CoordinatedView, now_ms: int, log_ends: LogEnds | None = None
+) -> GroupDescription:
+    """The whole of `group describe` for a group of Kafka's protocol."""
+    snapshot, found = view.snapshot, view.membership
+    first: dict[tuple[str | None, int | None], ProblemKind] = {}
+    for problem in view.problems:
+        first.setdefault((problem.topic, problem.partition), problem.kind)
+    nothing_expected = ExpectedOwnership(assignor="", members=(), owners=None)
+    owners = found.owners
+    rows = []
+    for tp in sorted(view.wanted | set(owners) | set(snapshot.owners) | set(snapshot.offsets)):
+        row = _partition(snapshot, nothing_expected, tp, first.get((tp.topic, tp.partition)), log_ends or {})
+        rows.append(replace(row, owner=owners[tp], member=owners[tp]) if tp in owners else row)
+    return GroupDescription(
+        as_of=snapshot.as_of,
+        group=snapshot.group,
+        state=view.state(now_ms),
+        assignor=found.protocol if found.members else None,
+        generation=snapshot.generation,
+        members=(
+            *view.members(),
+            *(_member(snapshot, nothing_expected, member) for member in sorted(snapshot.registrations)),
+        ),
+        partitions=tuple(rows),
+        problems=view.problems,
+        protocol="coordinator",
+        protocol_state=view.protocol_state,
+        group_generation=found.generation,
+    )
+
+
+def summarise_coordinated(
+    view: CoordinatedView, now_ms: int, log_ends: LogEnds | None = None
+) -> GroupSummary:
+    """One row of `group list` for a group of Kafka's protocol."""
+    snapshot, found = view.snapshot, view.membership
+    owners = found.owners
+    known = view.wanted | set(owners) | set(snapshot.owners) | set(snapshot.offsets)
+    lags = [lag for tp in known if (lag := _lag(snapshot, tp, log_ends or {})) is not None]
+    return GroupSummary(
+        group=snapshot.group,
+        state=view.state(now_ms),
+        members=len(found.members) + len(snapshot.registrations),
+        topics=tuple(sorted({tp.topic for tp in known} | found.topics)),
+        partitions=len(known),
+        unowned=len(view.wanted - owners.keys()),
+        lag=sum(lags) if lags else None,
+        protocol="coordinator",
+        protocol_state=view.protocol_state,
+    )
+
+
 def describe_offsets(
     snapshot: GroupSnapshot, log_ends: LogEnds | None = None
 ) -> tuple[OffsetDescription, ...]:
-    """Every offset znode of the group; unreadable ones are left to `group verify`."""
+    """Every offset znode of the group; unreadable ones are left to `group verify`.
+
+    The owners in a group of Kafka's protocol are those of its last stored generation.
+    """
     rows = []
+    stored = stored_membership(snapshot.coordinated).owners if snapshot.coordinated else {}
     for tp, entry in sorted(snapshot.offsets.items()):
         owner = snapshot.owners.get(tp)
         rows.append(
@@ -185,7 +291,7 @@ def describe_offsets(
                 offset=offset_of(snapshot, tp),
                 version=entry.stat.version,
                 committed_at_ms=committed_at_ms(snapshot, tp),
-                owner=owner.text if owner else None,
+                owner=owner.text if owner else stored.get(tp),
                 log_end_offset=(log_ends or {}).get(tp),
                 lag=_lag(snapshot, tp, log_ends or {}),
             )

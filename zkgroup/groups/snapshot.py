@@ -15,6 +15,7 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
 from zkgroup.znodes.group_records import StoredAssignment, View
 
 T = TypeVar("T")
@@ -47,6 +48,44 @@ def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> D
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatedGroup:
+    """What ZooKeeper has of a group of Kafka's group protocol (recipes 20-22)."""
+
+    slot: int
+    """The partition of `__consumer_offsets` whose leader coordinates the group."""
+    marker: DecodedZnode[ProtocolMarker] | None
+    """None: ZooKeeper consumers may be members."""
+    header: DecodedZnode[GroupHeader] | None
+    """None: only the marker is there."""
+    members: tuple[StoredMember, ...] = ()
+    """The members of the last stored generation."""
+    error: CorruptZnodeError | None = None
+    """Why header or members cannot be read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ids of the stored members, sorted."""
+        return tuple(sorted(member.member_id for member in self.members))
+
+    @property
+    def has_members(self) -> bool:
+        """Whether ZooKeeper says that there are members; they may join at this moment and not be stored."""
+        return self.marker is not None or bool(self.members)
+
+    @property
+    def path(self) -> str:
+        """Of the marker, else of the header; for messages."""
+        entry = self.marker or self.header
+        assert entry is not None
+        return entry.znode.path
+
+    @property
+    def newest_change_ms(self) -> int:
+        """When marker or header were last written."""
+        return max(entry.stat.mtime for entry in (self.marker, self.header) if entry is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
     """One group, and the topics that concern it, as read in one pass without changes."""
 
@@ -67,6 +106,8 @@ class GroupSnapshot:
     """Topics that a member subscribes to, owns or has offsets of; those that do not exist are absent."""
     topic_names: frozenset[str]
     """Every topic of the ensemble: what wildcards are evaluated against."""
+    coordinated: CoordinatedGroup | None = None
+    """None where neither a marker nor a coordinator's group is there."""
     exists: bool = True
     """False where there is no znode of the group."""
 
@@ -88,6 +129,13 @@ class GroupSnapshot:
             topic_names=frozenset(topics),
             exists=False,
         )
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether it is a group of Kafka's protocol, by its members or by those that it had last."""
+        if self.coordinated is None:
+            return False
+        return self.coordinated.has_members or not self.registrations
 
     @property
     def generation(self) -> int | None:

@@ -16,6 +16,7 @@ import pytest
 
 from docs.tools import admin_page
 from tests.project import ROOT
+from tests.worlds.coordinated_groups import CoordinatedGroups
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin, AsyncAdmin, ChangeResult, GroupChange, PlanRequest, TopicPartition
@@ -43,6 +44,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
     world.server.put("/consumers/idle/ids")
     world.commit("idle", "orders", 0, 10)
     world.commit("idle", "orders", 1, 20)
+    CoordinatedGroups(world).mark("left")
     return made
 
 
@@ -62,12 +64,13 @@ def _offsets(admin: Admin, group: str = "idle") -> dict[TopicPartition, int | No
 
 
 READS: dict[str, Callable[[Admin], object]] = {
-    "list_groups": lambda admin: [one.group for one in admin.list_groups()] == ["idle"],
+    "list_groups": lambda admin: [one.group for one in admin.list_groups()] == ["idle", "left"],
     "describe_group": lambda admin: admin.describe_group("idle").group == "idle",
     "verify_group": lambda admin: admin.verify_group("idle").group == "idle",
     "preview_group": lambda admin: (
         admin.preview_group("idle", GroupChange(add=(("a", {"orders": 1}),))).assignor == "range"
     ),
+    "describe_coordinator": lambda admin: admin.describe_coordinator("left").groups[0].marked,
     "list_offsets": lambda admin: _offsets(admin) == {ORDERS_0: 10, ORDERS_1: 20},
     "export_offsets": lambda admin: (
         admin.export_offsets("idle")
@@ -110,7 +113,7 @@ READS: dict[str, Callable[[Admin], object]] = {
     "list_znodes": lambda admin: list(admin.list_znodes("/consumers/idle")) == ["ids", "offsets"],
     "read_znode_tree": lambda admin: (
         [one.path for one in admin.read_znode_tree("/consumers", depth=1)]
-        == ["/consumers", "/consumers/idle"]
+        == ["/consumers", "/consumers/idle", "/consumers/left"]
     ),
 }
 
@@ -177,6 +180,7 @@ Given = Callable[[Admin, MemoryCluster], None]
 Call = Callable[..., Any]
 
 CHANGES: dict[str, tuple[Given, Call]] = {
+    "release_group": (_nothing, lambda admin, **how: admin.release_group("left", **how)),
     "nudge_group": (_member, lambda admin, **how: admin.nudge_group("live", **how)),
     "delete_group": (_nothing, lambda admin, **how: admin.delete_group("idle", **how)),
     "set_offsets": (_nothing, lambda admin, **how: admin.set_offsets("idle", {ORDERS_0: 5}, **how)),
@@ -481,7 +485,7 @@ def test_a_call_runs_off_the_loop(world: MemoryGroups, cluster: MemoryCluster, t
             done = await admin.set_offsets("idle", {ORDERS_0: 5})
             rows, groups = await asyncio.gather(admin.list_offsets("idle", log_ends), admin.list_groups())
             assert [(row.offset, row.lag) for row in rows] == [(5, 6), (20, 2)]
-            assert len(groups) == 1
+            assert [one.group for one in groups] == ["idle", "left"]
             await admin.undo(done.undo_id)
             with pytest.raises(NotFoundError):
                 await admin.describe_group("nowhere")

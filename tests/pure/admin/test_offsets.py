@@ -88,7 +88,7 @@ class Log:
 
 
 def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
-    """recipes 8 and 18 [T]: one transaction, from delete and create of `ids` to the audit record."""
+    """recipes 8, 18 [T] and 22: one transaction, from delete and create of `ids` to the audit record."""
     for name in ("owners", "resets"):
         idle.server.put(f"/consumers/g/{name}")
     applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
@@ -98,8 +98,9 @@ def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: Memory
     assert [idle.offset("g", "orders", n) for n in (0, 1, 2)] == ["42", "20", "7"]
     assert len(applied.done) == 2
     assert last[:2] == (Delete("/consumers/g/ids", 0), Create("/consumers/g/ids", None))
-    assert last[2] == Check(Topic.path("orders"), -1)
-    assert last[3:5] == (
+    assert last[2:4] == (Create("/consumers/g/protocol", None), Delete("/consumers/g/protocol", 0))
+    assert last[4] == Check(Topic.path("orders"), -1)
+    assert last[5:7] == (
         SetData(Offset.path("g", _tp(0)), b"42", 0),
         Create(Offset.path("g", _tp(2)), b"7"),
     )

@@ -10,8 +10,9 @@ from zkgroup.admin.changes.change import (
     counted,
     undo_record,
 )
+from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group
 from zkgroup.admin.groups import DeletionPlan, NudgePlan, delete_group, nudge, plan_deletion, plan_nudge
-from zkgroup.admin.guards import living_group_error
+from zkgroup.admin.guards import clients_error, living_group_error
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -37,8 +38,8 @@ def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionP
     Raises NotFoundError, and RefusedError where the group has members.
     """
     plan = plan_deletion(ensemble, group)
-    if plan.members:
-        raise living_group_error(group, plan.members)
+    if plan.refusal is not None:
+        raise plan.refusal
     no_undo = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
     before = {tp: (offset, -1) for tp, offset in plan.offsets}
     offsets = dict.fromkeys(plan.originals, (-1, -1)) | before
@@ -50,6 +51,23 @@ def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionP
         no_undo=no_undo,
         undo=undo_record(group=group, no_undo=no_undo, offsets=offsets, originals=plan.originals),
         write=lambda by: delete_group(ensemble, plan),
+    )
+
+
+def release_group_change(ensemble: Ensemble, group: str) -> AdminChange[ReleasePlan, None, None]:
+    """Takes the marker of Kafka's group protocol off where no live broker leads the group's slot.
+
+    Raises what `plan_release` raises.
+    """
+    plan = plan_release(ensemble, group)
+    members = counted(len(plan.members), "stored member")
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"coordinator release {group}",
+        question=f"Take {members} out of {group}, and let ZooKeeper consumers join it?",
+        plan=plan,
+        no_undo="the members that it takes out of the group join again when a broker coordinates it",
+        write=lambda by: release_group(ensemble, plan),
     )
 
 
@@ -72,10 +90,12 @@ def offset_change(
     """Writes planned offsets.
 
     Raises RefusedError for a group with members unless `force`, and also with it where offsets would be
-    deleted.
+    deleted; for one with members of Kafka's group protocol in any case.
     """
     changes = plan.effective
     removes = any(change.removes for change in changes)
+    if plan.clients is not None and changes:
+        raise clients_error(plan.group, plan.clients)
     if plan.members and (removes or not force):
         error = living_group_error(plan.group, plan.members)
         raise (

@@ -142,6 +142,8 @@ class AsyncAdmin:
     list_groups = _OffLoop(Admin.list_groups)
     describe_group = _OffLoop(Admin.describe_group)
     verify_group = _OffLoop(Admin.verify_group)
+    describe_coordinator = _OffLoop(Admin.describe_coordinator)
+    release_group = _OffLoop(Admin.release_group)
     preview_group = _OffLoop(Admin.preview_group)
     nudge_group = _OffLoop(Admin.nudge_group)
     delete_group = _OffLoop(Admin.delete_group)

@@ -9,6 +9,8 @@ from zkgroup.admin import files
 from zkgroup.admin.changes import offsets as offset_changes
 from zkgroup.admin.changes.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
+from zkgroup.admin.coordinated_groups import ReleasePlan
+from zkgroup.admin.coordinator import CoordinatorDescription, describe_coordinator, live_reader
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets.planning import (
     LogPositions,
@@ -35,16 +37,17 @@ class GroupMethods(AdminBase):
     def list_groups(self, log_ends: reads.LogEndReader | None = None) -> Listing[GroupSummary]:
         """Every group with its state. Waits 2 s, once for all, where one is wrong but may be rebalancing.
 
-        Groups that an ACL hides are in `unreadable`.
+        Groups that an ACL hides are in `unreadable`. Brokers that coordinate groups are asked for their
+        states; one that does not answer within 2 s leaves `protocol_state` None.
 
         Args:
             log_ends: is asked for the next offset of each partition, to compute the lag.
         """
-        as_of, rows, denied = reads.list_groups(self._ensemble, log_ends)
+        as_of, rows, denied = reads.list_groups(self._ensemble, log_ends, live_reader(self._ensemble))
         return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, denied.values())))
 
     def describe_group(self, group: str, log_ends: reads.LogEndReader | None = None) -> GroupDescription:
-        """Members, partitions, owners and offsets of a group.
+        """Members, partitions, owners and offsets of a group; its coordinator is asked, if it has one.
 
         Args:
             group: the group.
@@ -53,7 +56,7 @@ class GroupMethods(AdminBase):
         Raises:
             NotFoundError: the group does not exist.
         """
-        return reads.describe(self._ensemble, group, log_ends)
+        return reads.describe(self._ensemble, group, log_ends, live_reader(self._ensemble))
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
         """Whether every partition is owned by the thread that the strategy names; waits until it is.
@@ -62,7 +65,35 @@ class GroupMethods(AdminBase):
             group: the group.
             wait_s: seconds to wait; by default it reads once.
         """
-        return reads.verify(self._ensemble, group, wait_s=wait_s)
+        return reads.verify(self._ensemble, group, wait_s=wait_s, live=live_reader(self._ensemble))
+
+    def describe_coordinator(self, group: str | None = None) -> CoordinatorDescription:
+        """Slots with their leaders, and groups of Kafka's protocol with phase, members and timers.
+
+        Brokers that lead slots are asked; what they do not answer within 2 s is in `unanswered`.
+
+        Args:
+            group: only this group and its slot.
+
+        Raises:
+            NotFoundError: no coordinator has ever started, or it does not know the group.
+        """
+        return describe_coordinator(self._ensemble, group)
+
+    def release_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[ReleasePlan, None, None]:
+        """Takes the marker of Kafka's group protocol off a group, so that ZooKeeper consumers can join it.
+
+        Only where no live broker leads the slot of the group. It cannot be undone.
+
+        Args:
+            group: the group.
+            dry_run: only plan.
+
+        Raises:
+            NotFoundError: there is no marker.
+            RefusedError: a live broker leads the slot.
+        """
+        return self._run(offset_changes.release_group_change(self._ensemble, group), dry_run)
 
     def preview_group(self, group: str, change: GroupChange) -> Preview:
         """Who would own what after members come and go, partitions are added or the strategy changes.

@@ -137,6 +137,9 @@ class OffsetPlan:
     """When the offsets were read."""
     members: tuple[str, ...]
     """Registered members at that moment: with any, it takes force."""
+    clients: tuple[str, ...] | None = None
+    """Members of Kafka's group protocol at that moment, as stored: with them, or with none but the marker of
+    that protocol, it is refused. None without."""
     changes: tuple[OffsetChange, ...]
     """One row for each partition that was named, by topic and number."""
     notes: tuple[str, ...] = ()
@@ -191,10 +194,16 @@ def plan_values(
         group=snapshot.group,
         as_of=snapshot.as_of,
         members=tuple(sorted(snapshot.registrations)),
+        clients=_clients(snapshot),
         changes=changes,
         notes=tuple(notes),
         topics=frozenset() if allow_missing else frozenset(tp.topic for tp in values),
     )
+
+
+def _clients(snapshot: GroupSnapshot) -> tuple[str, ...] | None:
+    coordinated = snapshot.coordinated
+    return coordinated.names if coordinated is not None and coordinated.has_members else None
 
 
 def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition]) -> None:
@@ -262,6 +271,7 @@ def plan_reset(
         group=plan.group,
         as_of=plan.as_of,
         members=plan.members,
+        clients=plan.clients,
         changes=plan.changes,
         notes=notes + plan.notes,
         topics=plan.topics,
@@ -292,6 +302,7 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
         group=snapshot.group,
         as_of=snapshot.as_of,
         members=tuple(sorted(snapshot.registrations)),
+        clients=_clients(snapshot),
         changes=tuple(replace(change, removes=True) for change in changes),
         sweep=tuple(offsets_topic_path(snapshot.group, topic) for topic in topics),
     )

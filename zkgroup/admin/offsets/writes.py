@@ -2,10 +2,11 @@
 
 Two ways, by the group's life:
 
-* no member: `multi[delete(ids), create(ids), check(topics), offsets..., /zkgroup/audit/<group>]`. The head
-  is refused with NotEmpty when the group has a member (recipes 8), so "no members" holds in the very
-  transaction, and "the topics exist" by the checks. Parents that are missing are created in it too, so that
-  a refusal leaves nothing. Only here offsets are deleted: the
+* no member: `multi[delete(ids), create(ids), create(protocol), delete(protocol), check(topics), offsets...,
+  /zkgroup/audit/<group>]`. The head is refused with NotEmpty when the group has a member (recipes 8), and
+  with NodeExists when it has one of Kafka's group protocol (recipes 22, ADR 0038), so "no members" holds in
+  the very transaction, and "the topics exist" by the checks. Parents that are missing are created in it too,
+  so that a refusal leaves nothing. Only here offsets are deleted: the
   fence of an owner is the version of its offset znode, and a new one would start at 0.
 * members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
   that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
@@ -18,7 +19,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from zkgroup.admin.guards import Guard, idle_guard, living_group_error, read_back
+from zkgroup.admin.guards import (
+    Guard,
+    clients_error,
+    idle_guard,
+    living_group_error,
+    members_error,
+    read_back,
+)
 from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import (
@@ -98,6 +106,8 @@ def apply_plan(
     changes = plan.effective
     if not changes:
         return Applied()
+    if plan.clients is not None:
+        raise clients_error(plan.group, plan.clients)
     if plan.members and (not force or any(change.removes for change in changes)):
         raise living_group_error(plan.group, plan.members)
     if parents is None:
@@ -260,8 +270,7 @@ def _topic_gone(path: str) -> NotFoundError:
 
 def _refusal(ensemble: Ensemble, plan: OffsetPlan, guard: Guard, error: OperationRefusedError) -> Exception:
     if guard.refused_by(error):
-        members, _ = ensemble.zk.children(ids_path(plan.group))
-        return living_group_error(plan.group, members)
+        return members_error(ensemble, plan.group)
     if error.path in map(Topic.path, plan.topics):
         return _topic_gone(str(error.path))
     return ConflictError(

@@ -24,6 +24,7 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.reader import group_names, read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.groups.verify import evaluate_members
@@ -130,13 +131,21 @@ def _groups_of(ensemble: Ensemble, topic: str) -> tuple[tuple[tuple[str, str], .
         for member in evaluate_members(snapshot)[0]
         if topic in member.threads
     )
+    clients = tuple(
+        (snapshot.group, member.member_id)
+        for snapshot in snapshots
+        if snapshot.coordinated is not None
+        for member in stored_membership(snapshot.coordinated).members
+        if topic in (member.topics or ())
+    )
     idle = tuple(
         snapshot.group
         for snapshot in snapshots
         if not snapshot.registrations
+        and not (snapshot.coordinated is not None and snapshot.coordinated.has_members)
         and any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
     )
-    return users, idle
+    return users + clients, idle
 
 
 def _check_lost(

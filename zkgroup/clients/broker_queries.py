@@ -1,0 +1,79 @@
+"""One question to each of several brokers, all at the same time, in the highest versions that both know."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from zkgroup.errors import WireError
+from zkgroup.wire.client import BrokerClient
+from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
+from zkgroup.znodes.brokers import BrokerRegistration
+
+TIMEOUT_MS: Final = 5_000
+NO_ANSWER: Final = "no answer in time"
+NEGOTIATES_FROM: Final = 3
+"""Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+AnswerT = TypeVar("AnswerT")
+
+
+class QueryClient:
+    """Asks one broker in the highest version that both know."""
+
+    def __init__(self, broker: BrokerRegistration, client: BrokerClient) -> None:
+        self._client = client
+        self._negotiates = broker.is_zkgroup or broker.version >= NEGOTIATES_FROM
+        self._versions: dict[int, int] | None = None
+        """API key to the highest version that the broker serves."""
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
+        """The response. Raises OSError, EOFError or WireError."""
+        if self._versions is None:
+            self._versions = await self._served() if self._negotiates else {}
+        version = min(self._versions.get(request.API, 0), request.VERSIONS[-1])
+        return await self._client.ask(request, kind, version=version)
+
+    async def _served(self) -> dict[int, int]:
+        answer = await self._client.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        return {api.api_key: api.last for api in answer.apis}
+
+
+async def query(
+    broker: BrokerRegistration, timeout_ms: int, question: Callable[[QueryClient], Awaitable[AnswerT]]
+) -> AnswerT | str:
+    """The answer, or why there is none, with the broker's address."""
+    assert broker.host is not None
+    client = QueryClient(
+        broker, BrokerClient(broker.host, broker.port, client_id="zkgroup", timeout_ms=timeout_ms)
+    )
+    try:
+        return await question(client)
+    except (OSError, EOFError, WireError) as error:
+        return f"{broker.host}:{broker.port}: {getattr(error, 'strerror', None) or str(error) or NO_ANSWER}"
+    finally:
+        await client.close()
+
+
+def at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
+    """The answers to all questions, in their order; on an event loop of its own."""
+
+    async def gather() -> list[AnswerT]:
+        return await asyncio.gather(*questions)
+
+    return asyncio.run(gather()) if questions else []
+
+
+def unreachable(broker: BrokerRegistration | None) -> str | None:
+    """Why a broker cannot be asked; None where it can."""
+    if broker is None:
+        return "its broker is not registered"
+    if broker.host is None or broker.port <= 0:
+        return "its broker has no plain listener"
+    return None
