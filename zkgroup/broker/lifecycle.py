@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from zkgroup.broker.admin.rows import AdminRows
+from zkgroup.broker.groups.broker_groups import BrokerGroups
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
     BrokerEffect,
@@ -262,6 +263,15 @@ class BrokerLifecycle:
             cluster_id=prepared.cluster_id,
             make_admin_rows=lambda metadata: AdminRows(
                 self._store, self._clock, metadata, broker=prepared.broker, settings=settings
+            ),
+            make_groups=lambda metadata: BrokerGroups(
+                self._store,
+                self._clock,
+                metadata,
+                broker=prepared.broker,
+                settings=settings,
+                on_crash=parts.fail,
+                on_log=self._telemetry.note,
             ),
         )
         try:

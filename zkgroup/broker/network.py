@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.fetch_reports import FetchReports
 from zkgroup.broker.fetcher import ReplicaFetcherManager
+from zkgroup.broker.groups.broker_groups import BrokerGroups
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.machine.events import (
     BrokerEvent,
@@ -41,6 +42,7 @@ from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S
+from zkgroup.broker.server.handlers import ServedApi
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
@@ -115,6 +117,7 @@ class BrokerNetwork:
         telemetry: BrokerTelemetry,
         cluster_id: str | None = None,
         make_admin_rows: Callable[[MetadataCache], AdminRows] | None = None,
+        make_groups: Callable[[MetadataCache], BrokerGroups] | None = None,
     ) -> None:
         """
         Args:
@@ -123,6 +126,7 @@ class BrokerNetwork:
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker; None does not serve them.
+            make_groups: makes the group coordinator, given the same; None serves no groups.
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._lag_max_ms = settings.replica_lag_time_max_ms
@@ -140,6 +144,7 @@ class BrokerNetwork:
         self._metadata_updated = asyncio.Event()
         self.cache: MetadataCache = _ReportingCache(self._on_metadata)
         self._admin_rows = None if make_admin_rows is None else make_admin_rows(self.cache)
+        self._groups = None if make_groups is None else make_groups(self.cache)
         self._creates_topics = settings.auto_create_topics_enable
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
@@ -184,12 +189,20 @@ class BrokerNetwork:
             create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
             slots=self.slot_count.get,
             create_offsets_topic=None if admin is None else admin.create_offsets_topic,
-            further=() if admin is None else admin.rows(),
+            further=self._further_rows(),
             sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
         )
 
+    def _further_rows(self) -> Iterator[ServedApi[Any]]:
+        if self._admin_rows is not None:
+            yield from self._admin_rows.rows()
+        if self._groups is not None:
+            yield from self._groups.rows()
+
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
+        if self._groups is not None:
+            self._groups.start()
         found = await self._server.start(host, port)
         self._background = (
             asyncio.create_task(self._write_checkpoints()),
@@ -214,7 +227,11 @@ class BrokerNetwork:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        if self._groups is not None and not abandon:
+            await self._groups.stop()
         await self._server.close()
+        if self._groups is not None:
+            self._groups.close()
         self._fetch_reports.close()
         if self._admin_rows is not None:
             self._admin_rows.close()
@@ -344,6 +361,8 @@ class BrokerNetwork:
         if leader_epoch is not None:
             self._epochs[tp] = leader_epoch
         self._listener.on_role(tp, role, leader_epoch)
+        if self._groups is not None:
+            self._groups.on_role(tp, role, leader_epoch)
 
     def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
         """Posts the progress of a follower soon after its fetch."""
