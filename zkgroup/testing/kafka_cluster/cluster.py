@@ -16,6 +16,7 @@ from zkgroup.broker.broker import HOST_DEFAULT, Broker
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import ConfigError, ConflictError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, MultiRefused
@@ -26,6 +27,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.controller import ControllerRegistration
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
@@ -46,8 +48,10 @@ FAST: Final = BrokerSettings(
     controller_socket_timeout_ms=3000,
     controlled_shutdown_retry_backoff_ms=200,
     controller_takeover_grace_ms=100,
+    group_initial_rebalance_delay_ms=100,
+    offsets_topic_num_partitions=5,
 )
-"""The default settings: those of a broker with shorter times."""
+"""The default settings: those of a broker with shorter times, and fewer partitions of group offsets."""
 
 
 @dataclass
@@ -246,6 +250,12 @@ class KafkaCluster:
         """The in-sync replicas of a partition as ZooKeeper has them."""
         state = self._state(TopicPartition(topic, partition))
         return () if state is None else state.isr
+
+    def coordinator(self, group: str) -> int | None:
+        """The broker that coordinates a group, as ZooKeeper has it; None before a client has used groups."""
+        if self.zookeeper.find(Topic.path(OFFSETS_TOPIC)) is None:
+            return None
+        return self.leader(OFFSETS_TOPIC, slot_of(group, len(self.partitions(OFFSETS_TOPIC))))
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         path = PartitionState.path(tp)

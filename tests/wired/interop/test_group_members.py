@@ -1,0 +1,133 @@
+"""Kafka's clients for Python as members of consumer groups, on brokers of zkgroup in one process."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Collection, Iterable, Iterator
+
+import pytest
+
+from tests.waiting import eventually
+from tests.worlds.group_readers import READERS, GroupReader
+from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
+from zkgroup.coordinator.slots import slot_of
+from zkgroup.model import TopicPartition
+from zkgroup.testing import KafkaCluster
+from zkgroup.znodes.consumers import offset_path
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+PARTITIONS = 6
+ALL = frozenset(TopicPartition("t", number) for number in range(PARTITIONS))
+GROUP = "billing"
+
+
+@pytest.fixture(autouse=True)
+def _collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """kafka-python 3.0 leaves sockets of refused connections to the collector, and its logs keep them."""
+    caplog.set_level(logging.CRITICAL, "kafka")
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def cluster(kafka_cluster: KafkaCluster) -> KafkaCluster:
+    """With the topic `t`, and five records in each of its partitions."""
+    kafka_cluster.create_topic("t", partitions=PARTITIONS)
+    send(kafka_cluster, 5)
+    return kafka_cluster
+
+
+def send(cluster: KafkaCluster, count: int) -> None:
+    """So many records more in each partition."""
+    records = [KafkaRecord(b"value %d" % number) for number in range(count)]
+    for tp in sorted(ALL):
+        CLIENTS["confluent-kafka"].send(cluster.bootstrap_servers, tp, records)
+
+
+def shared(members: Collection[GroupReader]) -> bool:
+    """Whether the members own every partition once, each of them as many as the others."""
+    owned = [each.assigned for each in members]
+    fair = {len(each) for each in owned} == {PARTITIONS // len(owned)}
+    return fair and frozenset().union(*owned) == ALL and sum(map(len, owned)) == PARTITIONS
+
+
+def read(members: Iterable[GroupReader]) -> set[tuple[TopicPartition, int]]:
+    return {record for member in members for record in member.records}
+
+
+def records_to(end: int) -> set[tuple[TopicPartition, int]]:
+    return {(tp, offset) for tp in ALL for offset in range(end)}
+
+
+def stored(cluster: KafkaCluster, tp: TopicPartition) -> bytes | None:
+    """The committed offset, where a ZooKeeper consumer of this group would look for it."""
+    found = cluster.zookeeper.find(offset_path(GROUP, tp))
+    return None if found is None else found.data
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_a_member_reads_commits_and_leaves(cluster: KafkaCluster, client: str) -> None:
+    """Another one of the group then goes on at the committed offsets."""
+    with READERS[client](cluster.bootstrap_servers, GROUP) as member:
+        eventually(lambda: read([member]), lambda found: found == records_to(5))
+        eventually(lambda: {stored(cluster, tp) for tp in ALL}, lambda found: found == {b"5"})
+    send(cluster, 2)
+
+    with READERS[client](cluster.bootstrap_servers, GROUP) as successor:
+        eventually(lambda: len(successor.records), lambda count: count >= 2 * PARTITIONS)
+
+    assert read([successor]) == records_to(7) - records_to(5)
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_two_members_share_the_partitions(cluster: KafkaCluster, client: str) -> None:
+    """The second one causes a rebalance; when it leaves, the first has all partitions again."""
+    with READERS[client](cluster.bootstrap_servers, GROUP) as first:
+        eventually(lambda: first.assigned, lambda found: found == ALL)
+        with READERS[client](cluster.bootstrap_servers, GROUP) as second:
+            eventually(lambda: shared([first, second]))
+            send(cluster, 2)
+            eventually(lambda: read([first, second]), lambda found: found == records_to(7))
+        eventually(lambda: first.assigned, lambda found: found == ALL)
+
+
+def test_all_clients_are_members_of_one_group(cluster: KafkaCluster) -> None:
+    """coordinator item 80: kafka-python, confluent-kafka and aiokafka share the partitions with `range`."""
+    members = [kind(cluster.bootstrap_servers, GROUP) for kind in READERS.values()]
+    with members[0], members[1], members[2]:
+        eventually(lambda: shared(members))
+        send(cluster, 2)
+        eventually(lambda: read(members), lambda found: found == records_to(7))
+        members[0].close()
+        eventually(lambda: shared(members[1:]))
+        members[1].close()
+        eventually(lambda: shared(members[2:]))
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_members_go_on_when_the_coordinator_is_killed(cluster: KafkaCluster, client: str) -> None:
+    """coordinator item 71: another broker is their coordinator, in the same generation: no rebalance."""
+    with (
+        READERS[client](cluster.bootstrap_servers, GROUP) as first,
+        READERS[client](cluster.bootstrap_servers, GROUP) as second,
+    ):
+        members = [first, second]
+        eventually(lambda: shared(members))
+        eventually(lambda: read(members), lambda found: found == records_to(5))
+        before = [each.assignments for each in members]
+        killed = cluster.coordinator(GROUP)
+        assert killed is not None
+
+        cluster.kill(killed)
+        slot = slot_of(GROUP, len(cluster.partitions(OFFSETS_TOPIC)))
+        assert cluster.wait_for_leader(OFFSETS_TOPIC, slot) == cluster.coordinator(GROUP) != killed
+        for tp in ALL:
+            cluster.wait_for_leader(*tp)
+        send(cluster, 2)
+
+        eventually(lambda: read(members), lambda found: found == records_to(7))
+        eventually(lambda: {stored(cluster, tp) for tp in ALL}, lambda found: found == {b"7"})
+        assert [each.assignments for each in members] == before

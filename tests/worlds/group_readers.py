@@ -1,0 +1,195 @@
+"""Members of consumer groups, of each of Kafka's clients: each polls and commits on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.waiting import joined
+from zkgroup.model import TopicPartition
+
+POLL_S: Final = 0.1
+HEARTBEAT_MS: Final = 100
+"""A member notices a rebalance with its next heartbeat."""
+SESSION_MS: Final = 30_000
+
+
+class GroupReader(ABC):
+    """One member that reads topics with `range`, commits what it has read, and leaves at the end.
+
+    Its errors are raised by `close`.
+    """
+
+    def __init__(self, servers: str, group: str, topics: Iterable[str] = ("t",)) -> None:
+        self.servers, self.group, self.topics = servers, group, list(topics)
+        self.records: list[tuple[TopicPartition, int]] = []
+        self.assigned: frozenset[TopicPartition] = frozenset()
+        self.assignments = 0
+        """How often it was assigned partitions."""
+        self.committed: dict[TopicPartition, int] = {}
+        self._stops = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._guarded, name=f"{type(self).__name__}-{group}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the group. Idempotent."""
+        self._stops.set()
+        joined(self._thread)
+        if self._error is not None:
+            raise self._error
+
+    def _guarded(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # noqa: BLE001  # raised by `close`
+            self._error = error
+
+    def _took(self, partitions: Iterable[Any]) -> None:
+        self.assigned = frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
+        self.assignments += 1
+
+    def _read(self, topic: str, partition: int, offset: int) -> None:
+        tp = TopicPartition(topic, partition)
+        self.records.append((tp, offset))
+        self.committed[tp] = offset + 1
+
+    @abstractmethod
+    def run(self) -> None:
+        """Polls and commits until `_stops` is set, then leaves."""
+
+
+class KafkaPythonReader(GroupReader):
+    """A member of kafka-python."""
+
+    def run(self) -> None:
+        from kafka import ConsumerRebalanceListener, KafkaConsumer
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+        from kafka.errors import CommitFailedError
+
+        took = self._took
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                took(assigned)
+
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.servers,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=SESSION_MS,
+            metadata_max_age_ms=1000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+        consumer.subscribe(self.topics, listener=Listener())
+        while not self._stops.is_set():
+            polled = consumer.poll(POLL_S * 1000)
+            for records in polled.values():
+                for record in records:
+                    self._read(record.topic, record.partition, record.offset)
+            if polled:
+                try:
+                    consumer.commit()
+                except CommitFailedError:
+                    continue  # a rebalance has begun; others read these records again
+        consumer.close(autocommit=False)
+
+
+class ConfluentReader(GroupReader):
+    """A member of confluent-kafka."""
+
+    def run(self) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": self.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+                "session.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "range",
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+        consumer.subscribe(self.topics, on_assign=lambda _, partitions: self._took(partitions))
+        while not self._stops.is_set():
+            message = consumer.poll(POLL_S)
+            if message is None or message.error() is not None:
+                continue
+            self._read(message.topic(), message.partition(), message.offset())
+            try:
+                consumer.commit(message, asynchronous=False)
+            except KafkaException:
+                continue  # as above
+        consumer.close()
+
+
+class AiokafkaReader(GroupReader):
+    """A member of aiokafka."""
+
+    def run(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+        from aiokafka.errors import CommitFailedError
+
+        took = self._took
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+            async def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                took(assigned)
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.servers,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=SESSION_MS,
+            metadata_max_age_ms=1000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+        consumer.subscribe(self.topics, listener=Listener())
+        await consumer.start()
+        try:
+            while not self._stops.is_set():
+                polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+                for records in polled.values():
+                    for record in records:
+                        self._read(record.topic, record.partition, record.offset)
+                if polled:
+                    try:
+                        await consumer.commit()
+                    except CommitFailedError:
+                        continue  # as above
+        finally:
+            await consumer.stop()
+
+
+READERS: Final[dict[str, type[GroupReader]]] = {
+    "kafka-python": KafkaPythonReader,
+    "confluent-kafka": ConfluentReader,
+    "aiokafka": AiokafkaReader,
+}
