@@ -35,7 +35,7 @@ from zkgroup.znodes.coordinated_groups import (
     SlotOwner,
 )
 
-GROUP = "g"
+GROUP = "payments"
 P0 = TopicPartition("t", 0)
 EffectT = TypeVar("EffectT", bound="Effect | LogEvent")
 

@@ -279,7 +279,6 @@ class GroupWrites:
         transactions = [[slot.check, create] for create in creates]
         outcomes = yield tuple(Query(Multi(tuple(each))) for each in transactions)
         require_answers(outcomes, transactions, {slot.path})
-        group.has_stray_chunks = False
         return all(isinstance(outcome, MultiDone) for outcome in outcomes)
 
     def _list_chunks(self, slot: LedSlot, group: StoredGroup) -> Procedure[None]:

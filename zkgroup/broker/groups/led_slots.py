@@ -102,7 +102,7 @@ class StoredGroup:
         self.chunk_numbers: dict[int, int] = {}
         """By generation, the lowest number that no chunk has had."""
         self.has_stray_chunks = False
-        """Whether chunks may exist that are not in `chunk_paths`: a reply is missing."""
+        """Whether chunks may exist that are not in `chunk_paths`: written for a header that is not."""
         self.is_marked = False
         """Whether the marker exists."""
         self.existing: dict[str, bool] = {}
@@ -124,7 +124,7 @@ class StoredGroup:
         """A write of the header is stored."""
         self.version, self.header = sent.version_after, sent.header
         self.chunk_paths, self.is_marked = sent.chunk_paths, sent.is_marked
-        self.sent = None
+        self.sent, self.has_stray_chunks = None, False
 
 
 class LedSlot:
