@@ -1,0 +1,303 @@
+"""Offsets that expire or are deleted (recipes 23), and the lease of the coordinator (recipes 9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, record
+from zkgroup.broker.groups.store_events import (
+    DeleteOffsets,
+    ExpireOffsets,
+    OffsetsDeleted,
+    OffsetsExpired,
+    OffsetsRecorded,
+)
+from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Multi
+from zkgroup.runtime.lease import lease_ms
+from zkgroup.testing.memory_zookeeper import Fault
+from zkgroup.znodes.consumers import ids_path, offset_path
+from zkgroup.znodes.coordinated_groups import OffsetMetadata, SlotOwner
+
+P1 = TopicPartition("t", 1)
+STORED = WriteOutcome.STORED
+INTERVAL_MS = 10_000
+
+
+def recorded() -> tuple[SteppedStores, StoreNode]:
+    """A group with two offsets, that the retention has read."""
+    world, node = led(offsets_retention_check_interval_ms=INTERVAL_MS)
+    wall_ms = world.clock.wall_ms()
+    world.commit(node, {P0: 5, P1: 6}, is_member=False, commit_timestamp_ms=wall_ms - 500)
+    world.run()
+    world.advance(INTERVAL_MS)
+    return world, node
+
+
+def expire(world: SteppedStores, node: StoreNode, *partitions: TopicPartition) -> OffsetsExpired:
+    node.loop.post(ExpireOffsets(GROUP, frozenset(partitions)))
+    world.run()
+    world.advance(1000)
+    return node.emitted(OffsetsExpired)[-1]
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def test_offsets_are_read_at_intervals_with_times_of_the_machines_clock() -> None:
+    """So they can be compared with the times of groups."""
+    world, node = recorded()
+    (found,) = node.emitted(OffsetsRecorded)
+
+    assert found.group_id == GROUP
+    assert not found.has_others
+    assert found.offsets[P0].offset == 5
+    assert found.offsets[P0].commit_timestamp_ms <= world.clock.now_ms() - INTERVAL_MS - 500
+    world.advance(INTERVAL_MS)
+    assert len(node.emitted(OffsetsRecorded)) == 2
+
+
+def test_an_offset_that_has_expired_is_deleted_with_its_metadata() -> None:
+    world, node = recorded()
+
+    assert expire(world, node, P0) == OffsetsExpired(
+        group_id=GROUP, partitions=frozenset({P0}), has_offsets=True
+    )
+    assert world.offset(P0) is None
+    assert world.server.find(OffsetMetadata.path(0, GROUP, P0)) is None
+    assert world.offset(P1) == b"6"
+    assert not expire(world, node, P1).has_offsets
+
+
+def test_an_offset_of_a_zookeeper_consumer_does_not_expire() -> None:
+    """The coordinator did not write it last: it is not among those that may expire."""
+    world, node = recorded()
+    world.server.put(offset_path(GROUP, P0), b"9")
+    world.advance(INTERVAL_MS)
+    found = node.emitted(OffsetsRecorded)[-1]
+
+    assert set(found.offsets) == {P1}
+    assert found.has_others
+
+
+@pytest.mark.parametrize("value", [b"9", b"5"])
+def test_an_offset_that_was_written_since_it_was_read_stays(value: bytes) -> None:
+    """Also where a ZooKeeper consumer wrote the same number."""
+    world, node = recorded()
+    world.server.put(offset_path(GROUP, P0), value)
+    world.server.catch_up("n1")
+
+    assert expire(world, node, P0).partitions == frozenset()
+    assert world.offset() == value
+
+
+def test_an_offset_that_is_written_between_read_and_delete_stays() -> None:
+    """The delete has the version that was read."""
+    world, node = recorded()
+    node.loop.post(ExpireOffsets(GROUP, frozenset({P0})))
+    world.until_asks(node, Multi, offset_path(GROUP, P0))
+    world.server.put(offset_path(GROUP, P0), b"9")
+    world.run()
+    world.advance(1000)
+
+    assert node.emitted(OffsetsExpired)[-1].partitions == frozenset()
+    assert world.offset() == b"9"
+
+
+def test_an_offset_that_was_created_again_stays() -> None:
+    """Its version is that of the former znode (`delete-unguarded`)."""
+    world, node = recorded()
+    world.server.remove(offset_path(GROUP, P0))
+    world.server.put(offset_path(GROUP, P0), b"5")
+    world.server.catch_up("n1")
+
+    assert expire(world, node, P0).partitions == frozenset()
+    assert world.offset() == b"5"
+
+
+def test_no_offset_expires_while_zookeeper_consumers_are_members() -> None:
+    """The guard of `ids` is in the transaction (`delete-unguarded`)."""
+    world, node = recorded()
+    world.zookeeper_member()
+
+    assert expire(world, node, P0).partitions == frozenset()
+    assert world.offset() == b"5"
+    assert world.server.find(f"{ids_path(GROUP)}/c1") is not None
+
+
+def test_a_deposed_coordinator_expires_nothing() -> None:
+    world, node = recorded()
+    node.loop.post(ExpireOffsets(GROUP, frozenset({P0})))
+    world.until_asks(node, Multi, offset_path(GROUP, P0))
+    world.elect(2)
+    world.server.put(SlotOwner.path(0), SlotOwner(2, 9).encode())
+    world.run()
+
+    assert node.emitted(OffsetsExpired)[-1].partitions == frozenset()
+    assert world.offset() == b"5"
+
+
+def test_the_offsets_of_zookeeper_consumers_are_not_the_coordinators() -> None:
+    """A group without a header is none of the retention's."""
+    world, node = led(offsets_retention_check_interval_ms=INTERVAL_MS)
+    world.server.put(offset_path("old", P0), b"4")
+    world.advance(INTERVAL_MS)
+
+    assert node.emitted(OffsetsRecorded) == []
+
+
+# --- OffsetDelete ---------------------------------------------------------------------------------
+
+
+def delete(
+    world: SteppedStores, node: StoreNode, *partitions: TopicPartition
+) -> dict[TopicPartition, WriteOutcome]:
+    node.loop.post(DeleteOffsets(7000, GROUP, partitions))
+    world.run()
+    world.advance(2000)
+    found = node.emitted(OffsetsDeleted)[-1]
+    assert found.request_id == 7000
+    return dict(found.outcomes)
+
+
+@pytest.mark.parametrize("fault", [None, "lost_reply", "lost_request"])
+def test_offsets_are_deleted_by_request(fault: Fault | None) -> None:
+    """One that does not exist counts as deleted; a missing answer makes it begin again."""
+    world, node = recorded()
+    if fault is not None:
+        node.loop.post(DeleteOffsets(7000, GROUP, (P0, P1)))
+        world.until_asks(node, Multi, offset_path(GROUP, P0))
+        world.lose(node, fault)
+        world.run()
+        world.advance(2000)
+        assert node.emitted(OffsetsDeleted) == [OffsetsDeleted(7000, {P0: STORED, P1: STORED})]
+    else:
+        missing = TopicPartition("none", 0)
+        assert delete(world, node, P0, P1, missing) == {P0: STORED, P1: STORED, missing: STORED}
+    assert world.offset(P0) is None
+    committed = world.commit(node, {P0: 1})
+    world.run()
+    assert node.commit_outcomes(committed) == {P0: STORED}
+
+
+def test_offsets_are_not_deleted_while_zookeeper_consumers_are_members() -> None:
+    world, node = recorded()
+    world.zookeeper_member()
+
+    assert delete(world, node, P0) == {P0: WriteOutcome.ZOOKEEPER_MEMBERS}
+    assert world.offset() == b"5"
+
+
+def test_offsets_of_another_brokers_slot_are_not_deleted() -> None:
+    world = SteppedStores()
+    node = world.node()
+    world.run()
+
+    assert delete(world, node, P0) == {P0: WriteOutcome.NOT_OWNER}
+
+
+# --- the lease ------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_write_extends_the_lease_from_the_time_when_it_was_sent() -> None:
+    world, node = led()
+    timeout_ms = node.client.session_timeout_ms
+    (first,) = node.emitted(LeaseExtended)
+    assert first.until_ms <= world.clock.now_ms() + lease_ms(timeout_ms, 2 / 3, 2000)
+
+    sent_ms = world.clock.now_ms() + timeout_ms // 10
+    world.clock.advance(timeout_ms // 10)
+    world.claim(node)
+    world.run(lambda: any(step.kind == "reply" for step in world.server.pending()) and world.has_marker())
+    world.clock.advance(50)
+    world.run()
+
+    assert node.emitted(LeaseExtended)[-1].until_ms == sent_ms + lease_ms(timeout_ms, 2 / 3, 2000)
+
+
+def test_a_heartbeat_extends_the_lease_of_a_broker_without_other_writes() -> None:
+    """A transaction of the checks of all slots; reads and pings extend nothing."""
+    world, node = led()
+    timeout_ms = node.client.session_timeout_ms
+    for _ in range(12):
+        world.advance(timeout_ms // 4)
+        assert node.emitted(LeaseExtended)[-1].until_ms > world.clock.now_ms()
+
+
+def test_writes_make_heartbeats_unnecessary() -> None:
+    """No packet more than the commits themselves."""
+    world, node = led()
+    world.commit(node)
+    world.run()
+    timeout_ms = node.client.session_timeout_ms
+    sent: list[object] = []
+    submit = node.client.submit
+
+    def counted(request: object, **options: object) -> None:
+        sent.append(request)
+        submit(request, **options)  # type: ignore[arg-type]
+
+    node.client.submit = counted  # type: ignore[method-assign]
+    for number in range(20):
+        world.commit(node, {P0: number})
+        world.advance(timeout_ms // 10)
+
+    assert len(sent) == 20
+
+
+def test_a_broker_that_leads_no_slot_sends_no_heartbeats() -> None:
+    world = SteppedStores()
+    node = world.node()
+    world.run()
+    sent: list[object] = []
+    node.client.submit = lambda request, **options: sent.append(request)  # type: ignore[method-assign]
+    world.advance(10 * node.client.session_timeout_ms)
+
+    assert sent == []
+
+
+def test_the_lease_is_not_extended_without_a_connection() -> None:
+    """It runs out, before the session can end on the server."""
+    world, node = led()
+    world.server.cut("n1", hold=True)
+    world.run()
+    until_ms = node.emitted(LeaseExtended)[-1].until_ms
+    world.advance(2 * node.client.session_timeout_ms)
+
+    assert node.emitted(LeaseExtended)[-1].until_ms == until_ms
+    assert until_ms < world.clock.now_ms()
+
+
+def test_a_heartbeat_that_is_refused_gives_the_slot_up_and_keeps_the_others() -> None:
+    """Where the watch has not fired: the check says it."""
+    world = SteppedStores(slots=3)
+    node = world.node()
+    for slot in range(3):
+        world.lead(node, slot)
+    world.run()
+    world.clock.advance(node.client.session_timeout_ms // 4)
+    node.loop.run_pending()
+    world.elect(2, slot=1)
+    world.server.put(SlotOwner.path(1), SlotOwner(2, 9).encode())
+    world.run()
+    world.advance(1000)
+
+    assert world.owner(1) == SlotOwner(2, 9)
+    assert world.owner(0).broker == world.owner(2).broker == 1
+    assert node.emitted(LeaseExtended)[-1].until_ms > world.clock.now_ms()
+
+
+def test_times_of_groups_are_stored_as_wall_time() -> None:
+    """The machine's clock is another on another broker."""
+    world, node = led()
+    world.claim(node)
+    since_ms = world.clock.now_ms() - 300
+    world.store(node, record(timestamp_ms=since_ms))
+    world.run()
+    assert world.header().state_timestamp_ms == world.clock.wall_ms() - 300
+
+    second = world.node(2)
+    world.move(second)
+    world.run()
+    assert second.loaded[GROUP].state_timestamp_ms == since_ms
