@@ -63,7 +63,12 @@ GROUP_SUMMARY = Shape(GroupSummary)
 MEMBER = Shape(MemberDescription)
 GROUP_PARTITION = Shape(PartitionDescription)
 GROUP = Document(
-    "group", Shape(GroupDescription, "group", "state", "assignor", "generation", "members", "partitions")
+    "group",
+    Shape(
+        GroupDescription,
+        *("group", "state", "assignor", "generation", "members", "partitions"),
+        *("protocol", "protocol_state", "group_generation"),
+    ),
 )
 PROBLEM = Shape(Problem)
 VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"))

@@ -86,6 +86,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "broker list",
         "broker describe",
         "broker forget",
+        "coordinator describe",
+        "coordinator release",
         "controller describe",
         "controller history",
         "controller resign",

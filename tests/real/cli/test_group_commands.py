@@ -34,6 +34,8 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "partitions": 4,
             "unowned": 0,
             "lag": None,
+            "protocol": "zookeeper",
+            "protocol_state": None,
         },
         {
             "group": "idle",
@@ -43,6 +45,8 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "partitions": 0,
             "unowned": 0,
             "lag": None,
+            "protocol": "zookeeper",
+            "protocol_state": None,
         },
     ]
     assert [line.split()[:2] for line in table.lines] == [
@@ -50,7 +54,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
         ["billing", "stable"],
         ["idle", "empty"],
     ]
-    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,'
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
 
 
@@ -106,7 +110,14 @@ def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroup
         "kind",
         "host",
         "agrees",
+        "client_id",
+        "instance_id",
     ]
+    assert (document["protocol"], document["protocol_state"], document["group_generation"]) == (
+        "zookeeper",
+        None,
+        None,
+    )
     assert (member["member"], member["threads"], member["kind"]) == ("billing_a", {"orders": 1}, "zkgroup")
     assert list(partition) == [
         "topic",
