@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from tests.worlds.memory_group_store import ANSWERS, MemoryGroupStore
 from tests.worlds.serving import Client
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
-from zkgroup.broker.server.handlers import ApiTable
+from zkgroup.broker.server.handlers import ApiTable, Respond
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.events import LeaseExtended
@@ -39,6 +39,7 @@ class GroupServer:
     store: MemoryGroupStore
     server: BrokerServer
     clock: FakeClock
+    served: Mapping[int, range]
     address: tuple[str, int] = ("", 0)
     logged: list[LogEvent] = field(default_factory=list)
     crashes: list[Exception] = field(default_factory=list)
@@ -72,9 +73,13 @@ async def group_server(
     store: MemoryGroupStore | None = None,
     is_known: Callable[[TopicPartition], bool] = lambda tp: tp.topic == "t",
     unique_id: Callable[[], str] | None = None,
+    around: Callable[[Respond], Respond] = lambda respond: respond,
     leads: bool = True,
 ) -> AsyncIterator[GroupServer]:
-    """A served broker. At the end everything is closed, and no task of it is left on the loop."""
+    """A served broker. At the end everything is closed, and no task of it is left on the loop.
+
+    `around` wraps what answers requests.
+    """
     clock, ids = FakeClock(), itertools.count(1)
     groups = store or MemoryGroupStore(slots)
     logged: list[LogEvent] = []
@@ -93,11 +98,12 @@ async def group_server(
     )
     handlers = GroupHandlers(service, is_known, clock, settings.offset_metadata_max_bytes)
     table = ApiTable(handlers.rows())
-    server = BrokerServer(table.respond, table.versions)
+    server = BrokerServer(around(table.respond), table.versions)
     service.start()
     for slot in range(slots if leads else 0):
         service.slot_led(slot, 0)
-    found = GroupServer(service, groups, server, clock, await server.start("127.0.0.1"), logged, crashes)
+    address = await server.start("127.0.0.1")
+    found = GroupServer(service, groups, server, clock, table.versions, address, logged, crashes)
     try:
         yield found
     finally:

@@ -108,6 +108,19 @@ class Before(NamedTuple):
     offsets: Mapping[TopicPartition, int] = {}
 
 
+ONE = {TopicPartition("orders", partition): 1 for partition in range(4)}
+BEFORE: Mapping[str, Mapping[str, Before]] = {
+    "life-java-1.1.1": {"life-java-1.1.1": Before(6, ONE)},
+    "admin-librdkafka-2.16.1": {"live2": Before(2), "life-librdkafka-2.3.0": Before(5)},
+    "admin-consumer-group-command-2.8.2": {
+        "life-kafka-python-2.3.3": Before(
+            5, {**ONE, TopicPartition("orders", 2): 0, TopicPartition("orders", 3): 0}
+        )
+    },
+}
+"""Groups that were there when a recording began."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """An answer that is not the recorded one."""
@@ -142,7 +155,7 @@ class Replay:
         }
         self._groups = set(before)
         """Those that a request has named; the recorded brokers had more."""
-        loaded = tuple(_empty_group(name, group.generation) for name, group in before.items())
+        loaded = tuple(empty_group(name, group.generation) for name, group in before.items())
         for event in (Started(), SlotLoading(0, 0), SlotLoaded(0, 0, loaded)):
             self._do(event)
 
@@ -272,7 +285,7 @@ def _in_version(found: Comparable, version: int) -> Comparable:
     return result
 
 
-def _empty_group(name: str, generation: int) -> GroupRecord:
+def empty_group(name: str, generation: int) -> GroupRecord:
     return GroupRecord(
         group_id=name,
         generation=generation,
@@ -490,6 +503,15 @@ def recorded(response: Any) -> Comparable:
                 "error": response.error,
                 "offsets": {
                     TopicPartition(topic.topic, each.partition): (each.offset, each.metadata, each.error)
+                    for topic in response.topics
+                    for each in topic.partitions
+                },
+            }
+        case wire.OffsetDeleteResponse():
+            return {
+                "error": response.error,
+                "offsets": {
+                    TopicPartition(topic.topic, each.partition): each.error
                     for topic in response.topics
                     for each in topic.partitions
                 },

@@ -6,27 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.worlds.recorded_groups import Before, Difference, Replay, conversations
+from tests.worlds.recorded_groups import BEFORE, Difference, Replay, conversations
 from zkgroup.coordinator.settings import CoordinatorSettings
-from zkgroup.model import TopicPartition
 
 RECORDED = conversations()
 BROKERS = {
     "handcrafted": CoordinatorSettings(group_min_session_timeout_ms=10, group_max_size=4),
 }
 """Settings of the recorded brokers where they are not Kafka's defaults."""
-
-ONE = {TopicPartition("orders", partition): 1 for partition in range(4)}
-BEFORE: Mapping[str, Mapping[str, Before]] = {
-    "life-java-1.1.1": {"life-java-1.1.1": Before(6, ONE)},
-    "admin-librdkafka-2.16.1": {"live2": Before(2), "life-librdkafka-2.3.0": Before(5)},
-    "admin-consumer-group-command-2.8.2": {
-        "life-kafka-python-2.3.3": Before(
-            5, {**ONE, TopicPartition("orders", 2): 0, TopicPartition("orders", 3): 0}
-        )
-    },
-}
-"""Groups that were there when a recording began."""
 
 LATE = "Kafka's timer fired later than the request came"
 EXCEPTIONS: Mapping[tuple[str, str], tuple[int, str]] = {

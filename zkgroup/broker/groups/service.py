@@ -47,6 +47,7 @@ from zkgroup.coordinator.effects import (
     DropRequest,
     Effect,
     GroupResult,
+    ReadOffsets,
     Reply,
 )
 from zkgroup.coordinator.events import (
@@ -145,8 +146,10 @@ class GroupCoordinatorService:
         self._numbers = itertools.count(1)
         self._open: dict[int, asyncio.Future[ServiceResult] | ServiceResult | None] = {}
         """Requests without an answer, with what waits for it."""
-        self._subscribed: dict[int, tuple[TopicPartition, ...]] = {}
-        """Request id of an OffsetDelete to the partitions that it does not delete."""
+        self._deletions: dict[int, DeleteOffsets] = {}
+        """Each OffsetDelete without an outcome, by its request id."""
+        self._removed: dict[int, tuple[str, OffsetsRemoved]] = {}
+        """Group and result of each OffsetDelete, by its request id, while the group's other offsets are read."""
         self._effects: deque[Effect] = deque()
         self._is_performing = False
         self._timer = LoopTimer(clock, self.advance)
@@ -273,16 +276,38 @@ class GroupCoordinatorService:
 
     def _delete_offsets(self, effect: DeleteOffsets) -> None:
         number = effect.request_id
-        self._subscribed[number] = effect.subscribed
+        self._deletions[number] = effect
         if effect.partitions:
             self._machine.step(store_events.DeleteOffsets(number, effect.group_id, effect.partitions))
         else:
             self._offsets_deleted(OffsetsDeleted(number, {}))
 
     def _offsets_deleted(self, deleted: OffsetsDeleted) -> None:
+        """Answers an OffsetDelete. An empty group that has lost its last offset is removed first."""
+        number = deleted.request_id
+        deletion = self._deletions.pop(number)
         errors = {tp: DELETE_OFFSET_ERRORS[outcome] for tp, outcome in deleted.outcomes.items()}
-        kept = dict.fromkeys(self._subscribed.pop(deleted.request_id), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-        self._answer(deleted.request_id, OffsetsRemoved({**kept, **errors}))
+        kept = dict.fromkeys(deletion.subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+        result = OffsetsRemoved({**kept, **errors})
+        group = self.coordinator.group(deletion.group_id)
+        if group is not None and errors and is_over(group, has_offsets=False):
+            self._removed[number] = deletion.group_id, result
+            left = ReadOffsets(
+                request_id=number, group_id=deletion.group_id, partitions=None, unstable=frozenset()
+            )
+            self._machine.step(left)
+        else:
+            self._answer(number, result)
+
+    def _offsets_read(self, read: OffsetsRead) -> None:
+        if read.request_id not in self._removed:
+            self._answer(read.request_id, read)
+            return
+        group_id, result = self._removed.pop(read.request_id)
+        if read.error is ErrorCode.NONE:
+            has_offsets = bool(read.offsets or read.partition_errors)
+            self._remove_if_over(group_id, has_offsets=has_offsets)
+        self._answer(read.request_id, result)
 
     # --- the store --------------------------------------------------------------------------------
 
@@ -292,7 +317,9 @@ class GroupCoordinatorService:
                 self._on_log(effect)
             case SlotsCounted(count):
                 self._count_slots(count)
-            case OffsetsRead() | LegacyOffsetsRead() | LegacyOffsetsWritten():
+            case OffsetsRead():
+                self._offsets_read(effect)
+            case LegacyOffsetsRead() | LegacyOffsetsWritten():
                 self._answer(effect.request_id, effect)
             case OffsetsDeleted():
                 self._offsets_deleted(effect)
