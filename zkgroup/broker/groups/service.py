@@ -149,7 +149,7 @@ class GroupCoordinatorService:
         self._deletions: dict[int, DeleteOffsets] = {}
         """Each OffsetDelete without an outcome, by its request id."""
         self._removed: dict[int, tuple[str, OffsetsRemoved]] = {}
-        """Group and result of each OffsetDelete, by its request id, while the group's other offsets are read."""
+        """Group and result of each OffsetDelete whose group is read for other offsets, by its request id."""
         self._effects: deque[Effect] = deque()
         self._is_performing = False
         self._timer = LoopTimer(clock, self.advance)
