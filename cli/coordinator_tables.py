@@ -80,7 +80,9 @@ def groups(out: Output, rows: Iterable[CoordinatedGroupDescription]) -> None:
     columns: list[TableColumn[CoordinatedGroupDescription]] = [
         TableColumn("GROUP", lambda row: row.group, shorten="middle"),
         TableColumn("SLOT", lambda row: row.slot, right=True, rank=1),
-        TableColumn("COORDINATOR", lambda row: Cell("none", "bad") if row.leader is None else row.leader),
+        TableColumn(
+            "COORDINATOR", lambda row: Cell("none", "bad") if row.leader is None else row.leader, right=True
+        ),
         TableColumn("PHASE", _phase_cell),
         TableColumn("ENDS IN", lambda row: _duration(row.phase_ends_in_ms), right=True, rank=2),
         TableColumn("GENERATION", lambda row: row.generation, right=True),
