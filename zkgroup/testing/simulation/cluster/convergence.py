@@ -271,8 +271,9 @@ class ClusterConvergence:
     def _waits_for_a_start(self, tp: TopicPartition, replicas: Iterable[int]) -> bool:
         """Whether a replica was elected before its broker knew of the partition. The broker cannot
         distinguish that from lost records and refuses; the controller skips the replica until the broker
-        restarts."""
-        return any(tp in self._world.brokers[one].unfit for one in replicas if one in self._world.brokers)
+        restarts, or follows another leader and catches up."""
+        brokers = [self._world.brokers[one] for one in replicas if one in self._world.brokers]
+        return any(tp in one.unfit and tp not in one.follows for one in brokers)
 
     def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
         process = self._world.brokers.get(broker)
