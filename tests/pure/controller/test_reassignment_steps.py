@@ -120,6 +120,7 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
     "changes",
     [
         {"live": ALL - {5}},
+        {"live": ALL - {5}, "deleting": {5}},  # ClusterSimulation(1011250): it may wait for days
         {"target": OLD, "isr": (1, 2), "cancelled": True},
         {"target": OLD, "cancelled": True},  # after step 7, whose list was the former target alone
         {"target": (2, 3), "isr": OLD, "live": {1}},  # no broker of the target can lead

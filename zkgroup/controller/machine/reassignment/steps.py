@@ -176,9 +176,7 @@ def _plan(now: Situation) -> Decision:
     blocking = (target | replicas) & set(now.deleting)
     if complete:
         blocking -= replicas - target
-    if blocking:
-        return _wait_for_deletion(now, Stage.PLAN, blocking)
-    decision = _planned(now, complete)
+    decision = _wait_for_deletion(now, Stage.PLAN, blocking) if blocking else _planned(now, complete)
     if now.left_out and isinstance(decision.step, Wait | Complete) and _can_be_whole(now):
         # It may wait for days, or be over by this, and its replicas should follow; all other steps send it
         # anyway.
