@@ -132,6 +132,8 @@ class ForeignWriters:
         found = world.server.find(PartitionState.path(tp))
         if name == "state" and state is not None and found is not None:
             real.cluster.states[tp], real.cluster.versions[tp] = state, found.stat.version
+            # In its memory the target is the replica list from here on (controller.md 4.4, step 6).
+            real.cluster.topics[tp.topic][tp.partition] = cluster.moves[tp]
             real.send_states([tp], real.cluster.live)
         return f"{name} of {tp} by {real.name}"
 
