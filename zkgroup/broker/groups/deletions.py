@@ -14,7 +14,7 @@ from typing import Final
 from zkgroup.broker.groups.led_slots import LedSlot, QueuedChange, StoreCore, StoredGroup
 from zkgroup.broker.groups.offset_reads import list_partitions
 from zkgroup.broker.groups.store_events import (
-    DeleteOffsets,
+    DeleteStoredOffsets,
     ExpireOffsets,
     OffsetsDeleted,
     OffsetsExpired,
@@ -63,7 +63,7 @@ class Deletions:
         match queued.change:
             case DeleteGroup(_, group_id):
                 return (yield from self._delete_group(slot, group, group_id))
-            case DeleteOffsets(_, _, partitions):
+            case DeleteStoredOffsets(_, _, partitions):
                 return (yield from self._delete_offsets(slot, group, queued, partitions))
             case ExpireOffsets(_, expired):
                 outcome = yield from self._delete_offsets(
@@ -78,7 +78,7 @@ class Deletions:
     def finished(self, queued: QueuedChange, outcome: WriteOutcome) -> None:
         """Emits the result of a change."""
         match queued.change:
-            case DeleteOffsets(request_id, _, partitions):
+            case DeleteStoredOffsets(request_id, _, partitions):
                 outcomes = {
                     each: WriteOutcome.STORED if each in queued.deleted else outcome for each in partitions
                 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from zkgroup.broker.groups.store_events import DeleteOffsets, Effect, ExpireOffsets, GroupStoreContext
+from zkgroup.broker.groups.store_events import DeleteStoredOffsets, Effect, ExpireOffsets, GroupStoreContext
 from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import SlotLoading, WriteOutcome
 from zkgroup.coordinator.slots import slot_of
@@ -20,7 +20,7 @@ from zkgroup.model.requests import Check
 from zkgroup.runtime.concurrent_procedures import ConcurrentProcedures, Job
 from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
 
-GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteOffsets | ExpireOffsets
+GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffsets | ExpireOffsets
 """What changes one group; the changes of a group are made one after another."""
 
 

@@ -32,7 +32,7 @@ Key = tuple[str, TopicPartition]
 """Group and partition."""
 
 
-class CommitBatch:
+class OffsetBatch:
     """Commits that were collected. A later one of the same partition replaces an earlier one."""
 
     def __init__(self, writes: Iterable[WriteOffsets]) -> None:
@@ -94,7 +94,7 @@ class CommitBatch:
 
 
 @dataclass(slots=True)
-class Transaction:
+class OffsetTransaction:
     """One transaction of a batch."""
 
     operations: list[Operation]
@@ -147,15 +147,15 @@ def transaction_of(
     offsets: Mapping[Key, OffsetAndMetadata],
     guarded: Iterable[str],
     bytes_max: int,
-) -> Transaction:
+) -> OffsetTransaction:
     """The first transaction of these offsets, with at least one of them. Raises `UnwritableError`."""
-    transaction = Transaction([])
+    transaction = OffsetTransaction([])
     transaction.add([slot.check], None)
     made: set[str] = set()
     guards = set(guarded)
     for key, offset in offsets.items():
         group = slot.group(key[0])
-        part = Transaction([])
+        part = OffsetTransaction([])
         if key[0] in guards:
             part.add(_guard(group, made), key[0])
             made.update(_created(part))
@@ -171,7 +171,7 @@ def transaction_of(
     return transaction
 
 
-def _created(part: Transaction) -> Iterator[str]:
+def _created(part: OffsetTransaction) -> Iterator[str]:
     return (each.path for each in part.operations if isinstance(each, Create))
 
 

@@ -18,8 +18,8 @@ from zkgroup.broker.groups.led_slots import LedSlot, StoreCore, StoredGroup
 from zkgroup.broker.groups.members_watch import MembersWatch
 from zkgroup.broker.groups.offset_batch import (
     TRANSACTION_BYTES,
-    CommitBatch,
-    Transaction,
+    OffsetBatch,
+    OffsetTransaction,
     UnwritableError,
     transaction_of,
     unknown_paths,
@@ -60,7 +60,7 @@ class OffsetCommits:
         self._core = core
         self._members = members
         self._on_done = on_done
-        self._batches: dict[LedSlot, CommitBatch] = {}
+        self._batches: dict[LedSlot, OffsetBatch] = {}
         """The batch under way of each slot, also of one that is closed."""
 
     def add(self, write: WriteOffsets) -> None:
@@ -80,7 +80,7 @@ class OffsetCommits:
     def close(self, slot: LedSlot) -> None:
         """The slot is given up: nothing more is sent, and what was sent gets its outcome."""
         if slot.commits:
-            waiting = CommitBatch(slot.commits)
+            waiting = OffsetBatch(slot.commits)
             slot.commits.clear()
             waiting.settle_all(WriteOutcome.NOT_OWNER)
             self._report(slot, waiting)
@@ -107,7 +107,7 @@ class OffsetCommits:
         self._end(slot)
         self._core.lost(slot, "a commit was refused")
 
-    def _report(self, slot: LedSlot, batch: CommitBatch) -> None:
+    def _report(self, slot: LedSlot, batch: OffsetBatch) -> None:
         for write_id, outcomes in batch.results():
             self._core.context.emit(OffsetsWritten(write_id, outcomes))
         slot.commits_done += len(batch.writes)
@@ -118,7 +118,7 @@ class OffsetCommits:
     def _commit(self, slot: LedSlot) -> Procedure[None]:
         while slot in self._batches or slot.commits:
             if slot not in self._batches:
-                self._batches[slot] = CommitBatch(slot.commits)
+                self._batches[slot] = OffsetBatch(slot.commits)
                 slot.commits.clear()
             batch, bytes_max = self._batches[slot], TRANSACTION_BYTES
             while not batch.is_done:
@@ -128,11 +128,11 @@ class OffsetCommits:
                 bytes_max = yield from self._send_next(slot, batch, bytes_max)
             self._batch_done(slot, batch)
 
-    def _batch_done(self, slot: LedSlot, batch: CommitBatch) -> None:
+    def _batch_done(self, slot: LedSlot, batch: OffsetBatch) -> None:
         del self._batches[slot]
         self._report(slot, batch)
 
-    def _send_next(self, slot: LedSlot, batch: CommitBatch, bytes_max: int) -> Procedure[int]:
+    def _send_next(self, slot: LedSlot, batch: OffsetBatch, bytes_max: int) -> Procedure[int]:
         """One transaction of a batch. Returns the limit for the next ones."""
         offsets, guarded = batch.offsets(), batch.guarded()
         yield from self._read_existence(slot, unknown_paths(slot, offsets, guarded))
@@ -172,7 +172,7 @@ class OffsetCommits:
             elif isinstance(found, Znode) and group.version is None:
                 group.version = found.stat.version
 
-    def _stored(self, slot: LedSlot, batch: CommitBatch, transaction: Transaction) -> None:
+    def _stored(self, slot: LedSlot, batch: OffsetBatch, transaction: OffsetTransaction) -> None:
         for operation, owner in zip(transaction.operations, transaction.owners, strict=True):
             if isinstance(operation, Create) and owner is not None:
                 group = slot.group(owner if isinstance(owner, str) else owner[0])
@@ -183,7 +183,7 @@ class OffsetCommits:
         batch.settle(transaction.keys, WriteOutcome.STORED)
 
     def _refused(
-        self, slot: LedSlot, batch: CommitBatch, transaction: Transaction, refusal: MultiRefused
+        self, slot: LedSlot, batch: OffsetBatch, transaction: OffsetTransaction, refusal: MultiRefused
     ) -> None:
         """What was refused drops out, or its znodes are read again."""
         owner = transaction.owners[refusal.index]
@@ -208,7 +208,7 @@ class OffsetCommits:
         elif owner is not None:
             batch.settle([owner], WriteOutcome.CONFLICT)
 
-    def _missing_reply(self, slot: LedSlot, batch: CommitBatch, outcome: NotSent | Unanswered) -> None:
+    def _missing_reply(self, slot: LedSlot, batch: OffsetBatch, outcome: NotSent | Unanswered) -> None:
         """Ends the transaction without a reply: it may be stored, unless it was never sent."""
         if isinstance(outcome, Unanswered):
             batch.settle(batch.in_flight, WriteOutcome.UNKNOWN)

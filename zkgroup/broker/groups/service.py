@@ -278,7 +278,7 @@ class GroupCoordinatorService:
         number = effect.request_id
         self._deletions[number] = effect
         if effect.partitions:
-            self._machine.step(store_events.DeleteOffsets(number, effect.group_id, effect.partitions))
+            self._machine.step(store_events.DeleteStoredOffsets(number, effect.group_id, effect.partitions))
         else:
             self._offsets_deleted(OffsetsDeleted(number, {}))
 

@@ -14,7 +14,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, read_done
 from zkgroup.znodes.coordinated_groups import SlotConfig
 
 
-class SlotCount:
+class SlotCountReader:
     """Emits `SlotsCounted` once, as soon as the znode is there."""
 
     def __init__(self, core: StoreCore, on_counted: Callable[[], None]) -> None:

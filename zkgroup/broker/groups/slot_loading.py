@@ -67,7 +67,7 @@ WRITES_AT_ONCE = 500
 """Most transactions that are sent together."""
 
 
-class SlotLoading:
+class SlotLoader:
     """Loads slots, each as a job of its own, and finds out whether one that is loaded is still owned."""
 
     def __init__(self, core: StoreCore, members: MembersWatch) -> None:

@@ -24,10 +24,10 @@ from zkgroup.broker.groups.members_watch import MembersWatch
 from zkgroup.broker.groups.offset_commits import OffsetCommits
 from zkgroup.broker.groups.offset_reads import OffsetReads
 from zkgroup.broker.groups.retention_reads import RETENTION_TIMER, RetentionReads
-from zkgroup.broker.groups.slot_count import SlotCount
-from zkgroup.broker.groups.slot_loading import SlotLoading
+from zkgroup.broker.groups.slot_count import SlotCountReader
+from zkgroup.broker.groups.slot_loading import SlotLoader
 from zkgroup.broker.groups.store_events import (
-    DeleteOffsets,
+    DeleteStoredOffsets,
     Effect,
     ExpireOffsets,
     GroupStoreConfig,
@@ -55,10 +55,10 @@ class GroupStore(SessionMachine[Effect]):
         self._core = core = StoreCore(self._context)
         core.on_lost = self._load_again
         self._lease = StoreLease(core)
-        self._slot_count = SlotCount(core, self._counted)
+        self._slot_count = SlotCountReader(core, self._counted)
         members = MembersWatch(core)
         self._members = members
-        self._loading = SlotLoading(core, members)
+        self._loading = SlotLoader(core, members)
         deletions = Deletions(core)
         self._groups = GroupWrites(core, members, deletions.perform, deletions.finished)
         self._commits = OffsetCommits(core, members, self._groups.commits_done)
@@ -80,7 +80,9 @@ class GroupStore(SessionMachine[Effect]):
                 self._led(slot, epoch)
             case SlotResigned(slot, epoch):
                 self._resigned(slot, epoch)
-            case WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteOffsets() | ExpireOffsets():
+            case (
+                WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteStoredOffsets() | ExpireOffsets()
+            ):
                 self._groups.add(event)
             case WriteOffsets():
                 self._commits.add(event)

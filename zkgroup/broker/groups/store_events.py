@@ -69,7 +69,7 @@ class SlotResigned:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteStoredOffsets:
     """Deletes offsets of a group (OffsetDelete); the caller has checked that no member needs them.
 
     Refused while ZooKeeper consumers are members of the group. Result: `OffsetsDeleted`.
@@ -119,7 +119,7 @@ StoreRequest = (
     | DeleteGroup
     | WriteOffsets
     | ReadOffsets
-    | DeleteOffsets
+    | DeleteStoredOffsets
     | ExpireOffsets
     | ReadLegacyOffsets
     | WriteLegacyOffsets
@@ -157,7 +157,7 @@ class OffsetsRead:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDeleted:
-    """The result of `DeleteOffsets`. An offset that did not exist counts as deleted."""
+    """The result of `DeleteStoredOffsets`. An offset that did not exist counts as deleted."""
 
     request_id: int
     outcomes: Mapping[TopicPartition, WriteOutcome]

@@ -77,6 +77,7 @@ def test_the_empty_group_loses_marker_and_chunks() -> None:
 
 
 def test_an_empty_group_whose_marker_somebody_has_taken_off_is_stored() -> None:
+    """The delete of the marker is left out, and the write is sent again."""
     world, node = led()
     world.stable(node)
     world.server.remove(ProtocolMarker.path(GROUP))
@@ -87,6 +88,7 @@ def test_an_empty_group_whose_marker_somebody_has_taken_off_is_stored() -> None:
 
 
 def test_the_next_claim_sets_the_marker_again() -> None:
+    """A group that was empty goes on with its generation."""
     world, node = led()
     world.stable(node)
     world.store(node, record(generation=2, members=()))
@@ -99,6 +101,7 @@ def test_the_next_claim_sets_the_marker_again() -> None:
 
 
 def test_a_reservation_keeps_the_members() -> None:
+    """A later block changes one number of the header; its chunks stay."""
     world, node = led()
     world.stable(node)
     reserved = world.claim(node, reserved=300, marks=False)
@@ -125,6 +128,7 @@ def test_a_claim_is_refused_while_zookeeper_consumers_are_members() -> None:
 
 
 def test_a_claim_after_the_zookeeper_consumers_have_left() -> None:
+    """The refusal changed nothing."""
     world, node = led()
     world.zookeeper_member()
     world.claim(node)
@@ -138,6 +142,7 @@ def test_a_claim_after_the_zookeeper_consumers_have_left() -> None:
 
 @pytest.mark.parametrize("exists", ["nothing", "group", "ids"])
 def test_a_claim_makes_the_parents_that_are_missing(exists: str) -> None:
+    """In its own transaction, so that a refusal leaves nothing."""
     world, node = led()
     if exists != "nothing":
         world.server.put(group_path(GROUP) if exists == "group" else ids_path(GROUP))
@@ -149,6 +154,7 @@ def test_a_claim_makes_the_parents_that_are_missing(exists: str) -> None:
 
 
 def test_a_claim_whose_group_appears_meanwhile_is_tried_again() -> None:
+    """A ZooKeeper consumer has registered and left between read and claim."""
     world, node = led()
     claimed = world.claim(node)
     world.until_asks(node, Multi, ProtocolMarker.path(GROUP))
@@ -172,6 +178,7 @@ def test_a_claim_that_finds_the_marker_is_a_conflict_and_the_slot_is_loaded_agai
 
 
 def test_a_header_that_somebody_has_changed_is_a_conflict() -> None:
+    """The slot is loaded again, and the next write has the present version."""
     world, node = led()
     world.stable(node)
     world.server.put(GroupHeader.path(0, GROUP), world.find(GroupHeader.path(0, GROUP)).data)
@@ -230,6 +237,7 @@ def outcome(node: StoreNode, write_id: int) -> WriteOutcome | None:
 
 
 def test_without_the_slot_nothing_is_sent() -> None:
+    """A write for a slot that is not loaded here is refused without ZooKeeper."""
     world = SteppedStores()
     node = world.node()
     world.run()
@@ -255,6 +263,7 @@ def test_changes_of_a_group_are_made_in_order() -> None:
 
 
 def test_changes_of_many_groups_are_under_way_at_once() -> None:
+    """No group waits for the write of another one."""
     world, node = led()
     for number in range(10):
         world.stable(node, f"g{number}")
@@ -365,6 +374,7 @@ def test_a_session_that_ends_during_a_change(executed: int) -> None:
 
 
 def test_changes_while_the_connection_is_broken_are_made_on_the_next() -> None:
+    """In the same session; nothing is sent while suspended."""
     world, node = led()
     world.stable(node)
     world.server.cut("n1", hold=True)
@@ -479,6 +489,7 @@ def test_a_large_group_with_a_lost_answer_is_stored_with_other_chunks(number: in
 
 
 def test_a_large_group_becomes_small_again() -> None:
+    """All former chunks go with the header that names other ones."""
     world, node = led()
     world.claim(node)
     world.store(node, record(members=[member(f"m{number}", b"a" * 200_000) for number in range(12)]))
@@ -521,6 +532,7 @@ def test_a_group_is_deleted_with_its_offsets() -> None:
 
 
 def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
+    """The guard of `ids` is in the transaction; no offset is lost."""
     world, node = led()
     world.stable(node)
     world.commit(node)
@@ -535,6 +547,7 @@ def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
 
 
 def test_a_deleted_group_can_be_claimed_anew() -> None:
+    """Nothing of the former group is expected to be there."""
     world, node = led()
     world.stable(node)
     world.store(node, record(generation=2, members=()))

@@ -56,6 +56,7 @@ def test_a_commit_is_stored_beside_its_metadata() -> None:
 
 
 def test_a_commit_is_read_back_with_everything() -> None:
+    """Offset, metadata, leader epoch and times; by name and among all offsets."""
     world, node = led()
     offset = OffsetAndMetadata(
         offset=5, metadata="why", leader_epoch=3, commit_timestamp_ms=77, expire_timestamp_ms=99
@@ -158,6 +159,7 @@ def test_an_offset_that_somebody_deleted_is_created_again() -> None:
 
 
 def test_an_offset_that_a_zookeeper_consumer_creates_meanwhile_is_set() -> None:
+    """The create is refused; the znode is read, and the last commit wins."""
     world, node = led()
     committed = world.commit(node, {P0: 5})
     world.until_asks(node, Multi, offset_path(GROUP, P0))
@@ -203,6 +205,7 @@ def test_a_client_that_is_no_member_is_refused_while_zookeeper_consumers_are() -
 
 
 def test_a_commit_of_a_client_that_is_no_member_is_stored_without_zookeeper_consumers() -> None:
+    """The first one creates `ids`, the second deletes and creates it."""
     world, node = led()
     committed = world.commit(node, {P0: 5}, is_member=False)
     world.run()
@@ -249,6 +252,7 @@ def test_a_stale_commit_is_refused_although_its_successor_committed() -> None:
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
 def test_a_commit_without_an_answer_is_unknown_and_never_sent_again(fault: Fault) -> None:
+    """Whether it was applied or not; the log of transactions has it at most once."""
     world, node = led()
     warm(world, node, P0, P1)
     committed = world.commit(node, {P0: 5, P1: 6})
@@ -373,6 +377,7 @@ def test_an_unreadable_offset_is_an_error_of_its_partition() -> None:
 
 
 def test_a_partition_with_a_commit_in_flight_is_unstable() -> None:
+    """It has an error of its own and no offset (KIP-447)."""
     world, node = led()
     warm(world, node, P0, P1)
     node.loop.post(
@@ -386,6 +391,7 @@ def test_a_partition_with_a_commit_in_flight_is_unstable() -> None:
 
 
 def test_a_read_without_an_answer_is_made_again() -> None:
+    """A read changes nothing, so it can be repeated."""
     world, node = led()
     warm(world, node)
     node.loop.post(ReadOffsets(request_id=9000, group_id=GROUP, partitions=(P0,), unstable=frozenset()))
@@ -398,6 +404,7 @@ def test_a_read_without_an_answer_is_made_again() -> None:
 
 
 def test_a_read_of_a_slot_that_is_given_up_is_refused() -> None:
+    """The client finds the next coordinator."""
     world, node = led()
     world.server.cut("n1", hold=True)
     node.loop.post(ReadOffsets(request_id=9000, group_id=GROUP, partitions=(P0,), unstable=frozenset()))
@@ -450,6 +457,7 @@ def test_version_0_is_refused_while_the_group_has_members() -> None:
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
 def test_version_0_without_an_answer_is_unknown(fault: Fault) -> None:
+    """It is not sent again."""
     world, node = led()
     node.loop.post(WriteLegacyOffsets(9001, GROUP, {P0: 5}))
     world.until_asks(node, Multi, offset_path(GROUP, P0))

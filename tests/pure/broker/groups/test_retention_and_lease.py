@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, record
 from zkgroup.broker.groups.store_events import (
-    DeleteOffsets,
+    DeleteStoredOffsets,
     ExpireOffsets,
     OffsetsDeleted,
     OffsetsExpired,
@@ -59,6 +59,7 @@ def test_offsets_are_read_at_intervals_with_times_of_the_machines_clock() -> Non
 
 
 def test_an_offset_that_has_expired_is_deleted_with_its_metadata() -> None:
+    """The result says whether the group has offsets left."""
     world, node = recorded()
 
     assert expire(world, node, P0) == OffsetsExpired(
@@ -127,6 +128,7 @@ def test_no_offset_expires_while_zookeeper_consumers_are_members() -> None:
 
 
 def test_a_deposed_coordinator_expires_nothing() -> None:
+    """The slot's check is in the transaction."""
     world, node = recorded()
     node.loop.post(ExpireOffsets(GROUP, frozenset({P0})))
     world.until_asks(node, Multi, offset_path(GROUP, P0))
@@ -153,7 +155,7 @@ def test_the_offsets_of_zookeeper_consumers_are_not_the_coordinators() -> None:
 def delete(
     world: SteppedStores, node: StoreNode, *partitions: TopicPartition
 ) -> dict[TopicPartition, WriteOutcome]:
-    node.loop.post(DeleteOffsets(7000, GROUP, partitions))
+    node.loop.post(DeleteStoredOffsets(7000, GROUP, partitions))
     world.run()
     world.advance(2000)
     found = node.emitted(OffsetsDeleted)[-1]
@@ -166,7 +168,7 @@ def test_offsets_are_deleted_by_request(fault: Fault | None) -> None:
     """One that does not exist counts as deleted; a missing answer makes it begin again."""
     world, node = recorded()
     if fault is not None:
-        node.loop.post(DeleteOffsets(7000, GROUP, (P0, P1)))
+        node.loop.post(DeleteStoredOffsets(7000, GROUP, (P0, P1)))
         world.until_asks(node, Multi, offset_path(GROUP, P0))
         world.lose(node, fault)
         world.run()
@@ -182,6 +184,7 @@ def test_offsets_are_deleted_by_request(fault: Fault | None) -> None:
 
 
 def test_offsets_are_not_deleted_while_zookeeper_consumers_are_members() -> None:
+    """OffsetDelete has the guard of `ids` too."""
     world, node = recorded()
     world.zookeeper_member()
 
@@ -190,6 +193,7 @@ def test_offsets_are_not_deleted_while_zookeeper_consumers_are_members() -> None
 
 
 def test_offsets_of_another_brokers_slot_are_not_deleted() -> None:
+    """Nothing is sent."""
     world = SteppedStores()
     node = world.node()
     world.run()
@@ -201,6 +205,7 @@ def test_offsets_of_another_brokers_slot_are_not_deleted() -> None:
 
 
 def test_an_acknowledged_write_extends_the_lease_from_the_time_when_it_was_sent() -> None:
+    """Not from the time of the answer (recipes 9)."""
     world, node = led()
     timeout_ms = node.client.session_timeout_ms
     (first,) = node.emitted(LeaseExtended)
@@ -247,6 +252,7 @@ def test_writes_make_heartbeats_unnecessary() -> None:
 
 
 def test_a_broker_that_leads_no_slot_sends_no_heartbeats() -> None:
+    """It has no lease to extend."""
     world = SteppedStores()
     node = world.node()
     world.run()

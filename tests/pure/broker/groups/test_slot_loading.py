@@ -265,6 +265,7 @@ def test_a_connection_that_broke_keeps_the_slot_in_the_same_session() -> None:
 
 
 def test_a_slot_that_was_set_while_the_connection_was_broken_is_loaded_again() -> None:
+    """No watch fires for it: the next connection reads the slot."""
     world, node = led()
     world.server.cut("n1", hold=True)
     world.server.put(SlotOwner.path(0), SlotOwner(-1, 0).encode())
@@ -290,6 +291,7 @@ def test_the_marker_of_a_group_without_members_is_taken_off_at_load() -> None:
 
 
 def test_the_marker_of_a_group_with_members_stays_at_load() -> None:
+    """Its members go on with the next coordinator."""
     world, first = led()
     world.stable(first)
     second = world.node(2)
@@ -345,6 +347,7 @@ def test_a_group_with_a_corrupt_header_starts_anew(data: bytes, generation: int,
 
 
 def test_a_group_with_a_corrupt_chunk_starts_anew_above_its_generation() -> None:
+    """The header still says which generations may have been given."""
     world, first = led()
     world.stable(first, generation=3)
     world.server.put(GroupChunk.path(0, GROUP, 3, 0), b"other bytes")
