@@ -311,7 +311,9 @@ class ControllerServer:
 
     async def _slots(self) -> int | None:
         """The number of slots; that of Kafka's brokers is the number of partitions of their topic."""
-        return await self._from_context(lambda context: len(list(context.partitions(OFFSETS_TOPIC))))
+        return await self._from_context(
+            lambda context: context.slots or len(list(context.partitions(OFFSETS_TOPIC)))
+        )
 
     async def _from_context(self, read: Callable[[ControllerContext], T]) -> T | None:
         if self._controller is None:

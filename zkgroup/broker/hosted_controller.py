@@ -74,6 +74,7 @@ def controller_settings(settings: BrokerSettings) -> ControllerSettings:
         auto_rebalance=settings.auto_leader_rebalance_enable,
         rebalance_interval_ms=settings.leader_imbalance_check_interval_ms,
         rebalance_percentage=settings.leader_imbalance_per_broker_percentage,
+        slot_replicas=settings.offsets_topic_replication_factor,
     )
 
 

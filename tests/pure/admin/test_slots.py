@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
+from zkgroup.admin.changes.topics import create_topic_change
 from zkgroup.admin.topics import creation
+from zkgroup.admin.topics.deletion import plan_topic_deletion
 from zkgroup.admin.topics.slots import claim_slots, read_slots
-from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.errors import ConfigError, CorruptZnodeError, RefusedError
 from zkgroup.model.requests import Multi
 from zkgroup.znodes.brokers import ZKGROUP_KEY, BrokerRegistration, Endpoint, Topic
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
@@ -80,3 +83,24 @@ def test_a_number_that_is_written_after_the_preview_refuses_the_creation(world: 
     with pytest.raises(ConfigError, match="expected 50 partitions"):
         creation.create_topic(world.ensemble, new)
     assert world.server.find(Topic.path(OFFSETS_TOPIC)) is None
+
+
+def test_the_topic_is_not_deleted(world: MemoryGroups) -> None:
+    """Nothing is requested; without slots it is a topic like any other."""
+    cluster = MemoryCluster(world)
+    cluster.topic(OFFSETS_TOPIC, (1,))
+    _brokers(world, 1, 2, 3)
+    assert plan_topic_deletion(world.ensemble, OFFSETS_TOPIC).topic == OFFSETS_TOPIC
+    world.server.put(PATH, SlotConfig(1).encode())
+
+    with pytest.raises(RefusedError, match="slots of group coordinators"):
+        plan_topic_deletion(world.ensemble, OFFSETS_TOPIC)
+
+
+def test_its_creation_cannot_be_undone(world: MemoryGroups) -> None:
+    """The preview says so."""
+    _brokers(world, 1)
+
+    change = create_topic_change(world.ensemble, OFFSETS_TOPIC, partitions=4)
+
+    assert change.no_undo == "the slots of group coordinators are not deleted"

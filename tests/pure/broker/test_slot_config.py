@@ -1,15 +1,20 @@
-"""The number of slots: how a broker reads it, and who waits for it."""
+"""The number of slots, how a broker reads it and who waits for it; their replicas, which lack no records."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.worlds.acls import UNREADABLE
+from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import ReadSlotConfig, SlotConfigRead
 from zkgroup.broker.server.slot_count import SlotCount
-from zkgroup.znodes.coordinated_groups import SlotConfig
+from zkgroup.model import TopicPartition
+from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 PATH = SlotConfig.path()
 
@@ -74,3 +79,28 @@ async def test_a_read_without_a_result_ends() -> None:
     assert (await count.get(), await count.get(), len(reads)) == (None, None, 2)
     count.read(50)
     assert await count.get() == 50
+
+
+# --- replicas -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, "orders"])
+def test_a_replica_of_a_slot_leads_without_files(topic: str) -> None:
+    """Its log is empty; a replica of another topic may have lost records (56)."""
+    host, tp = in_memory(1), TopicPartition(topic, 0)
+    may_lead = topic == OFFSETS_TOPIC
+
+    error = host.become_leader(tp, 3, (1, 2), {1})
+
+    assert error == (ErrorCode.NONE if may_lead else ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, "orders"])
+def test_a_follower_of_a_slot_leads_before_it_has_fetched(topic: str) -> None:
+    """It cannot catch up with anything."""
+    host, tp = in_memory(1), TopicPartition(topic, 0)
+    assert host.become_follower(tp, 3) is ErrorCode.NONE
+
+    error = host.become_leader(tp, 4, (1, 2), {1, 2})
+
+    assert (error is ErrorCode.NONE) == (topic == OFFSETS_TOPIC)

@@ -8,14 +8,32 @@ from dataclasses import replace
 
 from tests.waiting import PATIENCE_S
 from zkgroup.testing import KafkaCluster
+from zkgroup.testing.batches import records_of
 from zkgroup.testing.kafka_cluster.cluster import FAST
+from zkgroup.wire.admin_apis import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    GrownTopic,
+)
 from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.messages import ErrorCode, Request, Response
 from zkgroup.wire.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
+)
+from zkgroup.wire.records import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
 )
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
@@ -73,3 +91,41 @@ def test_metadata_creates_the_topic_of_the_slots_too(kafka_cluster_factory: Make
     assert isinstance(answer, MetadataResponse)
     assert (answer.topics[0].is_internal, len(answer.topics[0].partitions)) == (True, 4)
     assert cluster.zookeeper.find(SlotConfig.path()) is not None
+
+
+def test_the_topic_is_neither_deleted_nor_grown(kafka_cluster_factory: Make) -> None:
+    """Error 17 to Kafka's tools; the groups keep their coordinators."""
+    cluster = kafka_cluster_factory(1, settings=FOUR)
+    coordinator(cluster, "g")
+    grown = GrownTopic(topic=OFFSETS_TOPIC, count=5)
+
+    deleted = asyncio.run(
+        asked(cluster, DeleteTopicsRequest(topics=(OFFSETS_TOPIC,), timeout_ms=1000), 3, lambda _: True)
+    )
+    added = asyncio.run(
+        asked(cluster, CreatePartitionsRequest(topics=(grown,), timeout_ms=1000), 1, lambda _: True)
+    )
+
+    assert isinstance(deleted, DeleteTopicsResponse)
+    assert isinstance(added, CreatePartitionsResponse)
+    assert [each.error for each in deleted.topics] == [ErrorCode.INVALID_TOPIC]
+    assert [each.error for each in added.topics] == [ErrorCode.INVALID_TOPIC]
+    assert len(cluster.partitions(OFFSETS_TOPIC)) == 4
+
+
+def test_the_log_of_a_slot_is_empty(kafka_cluster_factory: Make) -> None:
+    """Producers get error 17, consumers an offset of 0 and no record."""
+    cluster = kafka_cluster_factory(1, settings=FOUR)
+    coordinator(cluster, "g")
+    records = ProducedPartition(0, records_of([b"value"], timestamp_ms=1))
+    produce = ProduceRequest(1, 1000, (ProducedTopic(OFFSETS_TOPIC, (records,)),))
+    end = ListOffsetsRequest(-1, (ListOffsetsTopic(OFFSETS_TOPIC, (ListOffsetsPartition(0, -1),)),))
+
+    produced = asyncio.run(asked(cluster, produce, 8, lambda _: True))
+    listed = asyncio.run(asked(cluster, end, 5, lambda found: found.topics[0].partitions[0].error == 0))
+
+    assert isinstance(produced, ProduceResponse)
+    assert isinstance(listed, ListOffsetsResponse)
+    (result,) = produced.topics[0].partitions
+    assert (result.error, result.error_message) == (17, f"Cannot append to internal topic {OFFSETS_TOPIC}")
+    assert listed.topics[0].partitions[0].offset == 0

@@ -41,6 +41,7 @@ from zkgroup.znodes.notifications import NotifyFormat
 NO_FEWER_PARTITIONS = "partitions cannot be taken away"
 NO_RECORDS = "brokers drop the records"
 NO_UNHOSTED = "where brokers are registered, no topic is created without them"
+NO_SLOTS_DELETED = "the slots of group coordinators are not deleted"
 NO_LEAVING_BROKERS = "a topic that brokers host does not become one without brokers again"
 
 
@@ -75,7 +76,10 @@ def create_topic_change(
         question=f"Create topic {topic}?",
         plan=new,
         notes=new.notes,
-        undo=undo_record(undo_command=("topic", "delete", topic), left=new.znodes),
+        no_undo=NO_SLOTS_DELETED if new.are_slots else None,
+        undo=undo_record(no_undo=NO_SLOTS_DELETED)
+        if new.are_slots
+        else undo_record(undo_command=("topic", "delete", topic), left=new.znodes),
         undo_is_required=False,
         write=lambda by: create_topic(ensemble, new),
         made_at=lambda zxid: zxid,

@@ -34,6 +34,7 @@ from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_to
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerRegistration
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import validate_topic
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
@@ -99,7 +100,7 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
         named = _with_earlier(topic, request, named)
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
-    _refuse_internal(topic, info)
+    _refuse_internal(ensemble, topic, info)
     users, idle = _groups_of(ensemble, topic)
     unhosted = _is_unhosted(ensemble, found, info)
     return TopicDeletionPlan(
@@ -193,8 +194,16 @@ def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> 
     return tuple(sorted({*earlier, *named}))
 
 
-def _refuse_internal(topic: str, info: ControllerInfo) -> None:
-    """Kafka's tools refuse it as well: committed offsets and open transactions would be lost."""
+def _refuse_internal(ensemble: Ensemble, topic: str, info: ControllerInfo) -> None:
+    """Kafka's tools refuse it as well: committed offsets and open transactions would be lost.
+
+    The slots of group coordinators are never deleted: a controller of zkgroup drops such a request.
+    """
+    if topic == OFFSETS_TOPIC and ensemble.zk.exists(SlotConfig.path()) is not None:
+        raise RefusedError(
+            f"{Topic.path(topic)}: its partitions are the slots of group coordinators ({SlotConfig.path()}): "
+            "it is not deleted"
+        )
     if topic in INTERNAL_TOPICS and any(not one.is_zkgroup for one in info.brokers.values()):
         raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
 

@@ -15,6 +15,7 @@ from zkgroup.admin.cluster.controller import read_controller_info
 from zkgroup.admin.topics.alteration import AddedPartitions
 from zkgroup.admin.topics.creation import PARTITIONS_MAX
 from zkgroup.admin.topics.deletion import DeletionSeen
+from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
@@ -198,8 +199,9 @@ def delete_topics(
         try:
             with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
                 validate_topic(topic)
-            change = delete_topic_change(ensemble, topic)
-            change.write(by)
+            with refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic)):
+                change = delete_topic_change(ensemble, topic)
+                change.write(by)
         except ZkGroupError as error:
             found[topic] = failure_of(error)
         else:
@@ -262,11 +264,16 @@ def _grow(ensemble: Ensemble, topic: GrownTopic, by: ChangeRecord, *, validate_o
         lists = [now[number] for number in sorted(now)] + [one.brokers for one in topic.replicas]
     added = AddedPartitions(partitions=topic.count, replica_assignment=lists)
     kind = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    with refused_as(kind, ConfigError):
+    with refused_as(kind, ConfigError), refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic.topic)):
         change = alter_topic_change(ensemble, topic.topic, added)
     if not validate_only:
         change.write(by)
     return tuple(change.plan.added)
+
+
+def _refusals_of(topic: str) -> tuple[type[ZkGroupError], ...]:
+    """The errors that mean that the topic is one of the brokers' own."""
+    return (RefusedError,) if topic in INTERNAL_TOPICS else ()
 
 
 def _repeated(names: Iterable[str]) -> set[str]:

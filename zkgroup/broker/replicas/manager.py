@@ -51,6 +51,7 @@ from zkgroup.wire.records import (
     ListOffsetsPartition,
 )
 from zkgroup.wire.schema import Buffer
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 
 log = logging.getLogger("zkgroup.broker")
@@ -114,13 +115,13 @@ class ReplicaManager:
 
         Returns NONE, or KAFKA_STORAGE_ERROR (56) and no role: the files cannot be used, or records are
         missing (no log at a leader epoch above 0, or a log that ends below its high watermark). The
-        controller treats such a replica as offline.
+        controller treats such a replica as offline. A slot of group coordinators lacks no records.
         """
         self._stranded.pop(topic_partition, None)
         with self._changing(topic_partition, is_answered=True):
             replica = self._known(topic_partition)
-            if replica is None and leader_epoch == 0:
-                replica = self._made(topic_partition, 0)  # it lacks no records
+            if replica is None and _lacks_nothing(topic_partition, leader_epoch):
+                replica = self._made(topic_partition, 0)
             if replica is not None:
                 return replica.lead(leader_epoch, replicas, isr)
             self._note_failure(
@@ -140,7 +141,8 @@ class ReplicaManager:
         with self._changing(topic_partition):
             replica = self._known(topic_partition)
             if replica is None:
-                replica = self._made(topic_partition, 0 if leader_epoch == 0 else None)
+                complete = _lacks_nothing(topic_partition, leader_epoch)
+                replica = self._made(topic_partition, 0 if complete else None)
             return replica.follow(leader_epoch, level_at)
         self._stranded[topic_partition] = _StrandedFollower(leader_epoch, level_at, was_open)
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -572,6 +574,11 @@ class _Change:
 
 def _system_wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _lacks_nothing(topic_partition: TopicPartition, leader_epoch: int) -> bool:
+    """Whether an empty log has all records: in the first leader epoch, and of a slot, which has none."""
+    return leader_epoch == 0 or topic_partition.topic == OFFSETS_TOPIC
 
 
 def _named(topic_partition: TopicPartition) -> TopicPartition:

@@ -19,6 +19,7 @@ from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
+from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, ZSTD, read_header
@@ -130,15 +131,16 @@ def check_request(
     """The results of refused partitions, and the records of the others.
 
     Errors: 43 for a version below 3; 53 for a transactional id, as there are no transactions; 21 for acks
-    that are neither 0, 1 nor -1; and those of `check_records`.
+    that are neither 0, 1 nor -1; 17 for an internal topic; and those of `check_records`.
     """
     refused: dict[TopicPartition, AppendResult] = {}
     accepted: dict[TopicPartition, Buffer] = {}
     of_all = _refusal_of_all(request, version)
     for topic in request.topics:
+        of_topic = of_all or _refusal_of_topic(topic.topic)
         for each in topic.partitions:
             tp = TopicPartition(topic.topic, each.partition)
-            refusal = of_all or check_records(each.records, version)
+            refusal = of_topic or check_records(each.records, version)
             if refusal is not None:
                 refused[tp] = refusal
             elif each.records is not None:
@@ -160,6 +162,13 @@ def _refusal_of_all(request: ProduceRequest, version: int) -> AppendResult | Non
         message = f"acks: expected 0, 1 or -1, found {request.acks}"
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message)
     return None
+
+
+def _refusal_of_topic(topic: str) -> AppendResult | None:
+    """Refuses the topics that brokers keep for themselves, in Kafka's words."""
+    if topic not in INTERNAL_TOPICS:
+        return None
+    return AppendResult(ErrorCode.INVALID_TOPIC, message=f"Cannot append to internal topic {topic}")
 
 
 def check_records(records: Buffer | None, version: int) -> AppendResult | None:

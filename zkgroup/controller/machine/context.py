@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, partition_table, replica_table
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 Brokers = tuple[int, ...]
 """Broker ids in an order that matters."""
@@ -156,6 +157,9 @@ class ControllerContext:
         """Partitions led by a zkgroup broker that has started since their state was written."""
         self.topic_czxids: dict[str, int] = {}
         """Topic to the czxid of its znode: distinguishes it from another topic of the same name."""
+        self.slots: int | None = None
+        """The number of slots of group coordinators: the partitions of `__consumer_offsets` are slots. None
+        where zkgroup's brokers coordinate no groups: then it is a topic like any other."""
         self._topics: dict[str, TopicContext] = {}
         self._lists: dict[Brokers, Brokers] = {}
 
@@ -349,6 +353,23 @@ class ControllerContext:
         for name in sorted(self._topics):
             for number in sorted(self._topics[name].leaders.get(broker, ())):
                 yield TopicPartition(name, number)
+
+    def is_slots(self, topic: str) -> bool:
+        """Whether the partitions of the topic are slots, whose logs are empty (recipes 20)."""
+        return topic == OFFSETS_TOPIC and self.slots is not None
+
+    def electable(
+        self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+    ) -> LeaderIsrAndControllerEpoch:
+        """The state as elections see it: every live replica of a slot is in sync, as its log is empty.
+
+        What is in its ISR beside them stays there, as of any partition.
+        """
+        if not self.is_slots(topic_partition.topic):
+            return leadership
+        able = self.candidates(topic_partition, self.reachable)
+        isr = tuple(each for each in self.replicas(topic_partition) if each in able)
+        return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
         """Whether its topic is queued for deletion, and so takes part in nothing else."""

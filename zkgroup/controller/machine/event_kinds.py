@@ -33,6 +33,8 @@ REASSIGNMENT: Final = EventKind("reassignment")
 """The open reassignments, and the request for them."""
 DELETIONS: Final = EventKind("deletions")
 """Topics that are queued for deletion."""
+SLOT_REPLICAS: Final = EventKind("slot replicas")
+"""Slots of group coordinators that may have more replicas."""
 STRAY_REPLICAS: Final = EventKind("stray replicas")
 """Replicas that a reassignment has left behind and that could not be deleted."""
 REPLICAS_OF_DELETED_TOPICS: Final = EventKind("replicas of deleted topics")

@@ -9,6 +9,7 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.loading import Loading
 from zkgroup.controller.machine.failover.notifications import Notifications
+from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
 from zkgroup.controller.machine.leadership.controlled_shutdown import ControlledShutdowns
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
@@ -32,9 +33,10 @@ class Features:
         self.stray_replicas = StrayReplicaDeletion(ports, open_reassignments)
         self.topic_deletions = TopicDeletions(ports, self.elections, self.stray_replicas)
         self.brokers = BrokerChanges(ports, self.elections, self.stray_replicas)
-        self.topics = TopicChanges(ports, self.elections, self.stray_replicas, open_reassignments)
+        self.slots = Slots(ports, open_reassignments)
+        self.topics = TopicChanges(ports, self.elections, self.stray_replicas, open_reassignments, self.slots)
         self.loading = Loading(
-            ports, election, self.brokers, self.topics, self.stray_replicas, self.elections
+            ports, election, self.brokers, self.topics, self.stray_replicas, self.elections, self.slots
         )
         self.epoch_bump = EpochBump(ports, election)
         self.notifications = Notifications(ports, open_reassignments)

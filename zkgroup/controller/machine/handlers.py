@@ -45,6 +45,7 @@ EVENT_HANDLERS: Final = (
     ),
     Row(event_kinds.STRAY_RECORDS, lambda f: f.stray_replicas.on_stray_records),
     Row(preferred.BALANCE, lambda f: f.preferred_elections.check_balance, "preferred election, automatic"),
+    Row(event_kinds.SLOT_REPLICAS, lambda f: f.slots.add_replicas),
     Row(event_kinds.PLANS, lambda f: f.plans.on_plans),
     Row(event_kinds.STATUS, lambda f: f.status.publish),
 )

@@ -27,6 +27,8 @@ class ControllerSettings:
     """`leader.imbalance.check.interval.seconds`, in milliseconds."""
     rebalance_percentage: int = 10
     """`leader.imbalance.per.broker.percentage`."""
+    slot_replicas: int = 3
+    """`offsets.topic.replication.factor`: replicas of a slot, once there are so many brokers."""
     status_interval_ms: int = 5_000
     """Shortest time between two writes of the status (recipes 18)."""
 

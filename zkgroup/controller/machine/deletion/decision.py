@@ -39,6 +39,8 @@ class DeletionState(NamedTuple):
     """Why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
+    are_slots: bool = False
+    """Its partitions are the slots of group coordinators."""
     strays: Collection[PartitionAndReplica] = ()
     """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion (K16)."""
 
@@ -90,6 +92,8 @@ def decide(now: DeletionState) -> Step:
         return RemoveMarker("deletion of topics is disabled")
     if not now.known:
         return RemoveMarker("there is no such topic")
+    if now.are_slots:
+        return RemoveMarker("its partitions are the slots of group coordinators")
     if now.moving:
         names = ", ".join(map(str, sorted(now.moving)))
         return DeletionWait(f"waits for the reassignment of {names}")

@@ -149,10 +149,14 @@ class TopicDeletions(Feature):
                 self._events.set_blocked(_name(topic), "waits for its znode to be readable")
                 self._events.enqueue(event_kinds.TOPICS)
                 self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
-            elif not enabled or topic in unknown:
+            elif not enabled or topic in unknown or context.is_slots(topic):
                 yield from self._remove_marker(topic, marker)
         batch = self._requests.batch()
-        mine = [each for each in markers if enabled and each in context.topics and each in self._requested]
+        mine = [
+            each
+            for each in markers
+            if enabled and each in context.topics and each in self._requested and not context.is_slots(each)
+        ]
         fresh = [each for each in mine if each not in context.deletions]
         for topic in fresh:
             context.deletions.add(topic)
@@ -216,8 +220,16 @@ class TopicDeletions(Feature):
             self._events.back_off(str(refusal), [_name(topic)])
 
     def _remove_marker(self, topic: str, marker: Znode) -> Procedure[None]:
-        """The request comes to nothing: deletion is disabled (K19), or there is no such topic."""
-        now = DeletionState(topic, topic in self._context.topics, self._settings.delete_topics, {}, ())
+        """The request comes to nothing: deletion is disabled (K19), there is no such topic, or its partitions
+        are the slots of group coordinators."""
+        now = DeletionState(
+            topic,
+            topic in self._context.topics,
+            self._settings.delete_topics,
+            {},
+            (),
+            are_slots=self._context.is_slots(topic),
+        )
         step = decision.decide(now)
         assert isinstance(step, RemoveMarker), step
         self._core.note("deletion.dropped", topic=topic, detail=step.reason)

@@ -133,7 +133,7 @@ class BrokerChanges(Feature):
         self._strays.broker_started()
 
     def _queue_followups(self) -> None:
-        for kind in (event_kinds.REASSIGNMENT, event_kinds.DELETIONS):
+        for kind in (event_kinds.REASSIGNMENT, event_kinds.DELETIONS, event_kinds.SLOT_REPLICAS):
             self._events.enqueue(kind)
 
 

@@ -26,6 +26,7 @@ from zkgroup.controller.machine.controller_election.elector import Elector
 from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
+from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.ports import Feature, Ports
@@ -66,6 +67,7 @@ class Loading(Feature):
         topics: TopicChanges,
         strays: StrayReplicaDeletion,
         elections: LeaderElections,
+        slots: Slots,
     ) -> None:
         super().__init__(ports)
         self._election = election
@@ -73,6 +75,7 @@ class Loading(Feature):
         self._topics = topics
         self._strays = strays
         self._elections = elections
+        self._slots = slots
         self._began_ms = self._core.now.ms
 
     def _unannounced(self) -> dict[TopicPartition, Brokers]:
@@ -148,6 +151,7 @@ class Loading(Feature):
         yield from run_pipelined(
             [*TopicLoader(self._ports, self._topics, names).steps(), *_requests_step(requests)]
         )
+        yield from self._slots.find()
         self._take_requests_in(*requests)
         yield from self._strays.read_abandoned_records()
         yield from self._topics.find_unhosted(context.topics)
@@ -194,6 +198,7 @@ class Loading(Feature):
         yield from self._strays.read_abandoned_records()
         names = yield from self._list_topics()
         fresh = yield from self._topics.read_topics(names)
+        yield from self._slots.find()
         before = {each: context.leadership(each) for each in context.partitions()}
         yield from self._states.read_states(before)
         yield from self._topics.find_unhosted(context.topics)
@@ -231,7 +236,11 @@ class Loading(Feature):
         """
         context = self._context
         if self._settings.delete_topics:
-            context.deletions.update(name for name in list_done(listed).children if name in context.topics)
+            context.deletions.update(
+                name
+                for name in list_done(listed).children
+                if name in context.topics and not context.is_slots(name)
+            )
         request = self._reader.decoded(read_done(asked), Reassignment.decode)
         targets: Iterable[TopicPartition] = request.targets if request else ()
         context.moves.update(each for each in targets if each in context)

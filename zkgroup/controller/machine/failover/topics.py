@@ -18,6 +18,7 @@ from typing import Final
 from zkgroup.controller.machine import event_kinds
 from zkgroup.controller.machine.context import Brokers, TopicContext
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
+from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
@@ -66,11 +67,13 @@ class TopicChanges(Feature):
         elections: LeaderElections,
         strays: StrayReplicaDeletion,
         reassignments: OpenReassignments,
+        slots: Slots,
     ) -> None:
         super().__init__(ports)
         self._elections = elections
         self._strays = strays
         self._reassignments = reassignments
+        self._slots = slots
 
     def on_topic_list_change(self, subject: str = "") -> Procedure[None]:
         """The list of topics: new ones get their states, those that are gone are forgotten."""
@@ -81,6 +84,7 @@ class TopicChanges(Feature):
         self.forget_missing(listed)
         new = sorted(name for name in listed if name not in self._context.topics)
         fresh = yield from self.read_topics(new)
+        yield from self._slots.find()
         if not unreadable <= self._context.unreadable.keys():
             # The moves of a topic wait until it can be read, or is gone.
             self._events.enqueue(event_kinds.REASSIGNMENT)
@@ -113,6 +117,7 @@ class TopicChanges(Feature):
                 break
         else:
             self._events.enqueue_later(event_kinds.TOPIC, 1000, subject)
+        yield from self._slots.find()
         if was_unreadable:
             self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
         without_state = [
@@ -243,7 +248,8 @@ class TopicChanges(Feature):
         return f"{Topic.partition_path(topic_partition)}/state" in self._context.unreadable
 
     def _merged(self, name: str, found: Topic) -> Topic:
-        """For partitions that are known, the lists and moves that are known; a topic being deleted grows not.
+        """For partitions that are known, the lists and moves that are known; a topic being deleted grows not,
+        nor do the slots.
 
         Nothing of an unhosted topic is kept.
         """
@@ -251,7 +257,7 @@ class TopicChanges(Feature):
         if seen is None or name in self._context.unhosted:
             return found
         known = seen.topic
-        if name in self._context.deletions:
+        if name in self._context.deletions or self._context.is_slots(name):
             grown: dict[int, Brokers] = {}
         else:
             grown = {

@@ -134,7 +134,7 @@ class ControlledShutdowns(Feature):
                 return NotNeeded(leadership.leader)
             return selectors.controlled_shutdown(
                 context.replicas(topic_partition),
-                leadership.isr,
+                context.electable(topic_partition, leadership).isr,
                 context.candidates(topic_partition, context.reachable),
                 context.shutting_down,
                 self._pending_deletes.of(context, topic_partition),

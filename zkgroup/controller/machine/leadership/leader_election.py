@@ -340,8 +340,11 @@ class LeaderElections(Feature):
     def in_sync(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> Brokers:
         """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
 
-        It has never led, so nothing was acknowledged since: the others still have everything.
+        It has never led, so nothing was acknowledged since: the others still have everything. Of a slot it is
+        every live replica.
         """
+        if self._context.is_slots(topic_partition.topic):
+            return self._context.electable(topic_partition, leadership).isr
         unfit = self._context.unfit.get(topic_partition, ())
         return self._unconfirmed.in_sync(topic_partition, leadership.isr, unfit)
 
@@ -398,7 +401,8 @@ class LeaderElections(Feature):
                 return NotNeeded(leadership.leader)
             able = context.candidates(topic_partition, context.live)
             deleting = self._pending_deletes.of(context, topic_partition)
-            return selectors.started_again(context.replicas(topic_partition), leadership, able, deleting)
+            state = context.electable(topic_partition, leadership)
+            return selectors.started_again(context.replicas(topic_partition), state, able, deleting)
 
         mine = [
             each

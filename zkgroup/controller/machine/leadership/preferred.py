@@ -108,7 +108,7 @@ class PreferredElections(Feature):
         ) -> Choice | NoChoice | NotNeeded:
             return selectors.preferred(
                 context.replicas(topic_partition),
-                leadership,
+                context.electable(topic_partition, leadership),
                 context.candidates(topic_partition, context.live),
                 self._pending_deletes.of(context, topic_partition),
             )
@@ -158,7 +158,7 @@ def _can_lead(
     leadership = context.leadership(topic_partition)
     return (
         leadership is not None
-        and broker in leadership.isr
+        and broker in context.electable(topic_partition, leadership).isr
         and broker not in context.unfit.get(topic_partition, ())
         and broker not in pending_deletes.of(context, topic_partition)
     )

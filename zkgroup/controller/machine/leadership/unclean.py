@@ -81,7 +81,7 @@ class UncleanElections(Feature):
                 return NotNeeded(leadership.leader)
             return selectors.offline(
                 context.replicas(topic_partition),
-                leadership.isr,
+                context.electable(topic_partition, leadership).isr,
                 context.candidates(topic_partition, context.live),
                 unclean=True,
                 deleting=self._pending_deletes.of(context, topic_partition),

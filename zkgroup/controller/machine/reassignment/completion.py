@@ -130,6 +130,7 @@ class ReassignmentCompletion(Feature):
             self._events.enqueue(event_kinds.DELETIONS)
         if self._reassignments.request is None:
             self._events.enqueue(event_kinds.PLANS)
+            self._events.enqueue(event_kinds.SLOT_REPLICAS)
 
     def _unwritable(self, completions: Sequence[Completion]) -> frozenset[str]:
         """Topics into which others have put what cannot be written again; their moves wait at the end."""
