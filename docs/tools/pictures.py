@@ -48,6 +48,7 @@ class Drawing:
     title: str
     palette: Palette
     shapes: list[str] = field(default_factory=list)
+    _lanes: list[int] = field(default_factory=list)
 
     def box(
         self, x: int, y: int, width: int, height: int, fill: str = "box", edge: str = "edge", dash: str = ""
@@ -101,6 +102,35 @@ class Drawing:
             self.text(
                 left + (CELL - 4) // 2, y + 23, label, "ink" if name == "box" else name, anchor="middle"
             )
+
+    def lanes(self, *names: str) -> None:
+        """The participants of a sequence, each with its line of life; `message` names them by number."""
+        self._lanes = [(2 * number + 1) * self.width // (2 * len(names)) for number in range(len(names))]
+        for x, name in zip(self._lanes, names, strict=True):
+            self.box(x - 84, 10, 168, 32)
+            self.text(x, 31, name, anchor="middle", bold=True)
+            self.line(x, 42, x, self.height - 8, "edge")
+
+    def message(self, y: int, sender: int, receiver: int, text: str, colour: str = "soft") -> None:
+        """An arrow between two lanes, with its text above it."""
+        x1, x2 = self._lanes[sender], self._lanes[receiver]
+        step = 4 if x2 > x1 else -4
+        self.line(x1 + step, y, x2 - step, y, colour, arrow=True)
+        self.note(y - 10, (x1 + x2) // 2, text, "ink" if colour == "soft" else colour)
+
+    def act(self, y: int, lane: int, text: str, colour: str = "good") -> None:
+        """What a participant does by itself."""
+        self.note(y, self._lanes[lane], text, colour)
+
+    def note(self, y: int, x: int, text: str, colour: str = "ink") -> None:
+        """A line of text around x, with the paper behind it."""
+        width = 7 * len(text) + 8
+        x = min(max(x, width // 2 + 4), self.width - width // 2 - 4)
+        self.shapes.append(
+            f'<rect x="{x - width // 2}" y="{y - 12}" width="{width}" height="16" '
+            f'fill="{self._colour("paper")}"/>'
+        )
+        self.text(x, y, text, colour, size=13, anchor="middle")
 
     def svg(self) -> str:
         heads = "".join(
@@ -157,10 +187,10 @@ def log_ends(palette: Palette) -> str:
         (120, "broker 2, in sync", "0 1 2 3 4 5", "gggggg", "LEO 6"),
         (176, "broker 3, behind", "0 1 2", "www", "LEO 3"),
     )
-    for y, name, labels, fills, told in rows:
+    for y, name, labels, fills, end in rows:
         one.text(16, y + 23, name)
         one.cells(180, y, labels, fills)
-        one.text(180 + CELL * len(fills) + 6, y + 23, told, "soft", bold=True)
+        one.text(180 + CELL * len(fills) + 6, y + 23, end, "soft", bold=True)
     x = 180 + 6 * CELL - 2
     one.line(x, 44, x, 214, "good", dash="6 4")
     one.text(x, 34, "HW 6", "good", anchor="middle", bold=True)
@@ -243,12 +273,77 @@ def split_brain(palette: Palette) -> str:
     return one.svg()
 
 
+def rebalance_by_members(palette: Palette) -> str:
+    """A member joins a group of ZooKeeper consumers."""
+    one = Drawing(720, 392, "A member joins a group of ZooKeeper consumers: one partition moves", palette)
+    one.lanes("member A", "ZooKeeper", "member B")
+    one.message(76, 2, 1, "create ids/B")
+    one.message(108, 1, 0, "watch: ids has changed")
+    one.message(140, 0, 1, "read all registrations")
+    one.act(170, 0, "computes: orders-2 goes to B")
+    one.act(192, 0, "on_revoked(orders-2)", "warn")
+    one.message(222, 0, 1, "commit, delete owners/2")
+    one.message(254, 1, 2, "watch: owners/2 is gone")
+    one.message(286, 2, 1, "create owners/2, set offsets/2")
+    one.act(316, 2, "delivers orders-2")
+    one.act(352, 0, "orders-0 and orders-1 never paused")
+    one.act(374, 2, "no other process decides anything", "soft")
+    return one.svg()
+
+
+def rebalance_by_coordinator(palette: Palette) -> str:
+    """A client joins a group that a coordinator leads."""
+    one = Drawing(960, 462, "A client joins a group of the coordinator, with an eager strategy", palette)
+    one.lanes("A, the leader", "coordinator", "client B", "ZooKeeper")
+    one.message(76, 2, 1, "JoinGroup")
+    one.message(108, 0, 1, "Heartbeat, generation 7")
+    one.message(138, 1, 0, "error 27: rejoin", "warn")
+    one.act(166, 0, "revokes all its partitions", "warn")
+    one.message(196, 0, 1, "OffsetCommit")
+    one.message(196, 1, 3, "check(slot), set offsets")
+    one.message(228, 0, 1, "JoinGroup")
+    one.message(260, 1, 0, "generation 8, all members")
+    one.message(260, 1, 2, "generation 8")
+    one.act(288, 0, "computes the assignment")
+    one.message(318, 0, 1, "SyncGroup, the assignment")
+    one.message(318, 2, 1, "SyncGroup")
+    one.message(350, 1, 3, "check(slot), set the group: generation 8")
+    one.message(384, 1, 0, "what A gets")
+    one.message(384, 1, 2, "what B gets")
+    one.act(416, 0, "delivers again")
+    one.act(416, 2, "delivers")
+    one.act(446, 3, "one write, for any number of members", "soft")
+    return one.svg()
+
+
+def coordinator_failover(palette: Palette) -> str:
+    """A coordinator is paused, and another broker takes its slot over."""
+    one = Drawing(
+        960, 380, "Another broker takes over a slot: the commit of a former coordinator fails", palette
+    )
+    one.lanes("client", "former coordinator", "ZooKeeper", "new coordinator")
+    one.act(70, 1, "paused; its session ends", "bad")
+    one.act(70, 2, "state: broker 2 leads")
+    one.message(104, 3, 2, "check(state), set(slot)")
+    one.message(136, 3, 2, "read the groups")
+    one.message(170, 0, 1, "OffsetCommit, generation 8")
+    one.message(204, 1, 2, "check(slot) fails", "bad")
+    one.message(236, 1, 0, "error 16: not the coordinator", "bad")
+    one.message(272, 0, 3, "FindCoordinator at any broker, then OffsetCommit, generation 8")
+    one.message(306, 3, 2, "check(slot), set offsets", "good")
+    one.message(340, 3, 0, "stored: the generation goes on, nobody rebalances", "good")
+    return one.svg()
+
+
 PICTURES: Mapping[str, Callable[[Palette], str]] = {
     "replica-sets": replica_sets,
     "log-ends": log_ends,
     "leader-epochs": leader_epochs,
     "controller-epochs": controller_epochs,
     "split-brain": split_brain,
+    "rebalance-by-members": rebalance_by_members,
+    "rebalance-by-coordinator": rebalance_by_coordinator,
+    "coordinator-failover": coordinator_failover,
 }
 
 FILES: Mapping[str, Callable[[], str]] = {
