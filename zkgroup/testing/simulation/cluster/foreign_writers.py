@@ -133,7 +133,7 @@ class ForeignWriters:
         if name == "state" and state is not None and found is not None:
             real.cluster.states[tp], real.cluster.versions[tp] = state, found.stat.version
             # In its memory the target is the replica list from here on (controller.md 4.4, step 6).
-            real.cluster.topics[tp.topic][tp.partition] = cluster.moves[tp]
+            real.cluster.topics.setdefault(tp.topic, {})[tp.partition] = cluster.moves[tp]
             real.send_states([tp], real.cluster.live)
         return f"{name} of {tp} by {real.name}"
 
