@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkgroup.broker.groups.store_events import (
-    DeleteOffsets,
+    DeleteStoredOffsets,
     ExpireOffsets,
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
@@ -97,7 +97,7 @@ class MemoryGroupStore:
                 stored = self.offsets.get(event.group_id, {})
                 offsets = {each: stored[each].offset for each in event.partitions if each in stored}
                 return [LegacyOffsetsRead(event.request_id, ErrorCode.NONE, offsets)]
-            case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteOffsets():
+            case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteStoredOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write(event))
             case WriteLegacyOffsets():
@@ -146,7 +146,7 @@ class MemoryGroupStore:
                 if is_stored:
                     self.offsets.setdefault(write.group_id, {}).update(write.offsets)
                 return [OffsetsWritten(write.write_id, dict.fromkeys(write.offsets, self.outcome))]
-            case DeleteOffsets(request_id, group, partitions):
+            case DeleteStoredOffsets(request_id, group, partitions):
                 for each in partitions if is_stored else ():
                     self.offsets.get(group, {}).pop(each, None)
                 return [OffsetsDeleted(request_id, dict.fromkeys(partitions, self.outcome))]
