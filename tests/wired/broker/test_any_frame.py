@@ -17,11 +17,14 @@ from tests.pure.properties.frame_values import values_of_kind
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
 from tests.worlds.memory_cluster import MemoryCluster
+from tests.worlds.memory_group_store import MemoryGroupStore
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.replica_managers import in_memory, on_disk
 from tests.worlds.serving import Client, context_of, on_a_loop, until
 from zkgroup.broker.admin import apis as admin_apis
 from zkgroup.broker.admin.rows import AdminRows
+from zkgroup.broker.groups.broker_groups import BrokerGroups
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
@@ -37,23 +40,35 @@ from zkgroup.wire.control import LeaderAndIsrResponse, PartitionStateInfo
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.clock import SystemClock
 
 LIMITS = ConnectionLimits(request_bytes_max=10_000, buffered_bytes_max=100_000, request_ms=30)
-WAITS = {"max_wait_ms", "timeout_ms"}
+WAITS = {"max_wait_ms", "timeout_ms", "rebalance_timeout_ms"}
 """Fields that delay an answer."""
+SESSION_MS = 50
+"""Longest session timeout of a group's member, and so the longest time that its requests are parked."""
+GROUPS = BrokerSettings(
+    group_initial_rebalance_delay_ms=0,
+    group_min_session_timeout_ms=1,
+    group_max_session_timeout_ms=SESSION_MS,
+)
+AIMED = {"topic": "orders", "group": "g", "protocol_type": "consumer", "session_timeout_ms": SESSION_MS}
+"""What an aimed request has in the fields of these names."""
 LAST, LAST_ID = ApiVersionsRequest("last", "1"), 77
 
 
 @dataclass
 class Running:
-    """A broker that leads `orders-0` and follows `orders-1`, with every handler, also of admin requests."""
+    """A broker that leads `orders-0` and follows `orders-1`, with every handler, also of admin and groups."""
 
     loop: asyncio.AbstractEventLoop
     apis: BrokerApis
     server: BrokerServer
     replicas: ReplicaExecutor
     admin: AdminRows
+    groups: BrokerGroups
+    crashes: list[Exception]
     address: tuple[str, int] = ("", 0)
 
     def run(self, scenario: Any) -> Any:
@@ -83,19 +98,32 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         admin = AdminRows(
             world.server.client("broker"), SystemClock(), cache, broker=1, settings=BrokerSettings()
         )
+        crashes: list[Exception] = []
+        groups = BrokerGroups(
+            world.server.client("groups"),
+            SystemClock(),
+            cache,
+            broker=1,
+            settings=GROUPS,
+            on_crash=crashes.append,
+            on_log=lambda event: None,
+            machine=MemoryGroupStore(),
+        )
+        groups.start()
+        groups.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 0)
         apis = BrokerApis(
             broker=1,
             control_requests=ControlRequestHandler(1, MetadataCache()),
             metadata=cached(cache),
             clock=FakeClock(),
             replicas=replicas,
-            further=admin.rows(),
+            further=(*admin.rows(), *groups.rows()),
             min_insync=MinInsync(1, 1),
             is_known=lambda tp: cache.partition(tp) is not None,
             producer_ids=ProducerIdManager(lambda: None, claim_s=0.01),
         )
         server = BrokerServer(apis.respond, apis.table.versions, LIMITS)
-        return Running(loop, apis, server, replicas, admin)
+        return Running(loop, apis, server, replicas, admin, groups, crashes)
 
     running = loop.run_until_complete(started())
     running.address = running.run(running.server.start("127.0.0.1"))
@@ -103,6 +131,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     for part in (running.server, running.apis, running.replicas):
         running.run(part.close())
     running.admin.close()
+    running.groups.close()
+    assert running.crashes == []
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
     for client in list(world.server.clients.values()):
@@ -144,7 +174,7 @@ def without_waits(request: Any) -> Any:
 
 
 def aimed(value: Any) -> Any:
-    """A request for partitions that are there, as far as it names any."""
+    """A request for partitions that are there, and of members of one group, as far as it names any."""
     if isinstance(value, TopicPartition):
         return TopicPartition("orders", value.partition % 2)
     if isinstance(value, PartitionStateInfo):
@@ -154,7 +184,7 @@ def aimed(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     found = {field.name: aimed(getattr(value, field.name)) for field in fields(value)}
-    named = {"topic": "orders"} if isinstance(found.get("topic"), str) else {}
+    named = {name: value for name, value in AIMED.items() if isinstance(found.get(name), type(value))}
     if isinstance(found.get("partition"), int):
         named["partition"] = found["partition"] % 2
     return replace(value, **{**found, **named})  # type: ignore[type-var]
