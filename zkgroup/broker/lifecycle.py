@@ -271,7 +271,7 @@ class BrokerLifecycle:
                 broker=prepared.broker,
                 settings=settings,
                 on_crash=parts.fail,
-                on_log=self._telemetry.note,
+                on_log=self._telemetry.groups.note,
             ),
         )
         try:

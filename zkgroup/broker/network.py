@@ -313,6 +313,8 @@ class BrokerNetwork:
         replicas = await self.replicas()
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
+        if self._groups is not None:
+            self._telemetry.groups.report(self._groups.service.coordinator.groups())
 
     async def read_followers(self, order: ReadFollowers) -> None:
         """Posts the progress of the followers to the machine."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from zkgroup.broker.groups.telemetry import GroupTelemetry
 from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.server.handlers import Answer, NoAnswer, RequestContext, Respond
 from zkgroup.metrics import GuardedMetrics
@@ -69,6 +70,8 @@ class BrokerTelemetry:
         """`metrics`: None for a broker without metrics."""
         self._metrics = None if metrics is None else GuardedMetrics(metrics)
         self._labels: dict[str, str] = {}
+        self.groups = GroupTelemetry(None if metrics is None else self)
+        """The log and metrics of the group coordinator."""
         self._due_ms = 0
         self._shown: set[TopicPartition] = set()
 
@@ -87,7 +90,7 @@ class BrokerTelemetry:
         """Logs an event: changes of ISRs to `zkgroup.state_change`, warnings, the rest at level DEBUG."""
         if (counter := _STATE_CHANGES.get(note.kind)) is not None:
             state_log.info("%s", note)
-            self._count(counter)
+            self.count(counter)
             return
         is_bad = note.kind in _WARNINGS or note.kind.endswith(".unreadable")
         log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", note)
@@ -106,9 +109,9 @@ class BrokerTelemetry:
             metrics.count("zkgroup_broker_requests_total", labels)
             metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)
             if size := bytes_in(request, response):
-                self._count("bytes_in_total", size)
+                self.count("bytes_in_total", size)
             elif size := bytes_out(response):
-                self._count("bytes_out_total", size)
+                self.count("bytes_out_total", size)
             return response
 
         return counted
@@ -122,24 +125,30 @@ class BrokerTelemetry:
         """Sets the gauges of connections and replicas. `isrs`: the ISR sizes of partitions led here."""
         led = [tp for tp, view in replicas.items() if view.role is Role.LEADER]
         under_replicated = [tp for tp in led if isrs.get(tp, 1) < len(replicas[tp].followers) + 1]
-        self._gauge("connection_count", connections)
-        self._gauge("partition_count", len(replicas))
-        self._gauge("leader_count", len(led))
-        self._gauge("under_replicated_partitions", len(under_replicated))
+        self.gauge("connection_count", connections)
+        self.gauge("partition_count", len(replicas))
+        self.gauge("leader_count", len(led))
+        self.gauge("under_replicated_partitions", len(under_replicated))
         for tp, view in replicas.items():
-            self._gauge("log_end_offset", view.log_end_offset, tp)
+            self.gauge("log_end_offset", view.log_end_offset, topic=tp.topic, partition=str(tp.partition))
         for tp in self._shown - replicas.keys():
-            self._gauge("log_end_offset", float("nan"), tp)
+            self.gauge("log_end_offset", float("nan"), topic=tp.topic, partition=str(tp.partition))
         self._shown = set(replicas)
 
-    def _count(self, name: str, amount: float = 1.0) -> None:
+    def count(self, name: str, amount: float = 1.0, **labels: str) -> None:
+        """Adds to the counter `zkgroup_broker_<name>`."""
         if self._metrics is not None:
-            self._metrics.count(f"zkgroup_broker_{name}", self._labels, amount)
+            self._metrics.count(f"zkgroup_broker_{name}", {**self._labels, **labels}, amount)
 
-    def _gauge(self, name: str, value: float, tp: TopicPartition | None = None) -> None:
+    def observe(self, name: str, value: float) -> None:
+        """Adds a value to the histogram `zkgroup_broker_<name>`."""
         if self._metrics is not None:
-            of = {} if tp is None else {"topic": tp.topic, "partition": str(tp.partition)}
-            self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **of}, value)
+            self._metrics.observe(f"zkgroup_broker_{name}", self._labels, value)
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Sets the gauge `zkgroup_broker_<name>`."""
+        if self._metrics is not None:
+            self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **labels}, value)
 
 
 def bytes_out(response: Answer) -> int:

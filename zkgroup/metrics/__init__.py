@@ -34,6 +34,14 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_bytes_in_total` | counter | `broker` |
 | `zkgroup_broker_bytes_out_total` | counter | `broker` |
 | `zkgroup_broker_log_end_offset` | gauge; NaN once the replica is gone | `broker`, `topic`, `partition` |
+| `zkgroup_broker_group_count` | gauge | `broker`, `state` |
+| `zkgroup_broker_group_member_count` | gauge | `broker` |
+| `zkgroup_broker_group_rebalances_total` | counter | `broker`, `reason` |
+| `zkgroup_broker_group_join_seconds` | histogram | `broker` |
+| `zkgroup_broker_group_members_removed_total` | counter | `broker`, `reason` |
+| `zkgroup_broker_group_commits_total` | counter: partitions of commits | `broker`, `outcome` |
+| `zkgroup_broker_group_offsets_expired_total` | counter | `broker` |
+| `zkgroup_broker_group_load_seconds` | histogram | `broker` |
 """
 
 from zkgroup.metrics.sinks import GuardedMetrics, NoMetrics

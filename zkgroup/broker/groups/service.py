@@ -40,6 +40,7 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
     ZooKeeperMembersNoticed,
 )
+from zkgroup.broker.groups.telemetry import COMMITS
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import (
@@ -55,6 +56,7 @@ from zkgroup.coordinator.events import (
     GroupRequest,
     LeaseExtended,
     ListGroups,
+    OffsetsWritten,
     RemoveGroup,
     Started,
     Stopped,
@@ -335,6 +337,10 @@ class GroupCoordinatorService:
                 self._remove_if_over(effect.group_id, has_offsets=effect.has_offsets)
             case ZooKeeperMembersNoticed():
                 self._notice_zookeeper_members(effect)
+            case OffsetsWritten(_, outcomes):
+                kinds = [each.value for each in outcomes.values()]
+                self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
+                self._handle(effect)
             case LeaseExtended(until_ms):
                 self._lease_until_ms = until_ms
                 self._handle(effect)
@@ -351,11 +357,8 @@ class GroupCoordinatorService:
             self._handle(LeaseExtended(self._lease_until_ms))
 
     def _notice_zookeeper_members(self, notice: ZooKeeperMembersNoticed) -> None:
-        self._on_log(
-            LogEvent(
-                "zookeeper_members", {"group": notice.group_id, "members": ",".join(notice.members) or "-"}
-            )
-        )
+        kind = "zookeeper_members" if notice.members else "zookeeper_members_left"
+        self._on_log(LogEvent(kind, {"group": notice.group_id, "members": ",".join(notice.members)}))
 
     # --- retention --------------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""The log and metrics of the group coordinator of a broker, from its log events."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
+from zkgroup.runtime.events import LogEvent
+
+log = logging.getLogger("zkgroup.broker")
+state_log = logging.getLogger("zkgroup.state_change")
+
+COMMITS: Final = "offsets_written"
+"""Kind of the event with the outcomes of a commit; it is counted and not logged."""
+REMOVED: Final[Mapping[str, str]] = {
+    "member_expired": "session",
+    "member_did_not_join": "join",
+    "member_did_not_sync": "sync",
+    "pending_member_expired": "pending",
+}
+"""Kind of an event of a member that was removed, to the label `reason`."""
+REBALANCES: Final[tuple[tuple[str, str], ...]] = (
+    (" joins again", "rejoin"),
+    (" joins", "join"),
+    (" leaves", "leave"),
+    (" expired", "session"),
+    (" did not sync", "sync"),
+    (" has a new id", "static_member"),
+    ("group.max.size", "max_size"),
+    ("assignments not stored", "not_stored"),
+)
+"""What is in the reason of a rebalance, to the label `reason`; the first one that is counts."""
+WARNINGS: Final = frozenset({"group.corrupt", "zookeeper_members", "group_not_stored", "offset.refused"})
+STATE_CHANGES: Final = frozenset({"group_state", "slot.loaded", "slot.lost", *REMOVED})
+
+
+class Meter(Protocol):
+    """Receives metrics, with names below `zkgroup_broker_`."""
+
+    def count(self, name: str, amount: float = 1.0, **labels: str) -> None: ...
+
+    def observe(self, name: str, value: float) -> None: ...
+
+    def gauge(self, name: str, value: float, **labels: str) -> None: ...
+
+
+class GroupTelemetry:
+    """Logs and counts the events of one coordinator. Used on one event loop."""
+
+    def __init__(self, meter: Meter | None) -> None:
+        """`meter`: None without metrics."""
+        self._meter = meter
+
+    def note(self, event: LogEvent) -> None:
+        """Logs an event: changes to `zkgroup.state_change`, warnings, the rest at level DEBUG."""
+        if self._meter is not None:
+            self._measure(event, self._meter)
+        if event.kind == COMMITS:
+            return
+        if event.kind in STATE_CHANGES:
+            state_log.info("%s", event)
+        else:
+            is_bad = event.kind in WARNINGS or event.kind.endswith((".unreadable", ".unwritable"))
+            log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
+
+    def _measure(self, event: LogEvent, meter: Meter) -> None:
+        fields = event.fields
+        match event.kind:
+            case "group_state":
+                if fields["after"] == ConsumerGroupState.PREPARING_REBALANCE.value:
+                    meter.count("group_rebalances_total", reason=rebalance_reason(str(fields["reason"])))
+            case "join_completed":
+                meter.observe("group_join_seconds", _seconds(fields["ms"]))
+            case "slot.loaded":
+                meter.observe("group_load_seconds", _seconds(fields["ms"]))
+            case "offsets_expired":
+                meter.count("group_offsets_expired_total", _number(fields["count"]))
+            case kind if kind == COMMITS:
+                outcomes = Counter(str(each) for each in fields["outcomes"])  # type: ignore[attr-defined]
+                for outcome, count in outcomes.items():
+                    meter.count("group_commits_total", count, outcome=outcome)
+            case kind if kind in REMOVED:
+                meter.count("group_members_removed_total", reason=REMOVED[kind])
+
+    def report(self, groups: Iterable[GroupMetadata]) -> None:
+        """Sets the gauges of groups and members."""
+        if self._meter is None:
+            return
+        states, members = Counter[ConsumerGroupState](), 0
+        for group in groups:
+            states[group.state] += 1
+            members += len(group.members)
+        for state in ConsumerGroupState:
+            if state is not ConsumerGroupState.DEAD:
+                self._meter.gauge("group_count", states[state], state=state.value)
+        self._meter.gauge("group_member_count", members)
+
+
+def rebalance_reason(reason: str) -> str:
+    """The label of a rebalance's reason, which may name a member."""
+    return next((label for part, label in REBALANCES if part in reason), "other")
+
+
+def _seconds(ms: object) -> float:
+    return _number(ms) / 1000
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int | float)
+    return value
