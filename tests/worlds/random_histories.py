@@ -22,6 +22,8 @@ SIZES: Final = (15, 40, 120, 400, 1500)
 _OPEN: Final[Acl] = (AclEntry(31, "world", "anyone"),)
 _CLOSED: Final[Acl] = (AclEntry(31, "digest", "x:y"),)
 _SESSIONS: Final = (0x100, 0x200, 0x300, 0x100000000000001, 5)
+_EARLY: Final = (0x900, 0x901)
+"""Sessions that do something at the beginning only."""
 _STEPS_MS: Final = (5, 200, 3_000, 20_000, 3_600_000, 86_400_000)
 _REGISTRATIONS: Final = (
     b'{"version":1,"subscription":{"t":1,"u":2},"pattern":"static","timestamp":"1"}',
@@ -55,6 +57,8 @@ class _History:
         self._rows: list[Event] = []
         self._zxid = 0
         self._ms = START_MS
+        self._is_early = True
+        """Whether there still is the group that is given up without ever having had a member."""
         self._owners: dict[str, int] = {}
         """Of each znode, the session it is an ephemeral of; 0 for others."""
 
@@ -63,13 +67,14 @@ class _History:
         if draw.random() < 0.5:
             self._begin()
         step_ms = draw.choice(_STEPS_MS)
-        for _ in range(transactions):
+        for number in range(transactions):
+            self._is_early = number < transactions / 3
             self._zxid += 1 if draw.random() < 0.97 else 1 << 32
             if draw.random() < 0.3:
                 self._ms += draw.randrange(step_ms)
             elif draw.random() < 0.03:
                 self._ms -= draw.randrange(5_000)
-            self._transaction(draw.choice(_SESSIONS))
+            self._transaction(draw.choice((*_SESSIONS, *_EARLY) if self._is_early else _SESSIONS))
         return self._rows
 
     def _begin(self) -> None:
@@ -136,8 +141,9 @@ class _History:
         is_refused = size > 0 and draw.random() < 0.2
         for number in range(max(size, 1)):
             path = self._path()
-            if self._owners and draw.random() > 0.75:
-                path = draw.choice(sorted(self._owners))
+            known = sorted(path for path in self._owners if self._is_early or "/dead" not in path)
+            if known and draw.random() > 0.75:
+                path = draw.choice(known)
             row = Event(self._zxid, number if size else -1, self._ms, session, 5, "error", path)
             self._add(self._refused(row) if is_refused else self._operation(row))
 
@@ -188,11 +194,13 @@ class _History:
 
     def _path(self) -> str:
         draw = self._draw
-        group, topic, partition = draw.choice("gh"), draw.choice("tu"), draw.choice((0, 1, 2))
+        topic, partition = draw.choice("tu"), draw.choice((0, 1, 2))
+        living = draw.choice("gh")
+        group = draw.choice((living, "dead")) if self._is_early else living
         places: Mapping[float, str] = {
             0.40: f"/consumers/{group}/offsets/{topic}/{partition}",
             0.70: f"/consumers/{group}/owners/{topic}/{partition}",
-            0.80: f"/consumers/{group}/ids/{draw.choice(('m1', 'm2', 'g_host-1'))}",
+            0.80: f"/consumers/{living}/ids/{draw.choice(('m1', 'm2', 'g_host-1'))}",
             0.83: f"/brokers/topics/{topic}",
             0.87: f"/brokers/topics/{topic}/partitions/{partition}/state",
             0.89: f"/brokers/ids/{draw.choice((1, 2))}",

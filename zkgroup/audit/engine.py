@@ -1,17 +1,20 @@
-"""Runs findings on a laptop: one pass for the facts, one for all folds together."""
+"""Runs rules on a laptop: facts first, then each rule over the rows of each key."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import of_group, require_group
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import Key
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import AnyRule, Bounds, Finding, Fold, Key, Keys, Rule, WholeRule
-from zkgroup.audit.source import Source
+from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.source import Rows, Source
 from zkgroup.errors import ConfigError
 
 
@@ -21,7 +24,7 @@ def find(
     bounds: Mapping[str, float] | None = None,
     facts: Facts | None = None,
 ) -> list[Finding]:
-    """What the rules find, by zxid.
+    """What the rules find in all rows, by zxid; nothing is screened.
 
     Args:
         events: gives the rows of the history from the beginning, each time it is called.
@@ -33,7 +36,7 @@ def find(
     chosen = bounds_of(rules, bounds or {})
     if facts is None:
         facts = facts_of(events())
-    return sorted(fold_all(rules, events(), facts, chosen), key=order)
+    return sorted(find_all(rules, events(), facts, chosen), key=order)
 
 
 class Skipped(NamedTuple):
@@ -72,13 +75,9 @@ def audit(
     """
     chosen = bounds_of(rules, bounds or {})
     rows = source.rows(start, end)
-    groups: set[str] = set()
-
-    def events() -> Iterator[Event]:
-        return rows.events() if group is None else of_group(rows.events(), group, groups)
-
-    facts = facts_of(events())
-    require_group(group, groups)
+    table = asked_rows(rows, group)
+    facts = table.facts
+    require_group(group, table.groups)
     skipped = [
         Skipped(rule, reason)
         for rule in rules
@@ -86,7 +85,7 @@ def audit(
     ]
     left = {each.rule.name for each in skipped}
     asked = [rule for rule in rules if rule.name not in left]
-    found = list(fold_all([rule for rule in asked if isinstance(rule, Rule)], events(), facts, chosen))
+    found = list(table.find([rule for rule in asked if isinstance(rule, Rule)], chosen))
     if source.history is not None:
         for rule in asked:
             if isinstance(rule, WholeRule):
@@ -95,6 +94,41 @@ def audit(
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
+
+
+class AskedRows(Protocol):
+    """The rows of an audit, as objects or as columns."""
+
+    facts: Facts
+    groups: set[str]
+    """The names of all groups, where one is asked for."""
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterable[Finding]: ...
+
+
+class PlainRows:
+    """Rows as objects: nothing is screened."""
+
+    def __init__(self, rows: Rows, group: str | None) -> None:
+        self._rows, self._group = rows, group
+        self.groups: set[str] = set()
+        self.facts = facts_of(self._events())
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        return find_all(rules, self._events(), self.facts, bounds)
+
+    def _events(self) -> Iterator[Event]:
+        events = self._rows.events()
+        return events if self._group is None else of_group(events, self._group, self.groups)
+
+
+def asked_rows(rows: Rows, group: str | None) -> AskedRows:
+    """The rows of an audit: columns where numpy and pyarrow are installed."""
+    try:
+        from zkgroup.audit.screening import ScreenedRows
+    except ImportError:
+        return PlainRows(rows, group)
+    return ScreenedRows(rows, group)
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
@@ -128,20 +162,22 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
     return {**chosen}
 
 
-def fold_all(
+def find_all(
     rules: Sequence[Rule], events: Iterable[Event], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """One pass over the rows; findings come as folds are sure of them."""
-    passes = [_Pass(keys, of_keying, facts, bounds) for keys, of_keying in _by_keys(rules)]
-    asked = [(each, each.key) for each in passes]
+    """What the rules find, in the order of rules and keys. Memory: the rows."""
+    by_keys = {rule.keys.name: (rule.keys.key, defaultdict[Key, list[Event]](list)) for rule in rules}
     for event in events:
-        for each, key_of in asked:
+        for key_of, lists in by_keys.values():
             key = key_of(event)
             if key is not None:
-                for fold in each.folds(key):
-                    yield from fold.see(event)
-    for each in passes:
-        yield from each.end()
+                lists[key].append(event)
+    rows = {
+        name: {key: KeyRows(of_key) for key, of_key in lists.items()} for name, (_, lists) in by_keys.items()
+    }
+    for rule in rules:
+        for key, of_key in rows[rule.keys.name].items():
+            yield from rule.find(of_key, key, facts, bounds[rule.name])
 
 
 def order(finding: Finding) -> tuple[object, ...]:
@@ -157,32 +193,3 @@ def order(finding: Finding) -> tuple[object, ...]:
         finding.severity,
         finding.detail,
     )
-
-
-def _by_keys(rules: Sequence[Rule]) -> list[tuple[Keys, list[Rule]]]:
-    found: dict[str, tuple[Keys, list[Rule]]] = {}
-    for rule in rules:
-        found.setdefault(rule.keys.name, (rule.keys, []))[1].append(rule)
-    return list(found.values())
-
-
-class _Pass:
-    """The open folds of all keys of one keys."""
-
-    def __init__(self, keys: Keys, rules: Sequence[Rule], facts: Facts, bounds: Mapping[str, Bounds]) -> None:
-        self.key = keys.key
-        self._rules, self._facts, self._bounds = rules, facts, bounds
-        self._folds: dict[Key, list[Fold]] = {}
-
-    def folds(self, key: Key) -> list[Fold]:
-        """Those of a key, new ones for a new key."""
-        folds = self._folds.get(key)
-        if folds is None:
-            folds = [rule.fold(key, self._facts, self._bounds[rule.name]) for rule in self._rules]
-            self._folds[key] = folds
-        return folds
-
-    def end(self) -> Iterator[Finding]:
-        for folds in self._folds.values():
-            for fold in folds:
-                yield from fold.end()

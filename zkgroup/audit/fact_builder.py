@@ -31,7 +31,12 @@ def is_fact(event: Event) -> bool:
     """Whether a row changes anything but the ends of the history and the mere existence of its session."""
     if event.op in ("createSession", "closeSession"):
         return True
-    return event.applied and (_kept(event.path) is not None or _acted_on(event.path) is not None)
+    return event.applied and is_fact_path(event.path)
+
+
+def is_fact_path(path: str) -> bool:
+    """Whether what is applied to a path changes facts."""
+    return _kept(path) is not None or _acted_on(path) is not None
 
 
 def _kept(path: str) -> PathKind | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Life(NamedTuple):
@@ -89,3 +89,5 @@ class Facts:
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
+    derived: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+    """What rules computed of the other fields, kept for the next one that needs it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime, zxid_of, zxid_range
@@ -16,6 +17,9 @@ from zkgroup.zkfiles.history import History, PastTree
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.rows import Columns
 
 _EVERY = 1000
 
@@ -55,7 +59,16 @@ class Folders:
             transactions = self._counted(past.account.zxid, to_zxid)
             return events_of(transactions, stored, self.chroot, seeds.sessions)
 
-        return Rows(events, seen, to_zxid)
+        def columns() -> Columns | None:
+            from zkgroup.audit.columns.logs import columns_of_logs
+
+            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
+            before = events_of((), stored, self.chroot, seeds.sessions)
+            return columns_of_logs(
+                self.history, past.account.zxid, to_zxid, before, self.chroot, self.progress
+            )
+
+        return Rows(events, seen, to_zxid, columns)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What differs at and below a path (of the servers) between two moments, in either order.

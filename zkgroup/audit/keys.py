@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from zkgroup.audit.events import Event
-from zkgroup.audit.rules import Key, Keys
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.paths import path_kind
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How rows are brought together: a row for which `key` gives None is for none of them.
+
+    A key depends only on the row's path, its operation, and whether it was applied or is a seed; that of
+    BY_SESSION on the session.
+    """
+
+    name: str
+    key: Callable[[Event], Key | None]
 
 
 def _group(event: Event) -> Key | None:

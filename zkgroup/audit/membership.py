@@ -125,12 +125,15 @@ def demand(facts: Facts, group: str, topic: str, partition: int) -> list[Span]:
 
 def wanting(facts: Facts, group: str, topic: str) -> list[Span]:
     """The times in which a member of the group wanted the topic, whether it existed or not."""
-    return merged(
-        Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
-        for life in facts.members.get(group, ())
-        if (registration := registration_of(life.data)) is not None
-        and topic in (topics_wanted(registration, (topic,)) or {})
-    )
+    known: list[Span] | None = facts.derived.get(("wanting", group, topic))
+    if known is None:
+        known = facts.derived["wanting", group, topic] = merged(
+            Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+            for life in facts.members.get(group, ())
+            if (registration := registration_of(life.data)) is not None
+            and topic in (topics_wanted(registration, (topic,)) or {})
+        )
+    return known
 
 
 def overlaps(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Bounds, Finding, Key, Severity
+from zkgroup.audit.keys import Key
+from zkgroup.audit.rules import Bounds, Finding, Severity
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic

@@ -337,6 +337,16 @@ class Rebalances:
         )
 
 
+def group_rebalances(
+    rows: Iterable[Event], key: tuple[str, ...], facts: Facts, quiet_ms: float
+) -> Iterator[Rebalance]:
+    """Those of a group, out of its rows: what several rules share."""
+    rebalances = Rebalances(key[0], facts, quiet_ms)
+    for event in rows:
+        yield from rebalances.see(event)
+    yield from rebalances.end()
+
+
 def rebalances_of(
     events: Iterable[Event], group: str, facts: Facts, quiet_ms: float = QUIET_MS
 ) -> Iterator[Rebalance]:

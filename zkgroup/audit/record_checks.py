@@ -75,10 +75,40 @@ def record_checks_of(history: History) -> RecordChecks:
     """The checks of a history, made at the first call."""
     checks = _known.get(history)
     if checks is None:
-        checks = RecordChecks()
-        for transaction in history.transactions():
-            checks.see(transaction)
+        checks = _of_columns(history)
+        if checks is None:
+            checks = RecordChecks()
+            for transaction in history.transactions():
+                checks.see(transaction)
         _known[history] = checks
+    return checks
+
+
+def _of_columns(history: History) -> RecordChecks | None:
+    """The same from columns; None where there is no numpy, or the records need a closer look.
+
+    In such logs no zxid is missing.
+    """
+    try:
+        from zkgroup.audit.columns.record_facts import record_facts
+    except ImportError:
+        return None
+    records = record_facts(history)
+    if records is None:
+        return None
+    checks = RecordChecks()
+    zxid, time_ms = records.zxid, records.time_ms
+    checks.first = int(zxid[0]), int(time_ms[0])
+    checks.last = int(zxid[-1]), int(time_ms[-1])
+    with_digest = records.has_digest.nonzero()[0]
+    checks.with_digest = len(with_digest)
+    checks.first_digest = int(zxid[with_digest[0]]) if len(with_digest) else None
+    checks.without_digest = int((~records.has_digest & ~records.is_error).sum())
+    is_election = (zxid[1:] >> 32) != (zxid[:-1] >> 32)
+    for notes, mask in ((checks.elections, is_election), (checks.steps_back, time_ms[1:] < time_ms[:-1])):
+        for place in mask.nonzero()[0][:_KEPT].tolist():
+            ends = zxid[place], time_ms[place], zxid[place + 1], time_ms[place + 1]
+            notes.append(Step(*map(int, ends)))
     return checks
 
 

@@ -1,24 +1,26 @@
-"""What a finding is, and what decides it: a key, and a pure fold over the rows of one key.
+"""What a finding is, and what decides it: a pure function over the rows of one key.
 
-The laptop keeps the folds of all keys open and hands each row to those it is for. Spark brings the rows of a
-key together, sorts them, and folds. Both call the same code with the same rows in the same order, so they
-find the same.
+Whoever runs rules, the laptop or Spark, brings the rows of each key together, in order, and calls the same
+function, so both find the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import Key, Keys
 
 if TYPE_CHECKING:
+    from zkgroup.audit.columns.selection import Selection
+    from zkgroup.audit.columns.tables import Tables
     from zkgroup.zkfiles.history import History
 
 Severity = Literal["error", "warning", "info"]
-Key = tuple[str, ...]
 Input = Literal["snapshot", "log"]
 
 
@@ -39,28 +41,19 @@ class Finding:
     detail: str = ""
 
 
-class Fold(Protocol):
-    """Sees the rows of one key, by zxid and place; says what it finds as soon as it is sure."""
-
-    def see(self, event: Event) -> Iterable[Finding]: ...
-
-    def end(self) -> Iterable[Finding]:
-        """The history is over; `Facts.end_zxid` and `Facts.end_ms` say when."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """How rows are brought together. Findings with the same keys are folded in one pass.
-
-    A row for which `key` gives None is for none of them.
-    """
-
-    name: str
-    key: Callable[[Event], Key | None]
-
-
 Bounds = Mapping[str, float]
+Find = Callable[[KeyRows, Key, Facts, Bounds], Iterator[Finding]]
+
+
+class Screened(NamedTuple):
+    """What columns tell: rows that the rule has to see, and findings of keys that it need not see."""
+
+    rows: Selection
+    found: Sequence[Finding] = ()
+
+
+Screen = Callable[["Tables", Bounds], Screened]
+"""May keep rows that bring no finding; never leaves out one that does, or that changes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +69,12 @@ class Rule:
     act: str
     """What an operator does about it."""
     keys: Keys
-    fold: Callable[[Key, Facts, Bounds], Fold]
+    find: Find
+    """Gets the rows of one key in order; its docstring is the text of the finding's section."""
     bounds: Bounds = field(default_factory=dict)
     """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+    screen: Screen | None = None
+    """None where the rule sees all rows of its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +92,25 @@ class WholeRule:
 
 
 AnyRule = Rule | WholeRule
+
+
+class Fold(Protocol):
+    """A finding whose state is an object: it takes the rows of one key one by one."""
+
+    def see(self, event: Event) -> Iterable[Finding]: ...
+
+    def end(self) -> Iterable[Finding]:
+        """The history is over; `Facts.end_zxid` and `Facts.end_ms` say when."""
+        ...
+
+
+def folded(fold: Callable[[Key, Facts, Bounds], Fold]) -> Find:
+    """The function of a rule that is written as a class."""
+
+    def find(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+        folding = fold(key, facts, bounds)
+        for event in rows:
+            yield from folding.see(event)
+        yield from folding.end()
+
+    return find

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime
@@ -11,6 +11,9 @@ from zkgroup.zkfiles.diffs import ZnodeChange
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.rows import Columns
 
 
 class SeenTree(NamedTuple):
@@ -49,6 +52,8 @@ class Rows(NamedTuple):
     """The tree before the first transaction."""
     to_zxid: int | None
     """The last transaction that is asked for; None for all there are."""
+    columns: Callable[[], Columns | None] = lambda: None
+    """The same as columns, where they can be made without objects; needs numpy and pyarrow."""
 
 
 class Source(Protocol):

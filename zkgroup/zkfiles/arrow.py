@@ -48,11 +48,12 @@ def schema(columns: Sequence[Column]) -> Any:
 
 def record_batch(batch: Batch) -> Any:
     """A batch as a pyarrow.RecordBatch with the types of `schema`, whatever way it was read."""
-    arrays = [_array(batch, column) for column in batch.columns]
+    arrays = [array_of(batch, column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema(batch.columns))
 
 
-def _array(batch: Batch, column: Column) -> Any:
+def array_of(batch: Batch, column: Column) -> Any:
+    """One column of a batch as a pyarrow.Array."""
     packed, type_ = batch.packed(column.name), _TYPES[column.type]
     if isinstance(packed, Same):
         return pa.repeat(pa.scalar(packed.value, type_), batch.rows)

@@ -33,10 +33,14 @@ class Ephemerals:
         named = transaction.closed_paths or ()
         for path in named:
             self.deleted(path)
-        left = sorted(self._paths.pop(transaction.session, ()))
+        return (*named, *self.ended(transaction.session))
+
+    def ended(self, session: int) -> list[str]:
+        """What a session still has when it ends, sorted; it has nothing then."""
+        left = sorted(self._paths.pop(session, ()))
         for path in left:
             del self._sessions[path]
-        return (*named, *left)
+        return left
 
     def follow(self, transaction: Transaction) -> tuple[str, ...]:
         """Takes in a whole transaction; the paths that go where it is a closeSession, else none."""

@@ -151,6 +151,10 @@ class Server:
                 return transaction
         return None
 
+    def last_logged(self, log: ServerFile) -> int | None:
+        """The zxid of the last record of a log. Hops once over it."""
+        return self._last_in(log)
+
     def _last_in(self, log: ServerFile) -> int | None:
         reader = LogReader(log.path, resync=True)
         last = None

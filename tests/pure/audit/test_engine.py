@@ -15,27 +15,18 @@ from zkgroup.audit.engine import audit, bounds_of, find
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.one_tree import OneTree
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, WholeRule
+from zkgroup.audit.rules import Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.sources import open_source
 from zkgroup.errors import ConfigError
 
 
-class _Rows:
-    """Tells at the end which rows it saw."""
-
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        self._key, self._bounds, self._zxids = key, bounds, list[int]()
-
-    def see(self, event: Event) -> Iterator[Finding]:
-        self._zxids.append(event.zxid)
-        yield from ()
-
-    def end(self) -> Iterator[Finding]:
-        detail = f"{'/'.join(self._key)} {self._zxids} {dict(self._bounds)}"
-        yield Finding("rows", "info", detail=detail)
+def _rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Which rows a key has."""
+    yield Finding("rows", "info", detail=f"{'/'.join(key)} {[row.zxid for row in rows]} {dict(bounds)}")
 
 
 def _rule(**changes: Any) -> Rule:
@@ -46,7 +37,7 @@ def _rule(**changes: Any) -> Rule:
         "needs": ("log",),
         "act": "",
         "keys": BY_GROUP,
-        "fold": _Rows,
+        "find": _rows,
         "bounds": {"most": 3},
     }
     return Rule(**{**fields, **changes})
@@ -62,8 +53,8 @@ def _log() -> AuditLog:
     return log
 
 
-def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
-    """By group, by partition or by session, each key's fold sees its own rows and no others, in order."""
+def test_each_key_has_its_own_rows_in_order() -> None:
+    """By group, by partition or by session, each key has its own rows and no others, in order."""
 
     def told(rule: Rule) -> list[str]:
         return [each.detail.removesuffix(" {'most': 3}") for each in _log().find(rule)]
@@ -74,7 +65,7 @@ def test_each_key_has_a_fold_of_its_own_with_its_rows_in_order() -> None:
 
 
 def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
-    """A bound that the user sets reaches the fold; a bound that no rule has is a ConfigError."""
+    """A bound that the user sets reaches the rule; a bound that no rule has is a ConfigError."""
     assert {each.detail[-11:] for each in _log().find(_rule(), most=7)} == {"{'most': 7}"}
     with pytest.raises(ConfigError, match=r"expected one of rows\.most"):
         bounds_of([_rule()], {"rows.least": 1})
@@ -172,7 +163,7 @@ def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
     assert [each.from_zxid for each in found] == [20, 107, 110]
 
 
-def test_facts_that_are_known_are_not_folded_again() -> None:
+def test_facts_that_are_known_are_not_gathered_again() -> None:
     """With the facts given, the rows are read once and not a second time to gather them."""
     asked = []
 

@@ -1,4 +1,4 @@
-"""Folds see what they need whoever brings their rows together."""
+"""Rules see what they need whoever brings their rows together."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections import defaultdict
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from zkgroup.audit.engine import bounds_of, fold_all, order
+from zkgroup.audit.engine import bounds_of, find_all, order
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import Key
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Finding, Key
+from zkgroup.audit.rules import Finding
 from zkgroup.audit.sources import open_source
 
 
@@ -32,10 +34,8 @@ def test_rows_sorted_key_by_key_give_the_same_findings(name: str, from_zxid: int
             if (key := rule.keys.key(event)) is not None:
                 by_key[key].append(event)
         for key, rows in by_key.items():
-            fold = rule.fold(key, facts, bounds[rule.name])
-            for event in sorted(rows, key=lambda row: (row.zxid, row.sub)):
-                found += fold.see(event)
-            found += fold.end()
+            ordered = KeyRows(sorted(rows, key=lambda row: (row.zxid, row.sub)))
+            found += rule.find(ordered, key, facts, bounds[rule.name])
 
     assert found
-    assert sorted(found, key=order) == sorted(fold_all(RULES, events, facts, bounds), key=order)
+    assert sorted(found, key=order) == sorted(find_all(RULES, events, facts, bounds), key=order)

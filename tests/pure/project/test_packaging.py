@@ -59,7 +59,7 @@ def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
 def test_extras_are_those_documented() -> None:
     """The names of the extras are public."""
     assert set(setup_cfg()["options.extras_require"]) == {
-        *("kafka", "embedded", "audit", "metrics", "sasl", "broker", "all", "test", "dev")
+        *("kafka", "embedded", "audit", "fast", "metrics", "sasl", "broker", "all", "test", "dev")
     }
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from zkgroup.audit.controller_lookup import ending_text
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import REPLICATION
+from zkgroup.audit.keys import REPLICATION, Key
 from zkgroup.audit.partitions import state_of
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import path_kind
@@ -115,6 +115,6 @@ RULE = Rule(
     act="Look at the broker's own log and its pauses at that time. Sessions that expire again and again mean"
     " that `zookeeper.session.timeout.ms` is shorter than its longest pause, or a network that loses pings.",
     keys=REPLICATION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"short_ms": 300_000},
 )

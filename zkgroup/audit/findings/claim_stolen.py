@@ -6,13 +6,17 @@ The end of the owner's own session is none, and neither is a release, whichever 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION, Key
 from zkgroup.audit.owner_lives import OwnerLives
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "claim_stolen"
 
@@ -45,6 +49,12 @@ class _Fold:
         yield from ()
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with an owner that another session deleted."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_deleted_by_other))
+
+
 RULE = Rule(
     name=NAME,
     severity="error",
@@ -56,5 +66,6 @@ RULE = Rule(
         " session is a tool's or a person's."
     ),
     keys=BY_OWNED_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

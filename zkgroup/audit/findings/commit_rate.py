@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP
+from zkgroup.audit.keys import BY_GROUP, Key
 from zkgroup.audit.partition_offsets import PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.paths import path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _MINUTE_MS = 60_000
 
@@ -41,21 +45,10 @@ class _Fold:
 
     def end(self) -> Iterator[Finding]:
         first, last = self._first, self._last
-        if first is None or last is None:
-            return
-        seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
-        yield Finding(
-            RULE.name,
-            RULE.severity,
-            group=self._group,
-            from_zxid=first.zxid,
-            to_zxid=last.zxid,
-            from_ms=first.time_ms,
-            to_ms=last.time_ms,
-            detail=f"{count_text(self._commits, 'commit')} by {count_text(len(self._writers), 'session')},"
-            f" {self._commits / seconds:.2f}/s, {100 * self._repeats / self._commits:.0f} % of them repeat"
-            f" the offset; at most {self._busiest} in one minute",
-        )
+        if first is not None and last is not None:
+            ends = (first.zxid, last.zxid, first.time_ms, last.time_ms)
+            counts = _Counts(self._commits, self._repeats, len(self._writers), self._busiest)
+            yield _finding(self._group, ends, counts)
 
     def _count(self, event: Event, *, repeats: bool) -> None:
         self._first, self._last = self._first or event, event
@@ -68,6 +61,42 @@ class _Fold:
         self._busiest = max(self._busiest, self._in_minute)
 
 
+class _Counts(NamedTuple):
+    commits: int
+    repeats: int
+    writers: int
+    busiest: int
+    """Commits of the minute that had most."""
+
+
+def _finding(group: str, ends: tuple[int, int, int, int], counts: _Counts) -> Finding:
+    from_zxid, to_zxid, from_ms, to_ms = ends
+    seconds = max((to_ms - from_ms) / 1_000, 1.0)
+    return Finding(
+        RULE.name,
+        RULE.severity,
+        group=group,
+        from_zxid=from_zxid,
+        to_zxid=to_zxid,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        detail=f"{count_text(counts.commits, 'commit')} by {count_text(counts.writers, 'session')},"
+        f" {counts.commits / seconds:.2f}/s, {100 * counts.repeats / counts.commits:.0f} % of them repeat"
+        f" the offset; at most {counts.busiest} in one minute",
+    )
+
+
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Counted in columns, but for groups that have an offset which is no plain number."""
+    from zkgroup.audit.columns.commits import commits_by_group
+
+    found = [
+        _finding(group, ends, _Counts(*counts))
+        for group, ends, counts in commits_by_group(tables, _MINUTE_MS)
+    ]
+    return Screened(tables.groups.of_keys(tables.odd_groups), found)
+
+
 RULE = Rule(
     name="commit_rate",
     severity="info",
@@ -76,5 +105,6 @@ RULE = Rule(
     act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
     " repeats, its client writes unchanged offsets.",
     keys=BY_GROUP,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import CONTROLLER
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import CONTROLLER, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.json_fields import JvmJsonError, parse
@@ -145,6 +145,6 @@ RULE = Rule(
     " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
     " check whether brokers can reach ZooKeeper at all.",
     keys=CONTROLLER,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
 )

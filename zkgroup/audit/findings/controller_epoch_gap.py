@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import CONTROLLER
+from zkgroup.audit.keys import CONTROLLER, Key
 from zkgroup.audit.partitions import decoded
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, folded
 from zkgroup.audit.texts import duration_text, who
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
@@ -89,6 +89,6 @@ RULE = Rule(
     " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
     " all know the present epoch. A warning: whoever held `/controller` was no controller, or died at once.",
     keys=CONTROLLER,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"raise_ms": 2_000},
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from zkgroup.audit.columns.codes import CHECK
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_GROUP, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.znodes.consumers import offsets_path
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -53,6 +58,17 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Groups without a member whose last write is long ago."""
+    groups, facts = tables.groups, tables.facts
+    is_write = tables.columns.op[groups.rows] != CHECK
+    recent = tables.written_ms(groups.rows) >= facts.end_ms - bounds["idle_ms"]
+    dead = ~groups.keys_with(is_write & recent)
+    for code, (group,) in enumerate(groups.keys):
+        dead[code] &= not any(life.to_zxid is None for life in facts.members.get(group, ()))
+    return Screened(groups.of_keys(dead))
+
+
 RULE = Rule(
     name="dead_group",
     severity="info",
@@ -61,6 +77,7 @@ RULE = Rule(
     act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
     " `zkgroup group delete`.",
     keys=BY_GROUP,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"idle_ms": 7 * 86_400_000},
+    screen=_screen,
 )

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from zkgroup.audit.controller_lookup import controller_name, epoch_at, life_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_DECISION
+from zkgroup.audit.keys import BY_DECISION, Key
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, folded
 from zkgroup.audit.texts import count_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -178,5 +178,5 @@ RULE = Rule(
     " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
     " removed by hand, which no controller hears of before the next election.",
     keys=BY_DECISION,
-    fold=_Fold,
+    find=folded(_Fold),
 )

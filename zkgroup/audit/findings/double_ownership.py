@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.partition_offsets import PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text, session_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "double_ownership"
 
@@ -111,6 +115,12 @@ class _Fold:
         return self._names.get(session, session_text(session))
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit while another session owned them."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
+
+
 RULE = Rule(
     name=NAME,
     severity="error",
@@ -122,5 +132,6 @@ RULE = Rule(
         " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
     ),
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

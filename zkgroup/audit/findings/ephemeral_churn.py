@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_SESSION
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_SESSION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.sliding_window import Burst, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, only_group, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _HOUR_MS = 3_600_000
 
@@ -71,6 +75,14 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """The rows of ephemerals, of sessions with many of them or a short life."""
+    s = tables.sessions
+    matters = s.is_of_ephemerals
+    busy = s.counts(matters) >= int(bounds["per_hour"])
+    return Screened(s.of_sessions(busy | s.shorter_than(bounds["short_ms"]), matters))
+
+
 RULE = Rule(
     name="ephemeral_churn",
     severity="warning",
@@ -80,6 +92,7 @@ RULE = Rule(
     act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
     " end (rebalance_storm) and for clients that open a session for each thing they do.",
     keys=BY_SESSION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"per_hour": 3_600, "short_ms": 60_000},
+    screen=_screen,
 )

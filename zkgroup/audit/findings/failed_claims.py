@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_SESSION
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_SESSION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.sliding_window import Burst, SlidingWindow
 from zkgroup.audit.texts import duration_text, members_of, only_group, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _NO_NODE = -101
 _NODE_EXISTS = -110
@@ -64,6 +68,12 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Sessions with enough refusals."""
+    s = tables.sessions
+    return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
+
+
 RULE = Rule(
     name="failed_claims",
     severity="warning",
@@ -72,6 +82,7 @@ RULE = Rule(
     act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
     " an owner of another group that stays, or members that do not agree about the assignment.",
     keys=BY_SESSION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"per_minute": 10},
+    screen=_screen,
 )

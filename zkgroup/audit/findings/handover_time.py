@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_GROUP
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_GROUP, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.znodes.paths import PathKind, path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _At = tuple[str, int]
 
@@ -134,6 +138,16 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Rows of members and owners, and the last that a session that ended wrote in each group before."""
+    from zkgroup.audit.columns.groups import is_kind, last_before_the_end
+
+    groups = tables.groups
+    matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
+    matters[last_before_the_end(tables, groups)] = True
+    return Screened(groups.where(matters))
+
+
 RULE = Rule(
     name="handover_time",
     severity="info",
@@ -143,6 +157,7 @@ RULE = Rule(
     act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
     " long rebalance: check failed_claims and JVM members that wait between their attempts.",
     keys=BY_GROUP,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"patience_ms": 10_000},
+    screen=_screen,
 )

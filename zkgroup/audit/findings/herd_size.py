@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule
+from zkgroup.audit.keys import Key, Keys
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.brokers import broker_ids_path, topics_path
 from zkgroup.znodes.consumers import ids_path
@@ -103,6 +104,6 @@ RULE = Rule(
     act="Each of them reads at once, and of members each reads every registration. Split large groups, start"
     " members one after another, or use members of zkgroup, which read what changed only.",
     keys=BY_WATCHED,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"watchers": 100},
 )

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from zkgroup.audit.controller_lookup import life_at
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.keys import BY_TOPIC, Key
 from zkgroup.audit.partitions import ChangeStamp, Spell, TopicFold, View, spell_finding
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 
 
@@ -93,6 +93,6 @@ RULE = Rule(
     act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
     " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"within_ms": 60_000, "pairs": 1},
 )

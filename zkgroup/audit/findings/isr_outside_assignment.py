@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zkgroup.audit.controller_lookup import is_requested
 from zkgroup.audit.keys import BY_TOPIC
 from zkgroup.audit.partitions import Spell, SpellFold, View, brokers_text, spell_finding
-from zkgroup.audit.rules import Finding, Rule
+from zkgroup.audit.rules import Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.model import TopicPartition
 
@@ -52,5 +52,5 @@ RULE = Rule(
     " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
     " to the replicas that it shall have.",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.keys import BY_TOPIC
 from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, moment_finding
-from zkgroup.audit.rules import Finding, Rule
+from zkgroup.audit.rules import Finding, Rule, folded
 
 
 class _Fold(TopicFold):
@@ -35,5 +35,5 @@ RULE = Rule(
     act="Brokers obey only a higher leader epoch, so this state is not what they do: find the session that"
     " wrote it, and let the controller elect again (`zkgroup elect preferred`, or a restart of the leader).",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
 )

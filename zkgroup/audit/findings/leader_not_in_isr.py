@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from zkgroup.audit.keys import BY_TOPIC
 from zkgroup.audit.partitions import Spell, SpellFold, View, brokers_text, spell_finding
-from zkgroup.audit.rules import Finding, Rule
+from zkgroup.audit.rules import Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.brokers import NO_LEADER
 
@@ -35,5 +35,5 @@ RULE = Rule(
     " that leads, or have the leader elected again (`zkgroup elect preferred`), so that the state is written"
     " anew.",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
 )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_GROUP
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_GROUP, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.sliding_window import Burst, SlidingWindow
 from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.paths import path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -61,6 +65,14 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """One row of each group: the lives of members are facts."""
+    from zkgroup.audit.columns.groups import first_rows
+
+    groups = tables.groups
+    return Screened(groups.where(first_rows(groups)))
+
+
 RULE = Rule(
     name="member_flapping",
     severity="warning",
@@ -69,6 +81,7 @@ RULE = Rule(
     act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
     " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
     keys=BY_GROUP,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"lives": 3, "window_ms": 3_600_000},
+    screen=_screen,
 )

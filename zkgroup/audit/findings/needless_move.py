@@ -9,27 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.rebalance import moves_text
-from zkgroup.audit.keys import BY_MEMBERSHIP
-from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_MEMBERSHIP, Key
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.rules import Bounds, Finding, Rule
 
 NAME = "needless_move"
 
 
-class _Fold:
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        self._rebalances = Rebalances(key[0], facts, bounds["quiet_ms"])
-
-    def see(self, event: Event) -> Iterator[Finding]:
-        for rebalance in self._rebalances.see(event):
-            yield from _judge(rebalance)
-
-    def end(self) -> Iterator[Finding]:
-        for rebalance in self._rebalances.end():
-            yield from _judge(rebalance)
+def _find(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    for rebalance in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+        yield from _judge(rebalance)
 
 
 def _judge(rebalance: Rebalance) -> Iterator[Finding]:
@@ -66,6 +58,6 @@ RULE = Rule(
         " check its log for what it read in between."
     ),
     keys=BY_MEMBERSHIP,
-    fold=_Fold,
+    find=_find,
     bounds={"quiet_ms": QUIET_MS},
 )

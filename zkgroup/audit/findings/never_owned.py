@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keys import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP, Key
 from zkgroup.audit.membership import existence, overlaps, partitions_at, topics_wanted, wanting
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.model import TopicPartition
 
@@ -86,6 +86,6 @@ RULE = Rule(
         " (orphan_owner, owner_session_mismatch)."
     ),
     keys=BY_MEMBERSHIP,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"grace_ms": 10_000},
 )

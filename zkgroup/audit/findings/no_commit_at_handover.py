@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from zkgroup.audit.columns.codes import CREATE, DELETE
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
 from zkgroup.audit.partition_offsets import PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -68,6 +73,18 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with an owner that went, after a long time, without a commit of its own since it came."""
+    p, facts = tables.partitions, tables.facts
+    commits = (p.is_commit & p.by_holder).cumsum()
+    came = p.change_before
+    is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
+    since_ms = p.time_ms[came]
+    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
+    is_long = p.time_ms - since_ms > bounds["owned_ms"]
+    return Screened(p.keys_with(is_over & (commits == commits[came]) & is_long))
+
+
 RULE = Rule(
     name="no_commit_at_handover",
     severity="info",
@@ -78,6 +95,7 @@ RULE = Rule(
     " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
     " committing.",
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"owned_ms": 60_000},
+    screen=_screen,
 )

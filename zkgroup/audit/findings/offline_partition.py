@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from zkgroup.audit.controller_lookup import absences
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.keys import BY_TOPIC, Key
 from zkgroup.audit.partitions import ChangeStamp, Spell, TopicFold, View, brokers_text, spell_finding
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.brokers import NO_LEADER
 
@@ -92,6 +92,6 @@ RULE = Rule(
     " list, the last one in sync first. Only if that one is lost for good, and its records with it,"
     " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"election_ms": 1_000, "error_ms": 10_000},
 )

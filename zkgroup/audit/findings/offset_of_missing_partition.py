@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from zkgroup.audit.columns.codes import CREATE, DELETE
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 @lru_cache(maxsize=1 << 10)
@@ -76,6 +81,23 @@ class _Fold:
         return f"the topic has {count_text(len(partitions), 'partition')}"
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions whose offset is there at the end, and that their topic does not name."""
+    from zkgroup.audit.columns.partitions import last_with
+
+    p = tables.partitions
+    is_offset = ~p.is_owner
+    made = last_with(is_offset & ((p.op == CREATE) | (p.op == DELETE)), p.start)
+    there = p.selection.keys_with(p.is_last & (made >= 0) & (p.op[made] == CREATE))
+    topics = tables.facts.topics
+    for code in there.nonzero()[0].tolist():
+        _, topic, partition = p.selection.keys[code]
+        changes = topics.get(topic, ())
+        data = changes[-1].data if changes else None
+        there[code] = data is None or int(partition) not in (_partitions(data) or ())
+    return Screened(p.selection.of_keys(there))
+
+
 RULE = Rule(
     name="offset_of_missing_partition",
     severity="warning",
@@ -84,5 +106,6 @@ RULE = Rule(
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
     " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, folded
 from zkgroup.audit.texts import is_member, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -61,6 +65,12 @@ class _Fold:
         return f"; before it wrote {who(self._facts, self._last_writer or 0, self._group)}"
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit below the value before."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & p.falls))
+
+
 RULE = Rule(
     name="offset_regression",
     severity="error",
@@ -70,5 +80,6 @@ RULE = Rule(
     " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
     " accept the repetition.",
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

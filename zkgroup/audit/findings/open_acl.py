@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from zkgroup.audit.columns.codes import CREATE, SET_ACL
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule, Severity
+from zkgroup.audit.keys import Key, Keys
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, folded
 from zkgroup.audit.texts import count_text
 from zkgroup.zkfiles.records import Acl
 from zkgroup.znodes.brokers import brokers_path
 from zkgroup.znodes.consumers import consumers_path
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _CHANGE = 2 | 4 | 8 | 16
 """write, create, delete, admin"""
@@ -91,6 +97,20 @@ def _rights(acl: Acl | None) -> _Rights:
     return _Rights.OPEN if is_open else _Rights.CLOSED
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
+    from zkgroup.audit.columns.tree import have_rows, is_last_of_path
+
+    rows = tables.of(ACLS)
+    columns = tables.columns
+    op, paths = columns.op[rows.rows], columns.path[rows.rows]
+    matters = is_last_of_path(columns, rows) & (op == CREATE)
+    whole = have_rows(columns, rows.where(op == SET_ACL))
+    whole[paths[:1]] = True
+    matters |= whole[paths]
+    return Screened(rows.where(matters))
+
+
 RULE = Rule(
     name="open_acl",
     severity="warning",
@@ -99,5 +119,6 @@ RULE = Rule(
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
     " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
     keys=ACLS,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

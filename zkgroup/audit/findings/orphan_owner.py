@@ -6,14 +6,18 @@ An error once it has stood so for `grace_ms`, info before: a member may be on it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text, session_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "orphan_owner"
 
@@ -68,6 +72,12 @@ def _detail(life: OwnerLife, ms: int) -> str:
     )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions owned at the end by a member that is not registered then."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
+
+
 RULE = Rule(
     name=NAME,
     severity="error",
@@ -78,6 +88,7 @@ RULE = Rule(
         " (`audit sessions`) and end that process; the znode is deleted with its session."
     ),
     keys=BY_OWNED_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"grace_ms": 10_000},
+    screen=_screen,
 )

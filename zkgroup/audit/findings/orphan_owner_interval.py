@@ -7,14 +7,18 @@ the end of the history for less than `grace_ms`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import Span, gaps, lives_by_session, member_of, merged
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "orphan_owner_interval"
 
@@ -61,6 +65,12 @@ class _Fold:
             )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a claim that is not within one registration of its member."""
+    owners = tables.owners
+    return Screened(owners.keys_with(~owners.is_registered))
+
+
 RULE = Rule(
     name=NAME,
     severity="error",
@@ -71,6 +81,7 @@ RULE = Rule(
         " JVM never leave that way: find the tool that deletes below `ids`, or another client library."
     ),
     keys=BY_OWNED_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"grace_ms": 10_000},
+    screen=_screen,
 )

@@ -7,15 +7,19 @@ owner in a snapshot only that snapshot is asked.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.findings.orphan_owner import is_known
-from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import is_alive, lives_by_session, member_of
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import session_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "owner_session_mismatch"
 
@@ -78,6 +82,12 @@ def _detail(owner: OwnerLife, there: list[Life], named: list[Life]) -> str:
     return f"{claim}, which is no member of the group"
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a claim that is not within one registration of its member."""
+    owners = tables.owners
+    return Screened(owners.keys_with(~owners.is_registered))
+
+
 RULE = Rule(
     name=NAME,
     severity="error",
@@ -88,5 +98,6 @@ RULE = Rule(
         " unowned once that session ends. Find the client behind the session, and restart the member."
     ),
     keys=BY_OWNED_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import REPLICATION
+from zkgroup.audit.keys import REPLICATION, Key
 from zkgroup.audit.partitions import state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import path_kind
@@ -90,6 +90,6 @@ RULE = Rule(
     act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
     " that is not registered has to be started first, or its partitions reassigned.",
     keys=REPLICATION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"share": 0.1},
 )

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_MEMBERSHIP
-from zkgroup.audit.rebalances import QUIET_MS, Rebalance, Rebalances
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_MEMBERSHIP, Key
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.texts import duration_text
 
 NAME = "rebalance"
 _TRIGGERS_NAMED = 4
 
 
-class _Fold:
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        self._rebalances = Rebalances(key[0], facts, bounds["quiet_ms"])
-
-    def see(self, event: Event) -> Iterator[Finding]:
-        return map(_finding, self._rebalances.see(event))
-
-    def end(self) -> Iterator[Finding]:
-        return map(_finding, self._rebalances.end())
+def _find(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    for rebalance in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+        yield _finding(rebalance)
 
 
 def _finding(rebalance: Rebalance) -> Finding:
@@ -92,6 +86,6 @@ RULE = Rule(
         " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
     ),
     keys=BY_MEMBERSHIP,
-    fold=_Fold,
+    find=_find,
     bounds={"quiet_ms": QUIET_MS},
 )

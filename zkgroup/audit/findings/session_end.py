@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_SESSION
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_SESSION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, duration_text, only_group, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -59,6 +63,15 @@ class _Fold:
         return f" {duration_text(close.time_ms - self._last.time_ms)} after its last write{timeout}"
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Of sessions that were closed: the close, what went with it, and the last row before it."""
+    s = tables.sessions
+    matters = s.is_end | s.is_close
+    last = s.last_of(~s.is_end & ~s.seed & ~s.is_close)
+    matters[last[last >= 0]] = True
+    return Screened(s.of_sessions(s.is_closed, matters))
+
+
 RULE = Rule(
     name="session_end",
     severity="info",
@@ -67,5 +80,6 @@ RULE = Rule(
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
     keys=BY_SESSION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

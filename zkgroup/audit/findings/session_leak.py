@@ -7,12 +7,16 @@ one client's, and a client stays with a server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_SESSION
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_SESSION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, duration_text, server_of, session_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -57,6 +61,12 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Sessions that are open, and silent for long."""
+    s = tables.sessions
+    return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
+
+
 RULE = Rule(
     name="session_leak",
     severity="warning",
@@ -65,6 +75,7 @@ RULE = Rule(
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keys=BY_SESSION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"idle_ms": 3 * 86_400_000},
+    screen=_screen,
 )

@@ -12,8 +12,8 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import ExpectedOwners
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.group_picture import GroupPicture
-from zkgroup.audit.keys import BY_MEMBERSHIP
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.keys import BY_MEMBERSHIP, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, folded
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind
@@ -101,6 +101,6 @@ RULE = Rule(
         " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`."
     ),
     keys=BY_MEMBERSHIP,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"grace_ms": 10_000},
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
 from zkgroup.audit.partition_offsets import PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text, who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -52,6 +56,20 @@ class _Fold:
         )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Owned partitions whose offset and owner changed last long before the end."""
+    from zkgroup.audit.columns.partitions import last_with
+
+    p = tables.partitions
+    changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
+    written_ms = tables.written_ms(p.selection.rows)
+    written_ms[~p.seed] = p.time_ms[~p.seed]
+    changed_ms = written_ms[changed] * (changed >= 0)
+    still_ms = tables.facts.end_ms - bounds["still_ms"]
+    is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
+    return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
+
+
 RULE = Rule(
     name="stalled_offset",
     severity="info",
@@ -60,6 +78,7 @@ RULE = Rule(
     act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
     " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"still_ms": 600_000},
+    screen=_screen,
 )

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from zkgroup.audit.controller_lookup import change_at, replicas_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import ADMIN
+from zkgroup.audit.keys import ADMIN, Key
 from zkgroup.audit.partitions import brokers_text, decoded
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -140,6 +140,6 @@ RULE = Rule(
     " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
     " sides: reassign it again once the brokers are up.",
     keys=ADMIN,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"standing_ms": 600_000, "endless_ms": 1_000},
 )

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from zkgroup.audit.controller_lookup import change_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import ADMIN
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import ADMIN, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import duration_text
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.paths import path_kind
@@ -69,6 +69,6 @@ RULE = Rule(
     " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
     " default of 0.8.2.2, never do it.",
     keys=ADMIN,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"standing_ms": 600_000},
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_TOPIC
+from zkgroup.audit.keys import BY_TOPIC, Key
 from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, moment_finding
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.znodes.brokers import NO_LEADER
 
 
@@ -48,5 +48,5 @@ RULE = Rule(
     " check the consumers of the topic. Set `unclean.leader.election.enable=false` for topics that must not"
     " lose records (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
     keys=BY_TOPIC,
-    fold=_Fold,
+    find=folded(_Fold),
 )

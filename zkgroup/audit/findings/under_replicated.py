@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_TOPIC, REPLICATION
+from zkgroup.audit.keys import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.partitions import ChangeStamp, Spell, SpellFold, View, brokers_text, spell_finding
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 
@@ -146,6 +146,6 @@ RULE = Rule(
     " time over partitions, so that the one to begin with is the largest. A partition that stays so after a"
     " reassignment waits for a replica that no broker creates; reassign it again.",
     keys=REPLICATION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"least_ms": 10_000},
 )

@@ -8,14 +8,18 @@ which a member that can be read wanted the topic and the partition existed, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_OWNED_PARTITION
+from zkgroup.audit.keys import BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import Span, demand, overlaps
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import duration_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 NAME = "unowned_interval"
 
@@ -74,6 +78,11 @@ class _Fold:
                 )
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions without an owner for long."""
+    return Screened(tables.owners.keys_unowned_for(bounds["longest_ms"]))
+
+
 RULE = Rule(
     name=NAME,
     severity="warning",
@@ -85,6 +94,7 @@ RULE = Rule(
         " the next change of the group helps. A registration that they cannot read stops all of them."
     ),
     keys=BY_OWNED_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"longest_ms": 1_000},
+    screen=_screen,
 )

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Bounds, Finding, Key, Keys, Rule
+from zkgroup.audit.keys import Key, Keys
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, who
 from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _MINUTE_MS = 60_000
 _REFUSED = "refused requests"
@@ -69,22 +74,9 @@ class _Fold:
         if busiest.first is None or busiest.last is None:
             return
         session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
-        group = path_kind(self._area).name if self._area.startswith(f"{consumers_path()}/") else None
-        biggest = f"; biggest transaction {self._biggest_multi}"
-        more = _share(busiest) if self._area == _REFUSED else biggest
-        yield Finding(
-            RULE.name,
-            RULE.severity,
-            group=group,
-            session=session or None,
-            from_zxid=busiest.first.zxid,
-            to_zxid=busiest.last.zxid,
-            from_ms=busiest.first.time_ms,
-            to_ms=busiest.last.time_ms,
-            detail=f"{self._area}: {count_text(busiest.count, 'operation')},"
-            f" {count_text(busiest.size, 'byte')} in the busiest minute, {most} of them by"
-            f" {who(self._facts, session)}; {count_text(self._hot_minutes, 'minute')} like it{more}",
-        )
+        ends = (busiest.first.zxid, busiest.last.zxid, busiest.first.time_ms, busiest.last.time_ms)
+        counts = _Counts(busiest.count, busiest.size, session, most, self._hot_minutes, self._biggest_multi)
+        yield _finding(self._area, self._facts, ends, counts)
 
     def _over(self) -> None:
         if self._minute.count >= self._enough:
@@ -111,15 +103,57 @@ class _Minute:
         self.first, self.last = self.first or event, event
 
 
-def _share(minute: _Minute) -> str:
-    """How many of the transactions of that time were refused; nothing where an election lay in it."""
-    assert minute.first is not None
-    assert minute.last is not None
-    if epoch_of(minute.first.zxid) != epoch_of(minute.last.zxid):
-        return ""
-    return (
-        f"; {minute.count / (minute.last.zxid - minute.first.zxid + 1):.0%} of all transactions in that time"
+class _Counts(NamedTuple):
+    """Of the busiest minute."""
+
+    operations: int
+    size: int
+    session: int
+    """Who wrote most."""
+    most: int
+    minutes: int
+    """How many minutes had enough."""
+    biggest: int
+    """Rows of the transaction that had most of them here, at any time."""
+
+
+def _finding(area: str, facts: Facts, ends: tuple[int, int, int, int], counts: _Counts) -> Finding:
+    from_zxid, to_zxid, from_ms, to_ms = ends
+    more = f"; biggest transaction {counts.biggest}"
+    if area == _REFUSED:
+        more = _share(counts.operations, from_zxid, to_zxid)
+    return Finding(
+        RULE.name,
+        RULE.severity,
+        group=path_kind(area).name if area.startswith(f"{consumers_path()}/") else None,
+        session=counts.session or None,
+        from_zxid=from_zxid,
+        to_zxid=to_zxid,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        detail=f"{area}: {count_text(counts.operations, 'operation')},"
+        f" {count_text(counts.size, 'byte')} in the busiest minute, {counts.most} of them by"
+        f" {who(facts, counts.session)}; {count_text(counts.minutes, 'minute')} like it{more}",
     )
+
+
+def _share(refused: int, from_zxid: int, to_zxid: int) -> str:
+    """How many of the transactions of that time were refused; nothing where an election lay in it."""
+    if epoch_of(from_zxid) != epoch_of(to_zxid):
+        return ""
+    return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
+
+
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Counted in columns."""
+    from zkgroup.audit.columns.minutes import busiest_minutes
+
+    selection = tables.of(BY_AREA)
+    if bounds["per_minute"] <= 0:
+        return Screened(selection)
+    counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
+    found = [_finding(area, tables.facts, ends, _Counts(*counts)) for (area,), ends, counts in counted]
+    return Screened(selection.of_keys(selection.keys_with(selection.rows < 0)), found)
 
 
 RULE = Rule(
@@ -130,6 +164,7 @@ RULE = Rule(
     act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
     " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
     keys=BY_AREA,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"per_minute": 600},
+    screen=_screen,
 )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_SUBTREE
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule
+from zkgroup.audit.keys import BY_SUBTREE, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, folded
 from zkgroup.audit.texts import count_text, subtree_text
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 _PER_NAME = 4
 """Bytes that a child costs in a list answer beside its name."""
@@ -112,6 +115,13 @@ def _count(children: _Children) -> str:
     return count_text(children.number, "child", "children")
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
+    from zkgroup.audit.columns.tree import TreeTable
+
+    return Screened(TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds))
+
+
 RULE = Rule(
     name="znode_bloat",
     severity="warning",
@@ -121,6 +131,7 @@ RULE = Rule(
     act="Beyond `jute.maxbuffer` (1 MB) clients lose their connection when they read it. Delete dead groups"
     " and topics (dead_group); fewer, or shorter, names below one parent.",
     keys=BY_SUBTREE,
-    fold=_Fold,
+    find=folded(_Fold),
     bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
+    screen=_screen,
 )

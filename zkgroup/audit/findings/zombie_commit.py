@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP_PARTITION
+from zkgroup.audit.keys import BY_GROUP_PARTITION, Key
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.rules import Bounds, Finding, Key, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, folded
 from zkgroup.audit.texts import who
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
 
 
 class _Fold:
@@ -61,6 +65,12 @@ def _moved(write: OffsetWrite) -> str:
     return after if write.previous is None else f"{write.previous} -> {after}"
 
 
+def _screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit by another session than the owner's."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
+
+
 RULE = Rule(
     name="zombie_commit",
     severity="error",
@@ -70,5 +80,6 @@ RULE = Rule(
     " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
     " it, as when a JVM member commits just after its own release.",
     keys=BY_GROUP_PARTITION,
-    fold=_Fold,
+    find=folded(_Fold),
+    screen=_screen,
 )

@@ -8,10 +8,11 @@ from typing import Any
 from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.keys import Key
 from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, decoded
 from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
 from zkgroup.audit.report.timelines import Span, Timeline, columns
-from zkgroup.audit.rules import Bounds, Finding, Key
+from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.texts import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration

@@ -1,12 +1,13 @@
-"""Facts and findings over rows in Spark: each key's rows are brought together, sorted, and folded.
+"""Facts and findings over rows in Spark: each key's rows are brought together and sorted.
 
-The folds are those of the laptop (`zkgroup.audit.engine`), with the same rows in the same order.
+The rules are those of the laptop (`zkgroup.audit.engine`), with the same rows in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import FactBuilder, is_fact
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.rules import Bounds, Finding, Fold, Key, Keys, Rule
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import Key, Keys
+from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.spark.rows import (
     ENSEMBLE,
     EVENT_COLUMNS,
@@ -53,6 +56,9 @@ _FINDINGS_ARROW: Final = pa.schema(
         for each in FINDINGS
     ]
 )
+
+_KEPT_ROWS: Final = 100_000
+"""Rows of one key that are kept as objects, some 50 MB."""
 
 Asked = Mapping[str, tuple[Facts, Mapping[str, Bounds], frozenset[str]]]
 """By ensemble: the facts, the bounds of each rule, and the names of the rules to ask."""
@@ -131,7 +137,7 @@ def findings_of(events: DataFrame, asked: Asked) -> DataFrame:
     together = keyed.repartition("ensemble", "keys", "key").sortWithinPartitions(
         "ensemble", "keys", "key", *IN_ORDER
     )
-    return together.mapInArrow(lambda batches: _folded(batches, known.value), FINDINGS)
+    return together.mapInArrow(lambda batches: _found_in(batches, known.value), FINDINGS)
 
 
 def _keys_by_name(names: frozenset[str]) -> dict[str, Keys]:
@@ -171,42 +177,59 @@ _KEYED_ARROW: Final = pa.schema(
 )
 
 
-def _folded(batches: Iterable[Any], asked: Asked) -> Iterator[Any]:
-    """Folds the rows of a partition, which come key by key."""
-    folds: list[Fold] = []
-    current: tuple[str, str, str] | None = None
+def _found_in(batches: Iterable[Any], asked: Asked) -> Iterator[Any]:
+    """Asks the rules of the rows of a partition, which come key by key."""
     found: list[tuple[str, Finding]] = []
-    for batch in batches:
-        places = zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keys", "key")), strict=True)
-        for place, event in zip(places, events_in(batch), strict=True):
-            if place != current:
-                found += _ended(current, folds)
-                current = place
-                folds = _folds(asked, *place)
-            for fold in folds:
-                found += [(place[0], finding) for finding in fold.see(event)]
+    for (ensemble, keys, text), pieces in _by_key(batches):
+        facts, bounds, names = asked[ensemble]
+        key: Key = tuple(text.split(_BETWEEN))
+        rows = KeyRows(_Pieces(pieces))
+        for rule in RULES:
+            if rule.keys.name == keys and rule.name in names:
+                of_rule = rule.find(rows, key, facts, bounds[rule.name])
+                found.extend((ensemble, finding) for finding in of_rule)
         if len(found) >= ROWS_PER_BATCH:
             yield findings_batch(found)
             found = []
-    found += _ended(current, folds)
     if found:
         yield findings_batch(found)
 
 
-def _folds(asked: Asked, ensemble: str, keys: str, text: str) -> list[Fold]:
-    facts, bounds, names = asked[ensemble]
-    key: Key = tuple(text.split(_BETWEEN))
-    return [rule.fold(key, facts, bounds[rule.name]) for rule in _rules_of(keys) if rule.name in names]
+def _by_key(batches: Iterable[Any]) -> Iterator[tuple[tuple[str, str, str], list[Any]]]:
+    """The rows of each key, as pieces of Arrow batches."""
+    pieces: list[Any] = []
+    current: tuple[str, str, str] | None = None
+    for batch in batches:
+        places = list(
+            zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keying", "key")), strict=True)
+        )
+        start = 0
+        for place, same in groupby(places):
+            size = sum(1 for _ in same)
+            if place != current:
+                if current is not None:
+                    yield current, pieces
+                current, pieces = place, []
+            pieces.append(batch.slice(start, size))
+            start += size
+    if current is not None:
+        yield current, pieces
 
 
-def _rules_of(keys: str) -> Sequence[Rule]:
-    return [rule for rule in RULES if rule.keys.name == keys]
+class _Pieces:
+    """The rows of one key: objects where they are few, else made of Arrow again for each rule that asks."""
 
+    def __init__(self, pieces: Sequence[Any]) -> None:
+        self._pieces = pieces
+        self._events: list[Event] | None = None
 
-def _ended(place: tuple[str, str, str] | None, folds: Iterable[Fold]) -> list[tuple[str, Finding]]:
-    if place is None:
-        return []
-    return [(place[0], finding) for fold in folds for finding in fold.end()]
+    def __iter__(self) -> Iterator[Event]:
+        if self._events is None:
+            events = (event for piece in self._pieces for event in events_in(piece))
+            if sum(piece.num_rows for piece in self._pieces) > _KEPT_ROWS:
+                return events
+            self._events = list(events)
+        return iter(self._events)
 
 
 def findings_batch(found: Sequence[tuple[str, Finding]]) -> Any:

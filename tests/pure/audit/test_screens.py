@@ -1,0 +1,102 @@
+"""Screens leave out no row that a finding needs: on random histories, recorded ones, and a healthy day."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs.benchmarks.group_days import write_logs
+from tests.worlds.golden_audits import INCIDENTS
+from tests.worlds.golden_audits import folder as folder_of
+from tests.worlds.golden_data import FOLDER
+from tests.worlds.random_histories import histories, history_of
+from tests.worlds.screened_findings import assert_same, bounds_for
+from zkgroup.audit.columns.rows import columns_of
+from zkgroup.audit.engine import audit, bounds_of
+from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.record_checks import record_checks_of
+from zkgroup.audit.screening import find_screened
+from zkgroup.audit.sources import open_source
+from zkgroup.zkfiles.history import History
+
+SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)
+
+
+@pytest.mark.parametrize("first", range(0, 24, 6))
+def test_screened_findings_are_those_of_all_rows(first: int) -> None:
+    """On random histories, every second with random bounds."""
+    for seed, events in histories(first, 6):
+        assert_same(events, bounds_for(seed), f"history {seed}")
+
+
+def test_every_screened_finding_is_found_in_some_history() -> None:
+    """A comparison of nothing with nothing would show nothing."""
+    seen = set[str]()
+    for seed in range(1, 40, 2):
+        events = history_of(seed)
+        found = find_screened(RULES, columns_of(events), facts_of(events), bounds_for(seed))
+        seen |= {finding.finding for finding in found}
+
+    assert set(SCREENED) - seen == set()
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
+def test_recorded_histories_have_the_same_findings(folder: Path) -> None:
+    """The rows that logs give as columns are those that they give as objects."""
+    rows = open_source([folder]).rows()
+    events, columns = list(rows.events()), rows.columns()
+
+    assert columns is None or list(columns.events()) == events
+    assert_same(events, bounds_of(RULES, {}), str(folder))
+
+
+def test_a_healthy_day_makes_few_objects(tmp_path: Path) -> None:
+    """Of healthy groups most rows are commits, and no rule needs to see them."""
+    source = open_source([write_logs(tmp_path / "day", 20_000, 2, groups=2)])
+    rows = source.rows()
+    columns = rows.columns()
+    assert columns is not None
+    assert list(columns.events()) == list(rows.events())
+    assert_same(list(rows.events()), bounds_of(RULES, {}), "a healthy day")
+
+
+def test_logs_that_need_a_closer_look_are_read_as_objects(tmp_path: Path) -> None:
+    """A hole, and a damaged record: columns say nothing, and the rows come from the exact reader."""
+    folder = write_logs(tmp_path / "day", 3_000, 3, groups=1)
+    logs = sorted(folder.glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
+    whole = logs[1].read_bytes()
+
+    logs[1].unlink()
+    assert open_source([folder]).rows().columns() is None
+
+    place = random.Random(1).randrange(len(whole) // 2, len(whole) - 100)
+    logs[1].write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    assert open_source([folder]).rows().columns() is None
+
+    logs[1].write_bytes(whole)
+    assert open_source([folder]).rows().columns() is not None
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
+def test_record_checks_in_columns_are_those_of_all_records(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elections, steps of the clock, holes and digests of recorded folders."""
+    in_columns = vars(record_checks_of(History(folder)))
+    monkeypatch.setitem(sys.modules, "zkgroup.audit.columns.record_facts", None)
+
+    assert vars(record_checks_of(History(folder))) == in_columns
+
+
+def test_without_numpy_the_findings_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is screened then."""
+    screened = audit(open_source([folder_of(INCIDENTS)]), ALL_RULES, group="idle")
+    for module in ("screening", "columns.record_facts"):
+        monkeypatch.setitem(sys.modules, f"zkgroup.audit.{module}", None)
+
+    assert audit(open_source([folder_of(INCIDENTS)]), ALL_RULES, group="idle") == screened
+    assert screened.findings

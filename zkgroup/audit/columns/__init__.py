@@ -1,0 +1,1 @@
+"""Rows as columns, and the tables that screens read. Needs numpy and pyarrow (the extra `fast`)."""

@@ -1,0 +1,248 @@
+"""The logs of one server as columns, where nothing about them needs a closer look.
+
+What does is read as objects, by `Ensemble.transactions`: a damage, records that a log before had, zxids that
+are missing, several servers. So nothing is decided here that is not decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, OPS
+from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
+from zkgroup.audit.events import Event
+from zkgroup.audit.progress import Progress
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.arrow import array_of
+from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
+from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.ephemerals import Ephemerals
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.servers import Server
+from zkgroup.zkfiles.zxids import hole_between
+
+_WANTED: Final = (
+    "zxid",
+    "sub",
+    "session",
+    "cxid",
+    "time",
+    "op",
+    "path",
+    "data",
+    "version",
+    "ephemeral",
+    "timeout_ms",
+    "error",
+    "acl",
+    "applied",
+)
+OP_CODES: Final = {op: code for code, op in enumerate(OPS)} | {None: -1}
+_LIFETIME_CODES: Final = {None: 0, "session": 1, "container": 2, "ttl": 3}
+
+
+class NotPlainError(Exception):
+    """These logs need a closer look."""
+
+
+def columns_of_logs(
+    history: History,
+    after_zxid: int,
+    to_zxid: int | None,
+    before: Iterable[Event],
+    chroot: str,
+    progress: Progress,
+) -> Columns | None:
+    """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
+
+    None where the logs need a closer look, or where some have a chroot: ephemerals outside it count, too.
+    """
+    if chroot:
+        return None
+    try:
+        logged = log_rows(history, after_zxid, to_zxid, progress).columns()
+    except NotPlainError:
+        return None
+    return with_ends(logged, columns_of(before))
+
+
+def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: Progress) -> ColumnsBuilder:
+    """The operations of a server alone, from the first zxid behind one to another.
+
+    The ephemerals that went with a session without a record are not among them. Raises NotPlainError.
+    """
+    if len(history.ensemble.servers) != 1:
+        raise NotPlainError("several servers")
+    builder = ColumnsBuilder()
+    rows, last = 0, after_zxid
+    for batch in plain_batches(history.ensemble.servers[0], after_zxid + 1, to_zxid, _WANTED):
+        progress("reading operations", rows)
+        rows += batch.rows
+        zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
+        last = followed(last, zxids, subs)
+        _add(builder, batch, zxids, subs)
+    return builder
+
+
+def plain_batches(
+    server: Server, from_zxid: int, to_zxid: int | None, wanted: Sequence[str]
+) -> Iterator[Batch]:
+    """Columns of all logs of a server. Raises NotPlainError at a damage."""
+    try:
+        for log in server.files.logs_within(from_zxid, to_zxid):
+            yield from log_columns(log.path, columns=wanted, from_zxid=from_zxid, to_zxid=to_zxid)
+    except (DamagedFileError, NotZooKeeperFileError) as error:
+        raise NotPlainError(str(error)) from error
+
+
+def followed(last: int, zxids: Numbers, subs: Numbers) -> int:
+    """The last zxid of a batch, which begins behind one, and in which each follows the one before."""
+    before = np.concatenate(([last], zxids[:-1]))
+    is_same = zxids == before
+    is_next_place = np.concatenate(([False], subs[1:] == subs[:-1] + 1))
+    is_odd = (is_same & ~is_next_place) | (~is_same & (zxids != before + 1))
+    for place in np.flatnonzero(is_odd).tolist():
+        zxid, earlier = int(zxids[place]), int(before[place])
+        if zxid <= earlier or hole_between(earlier, zxid) is not None:
+            raise NotPlainError(f"zxid {zxid:#x} behind {earlier:#x}")
+    return int(zxids[-1])
+
+
+def _add(builder: ColumnsBuilder, batch: Batch, zxids: Numbers, subs: Numbers) -> None:
+    """Operations of later servers, which no version knows, are left out."""
+    types = {column.name: column for column in batch.columns}
+    ops = codes_of(batch, "op", OP_CODES)
+    creates = ops == CREATE
+    version = array_of(batch, types["version"]).cast(pa.int64())
+    part: dict[str, Any] = {
+        "zxid": zxids,
+        "sub": subs,
+        "time_ms": numbers_of_column(batch, "time"),
+        "session": numbers_of_column(batch, "session"),
+        "cxid": numbers_of_column(batch, "cxid"),
+        "op": ops,
+        "path": array_of(batch, types["path"]).fill_null(""),
+        "data": array_of(batch, types["data"]),
+        "version": pc.if_else(pa.array(creates), pa.scalar(0, pa.int64()), version),
+        "ephemeral": codes_of(batch, "ephemeral", _LIFETIME_CODES),
+        "timeout_ms": array_of(batch, types["timeout_ms"]).cast(pa.int64()),
+        "error": array_of(batch, types["error"]).cast(pa.int64()),
+        "applied": array_of(batch, types["applied"]).to_numpy(zero_copy_only=False),
+        "seed": np.zeros(batch.rows, np.bool_),
+        "synthetic": np.zeros(batch.rows, np.bool_),
+        "acl": _acl_codes(builder, batch),
+        "mtime_ms": pa.nulls(batch.rows, pa.int64()),
+    }
+    if (ops < 0).any():
+        known = np.flatnonzero(ops >= 0)
+        part = {
+            name: column[known] if isinstance(column, np.ndarray) else column.take(pa.array(known))
+            for name, column in part.items()
+        }
+    builder.add(part)
+
+
+def numbers_of_column(batch: Batch, name: str) -> Numbers:
+    """A column without nulls; times in milliseconds."""
+    packed = batch.packed(name)
+    if isinstance(packed, Fixed):
+        values: Numbers = packed.values.astype(np.int64)
+        return values
+    return np.array(batch[name], np.int64)
+
+
+def codes_of(batch: Batch, name: str, codes: dict[Any, int]) -> Numbers:
+    """A column of few different values, as their codes."""
+    packed = batch.packed(name)
+    if isinstance(packed, Coded):
+        known: Numbers = np.array([codes[value] for value in packed.values], np.int8)[packed.codes]
+        return known
+    if isinstance(packed, Same):
+        return np.full(batch.rows, codes[packed.value], np.int8)
+    return np.array([codes[value] for value in batch[name]], np.int8)
+
+
+def _acl_codes(builder: ColumnsBuilder, batch: Batch) -> Numbers:
+    packed = batch.packed("acl")
+    if isinstance(packed, Coded):
+        known: Numbers = builder.acl_codes(packed.values)[packed.codes]
+        return known
+    return builder.acl_codes(batch["acl"])
+
+
+def with_ends(columns: Columns, before: Columns) -> Columns:
+    """Rows of a log behind what stood before, and the ephemerals that no record of a session's end names.
+
+    Before 3.6 none is named. They come behind the close of their session, as `reading.events_of` gives them.
+    """
+    places, ends = _unnamed_ends(columns, before)
+    builder = ColumnsBuilder()
+    builder.add_columns(before)
+    builder.add_columns(columns)
+    if not ends:
+        return builder.columns()
+    builder.add_events(ends)
+    whole = builder.columns()
+    seeds, size = len(before), len(before) + len(columns)
+    order = np.concatenate((np.arange(size, dtype=np.float64), seeds + np.array(places) + 0.5))
+    return whole.take(np.argsort(order, kind="stable"))
+
+
+def _unnamed_ends(columns: Columns, before: Columns) -> tuple[list[int], list[Event]]:
+    """Deletes that no record names, each with the number of the row that it comes behind."""
+    ephemerals = Ephemerals()
+    for row in np.flatnonzero(before.ephemeral == OF_SESSION).tolist():
+        ephemerals.created(before.paths[before.path[row]], int(before.session[row]))
+    is_made = (columns.op == CREATE) & (columns.ephemeral == OF_SESSION)
+    matters = np.flatnonzero(
+        (columns.applied & (is_made | (columns.op == DELETE))) | (columns.op == CLOSE_SESSION)
+    )
+    places: list[int] = []
+    ends: list[Event] = []
+    paths, ops = columns.paths, columns.op[matters].tolist()
+    of_rows = zip(
+        matters.tolist(), ops, columns.path[matters].tolist(), columns.session[matters].tolist(), strict=True
+    )
+    closing: tuple[int, int] | None = None
+    for row, op, path, session in of_rows:
+        if closing is not None and columns.zxid[row] != columns.zxid[closing[0]]:
+            _end(columns, ephemerals, closing, places, ends)
+            closing = None
+        if op == CLOSE_SESSION:
+            closing = row, row
+        elif op == CREATE:
+            ephemerals.created(paths[path], session)
+        else:
+            ephemerals.deleted(paths[path])
+            if closing is not None:
+                closing = closing[0], row
+    if closing is not None:
+        _end(columns, ephemerals, closing, places, ends)
+    return places, ends
+
+
+def _end(
+    columns: Columns, ephemerals: Ephemerals, closing: tuple[int, int], places: list[int], ends: list[Event]
+) -> None:
+    """What is left of a session behind the last row of its close."""
+    close, last = closing
+    session, named = int(columns.session[close]), last - close
+    for sub, path in enumerate(ephemerals.ended(session), named):
+        places.append(last)
+        ends.append(
+            Event(
+                int(columns.zxid[close]),
+                sub,
+                int(columns.time_ms[close]),
+                session,
+                int(columns.cxid[close]),
+                "delete",
+                path,
+                synthetic=True,
+            )
+        )

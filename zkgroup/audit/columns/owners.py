@@ -1,0 +1,116 @@
+"""The ownerships of partitions as columns: who claimed, until when, and in which registration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkgroup.audit.columns.codes import CREATE, DELETE
+from zkgroup.audit.columns.partitions import PartitionTable
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.columns.selection import Selection
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.membership import member_of
+from zkgroup.znodes.consumers import Owner
+
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+class OwnerTable:
+    """A row for each claim."""
+
+    def __init__(self, columns: Columns, facts: Facts, partitions: PartitionTable) -> None:
+        self._facts, self._partitions = facts, partitions
+        p = partitions
+        changes = np.flatnonzero(p.is_change)
+        keys = p.selection.codes
+        following = np.append(changes[1:], -1)[: len(changes)]
+        following[np.append(keys[changes][1:] != keys[changes][:-1], True)[: len(changes)]] = -1
+        self._changes, self._following = changes, following
+        is_claim = p.op[changes] == CREATE
+        self.claim: Numbers = changes[is_claim]
+        """Its place in the table of partitions, and that of the row that ended it; -1 while it lasts."""
+        self.end: Numbers = following[is_claim]
+        self.is_open: Flags = self.end < 0
+        self.is_deleted_by_other: Flags = (
+            ~self.is_open & (p.op[self.end] == DELETE) & (p.session[self.end] != p.session[self.claim])
+        )
+        self._registrations(columns)
+
+    def keys_with(self, claims: Flags) -> Selection:
+        """The owner rows of all partitions that have such a claim."""
+        flags = np.zeros(len(self._partitions.selection.keys), np.bool_)
+        flags[self._partitions.selection.codes[self.claim[claims]]] = True
+        return self._partitions.owners_of(flags)
+
+    def keys_unowned_for(self, longest_ms: float) -> Selection:
+        """The owner rows of all partitions that once had no owner for longer, between two or at the end."""
+        p, facts = self._partitions, self._facts
+        ends = self.end[~self.is_open]
+        after = np.full(len(p.op), -1, np.int64)
+        after[self._changes] = self._following
+        later = after[ends]
+        until = np.where(later >= 0, p.time_ms[later], facts.end_ms)
+        until = np.where(p.op[ends] == CREATE, p.time_ms[ends], until)
+        is_long = until - p.time_ms[ends] > longest_ms
+        flags = p.selection.keys_with(_marked(len(p.op), ends[is_long]))
+        # Of two deletions in a row the first one counts: the exact rule tells.
+        twice = self._following >= 0
+        twice &= (p.op[self._changes] == DELETE) & (p.op[self._following] == DELETE)
+        flags |= p.selection.keys_with(_marked(len(p.op), self._changes[twice]))
+        return p.owners_of(flags)
+
+    def _registrations(self, columns: Columns) -> None:
+        """Of all claims of one thread in one session of one group the first and the last zxid decide."""
+        p = self._partitions
+        names: dict[str, int] = {}
+        of_key = np.array([names.setdefault(key[0], len(names)) for key in p.selection.keys], np.int64)
+        of_claim = of_key[p.selection.codes[self.claim]] if len(self.claim) else np.zeros(0, np.int64)
+        data = pc.fill_null(columns.data.take(pa.array(p.selection.rows[self.claim])), b"")
+        encoded = data.dictionary_encode()
+        threads, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+        sessions, of_session = np.unique(p.session[self.claim], return_inverse=True)
+        combined = (of_claim * max(len(sessions), 1) + of_session) * max(len(threads), 1) + codes
+        known, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+        began = np.full(len(known), _NEVER)
+        ended = np.full(len(known), -1)
+        np.minimum.at(began, inverse, p.zxid[self.claim])
+        np.maximum.at(ended, inverse, np.where(self.is_open, _NEVER, p.zxid[self.end]))
+        is_registered = np.zeros(len(known), np.bool_)
+        is_gone = np.zeros(len(known), np.bool_)
+        lives, living = self._lives()
+        group_names = list(names)
+        for number, claim in enumerate(first.tolist()):
+            group = group_names[int(of_claim[claim])]
+            member = Owner(threads[int(codes[claim])].decode("utf-8", "replace")).member
+            session = int(p.session[self.claim[claim]])
+            is_gone[number] = (group, member) not in living
+            is_registered[number] = began[number] >= self._facts.start_zxid and any(
+                life.from_zxid <= began[number] and (life.to_zxid is None or life.to_zxid >= ended[number])
+                for life in lives.get((group, session, member), ())
+            )
+        self.is_registered: Flags = is_registered[inverse]
+        """Whether the member that the claim names was registered in its session from the claim to its end."""
+        self.is_without_member: Flags = is_gone[inverse]
+        """Whether that member is not registered at the end of the history."""
+
+    def _lives(self) -> tuple[dict[tuple[str, int, str | None], list[Life]], set[tuple[str, str | None]]]:
+        lives: defaultdict[tuple[str, int, str | None], list[Life]] = defaultdict(list)
+        living: set[tuple[str, str | None]] = set()
+        for group, of_group in self._facts.members.items():
+            for life in of_group:
+                member = member_of(life)
+                lives[group, life.session, member].append(life)
+                if life.to_zxid is None:
+                    living.add((group, member))
+        return lives, living
+
+
+def _marked(size: int, places: Numbers) -> Flags:
+    flags: Flags = np.zeros(size, np.bool_)
+    flags[places] = True
+    return flags

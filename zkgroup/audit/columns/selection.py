@@ -1,0 +1,93 @@
+"""Which rows a rule is to see, and of which key each is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zkgroup.audit.columns.codes import OPS
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.events import Event
+from zkgroup.audit.keys import BY_SESSION, Key, Keys
+
+_FLAGS: Final = 4
+_VARIANTS: Final = len(OPS) * _FLAGS
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Rows by their numbers, in order, each with the number of its key."""
+
+    rows: Numbers
+    codes: Numbers
+    keys: Sequence[Key]
+
+    def where(self, mask: Flags) -> Selection:
+        """Some of the rows."""
+        return Selection(self.rows[mask], self.codes[mask], self.keys)
+
+    def of_keys(self, flags: Flags) -> Selection:
+        """The rows of some of the keys."""
+        return self.where(flags[self.codes])
+
+    def keys_with(self, mask: Flags) -> Flags:
+        """A flag for each key: whether a row of it is in the mask."""
+        flags: Flags = np.zeros(len(self.keys), np.bool_)
+        flags[self.codes[mask]] = True
+        return flags
+
+    def by_key(self) -> Selection:
+        """The same, key by key."""
+        order = np.argsort(self.codes, kind="stable")
+        return Selection(self.rows[order], self.codes[order], self.keys)
+
+
+class Keyed:
+    """Which key a row has. A key depends on path, kind of operation, and whether it was applied or a seed.
+
+    So it is asked for once for each combination of these. A session is its own key.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        variant = (columns.op.astype(np.int64) * 2 + columns.applied) * 2 + columns.seed
+        places = columns.path.astype(np.int64) * _VARIANTS + variant
+        present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
+        present[places] = True
+        self._samples = [self._sample(each) for each in np.flatnonzero(present).tolist()]
+        self._numbers = (np.cumsum(present) - 1)[places]
+        self._known: dict[str, Selection] = {}
+
+    def of(self, keys: Keys) -> Selection:
+        """All rows that have a key."""
+        known = self._known.get(keys.name)
+        if known is None:
+            known = self._sessions() if keys is BY_SESSION else self._by(keys)
+            self._known[keys.name] = known
+        return known
+
+    def _by(self, keys: Keys) -> Selection:
+        found: dict[Key, int] = {}
+        codes = np.full(len(self._samples), -1, np.int32)
+        for number, sample in enumerate(self._samples):
+            key = keys.key(sample)
+            if key is not None:
+                codes[number] = found.setdefault(key, len(found))
+        of_rows = codes[self._numbers]
+        rows = np.flatnonzero(of_rows >= 0)
+        return Selection(rows, of_rows[rows], list(found))
+
+    def _sample(self, combination: int) -> Event:
+        """A row with one combination."""
+        path, variant = divmod(combination, _VARIANTS)
+        op, flags = divmod(variant, _FLAGS)
+        applied, seed = bool(flags & 2), bool(flags & 1)
+        return Event(0, 0, 0, 0, 0, OPS[op], self._columns.paths[path], applied=applied, seed=seed)
+
+    def _sessions(self) -> Selection:
+        rows = np.flatnonzero(self._columns.session != 0)
+        sessions, codes = np.unique(self._columns.session[rows], return_inverse=True)
+        return Selection(rows, codes, [(str(session),) for session in sessions.tolist()])

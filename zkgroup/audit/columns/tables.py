@@ -1,0 +1,68 @@
+"""What screens read: the rows of partitions, groups and sessions, with their state at each row."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkgroup.audit.columns.owners import OwnerTable
+from zkgroup.audit.columns.partitions import PartitionTable
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.columns.selection import Keyed, Selection
+from zkgroup.audit.columns.sessions import SessionTable
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Keys
+
+
+class Tables:
+    """The tables of one history; each is made when a screen asks for it."""
+
+    def __init__(self, columns: Columns, facts: Facts) -> None:
+        self.columns, self.facts = columns, facts
+        self._keyed = Keyed(columns)
+
+    def of(self, keys: Keys) -> Selection:
+        """All rows that have a key."""
+        return self._keyed.of(keys)
+
+    @cached_property
+    def partitions(self) -> PartitionTable:
+        """Owners and offsets of groups, partition by partition."""
+        return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).by_key())
+
+    @cached_property
+    def owners(self) -> OwnerTable:
+        """The ownerships of partitions."""
+        return OwnerTable(self.columns, self.facts, self.partitions)
+
+    @cached_property
+    def sessions(self) -> SessionTable:
+        """Rows of sessions, failed ones too."""
+        return SessionTable(self.columns, self.facts, self.of(BY_SESSION))
+
+    @cached_property
+    def groups(self) -> Selection:
+        """All rows of groups."""
+        return self.of(BY_GROUP)
+
+    @cached_property
+    def odd_groups(self) -> Flags:
+        """Of each group: whether it has a partition with an offset that is no plain number."""
+        odd = {
+            self.partitions.selection.keys[code][0] for code in np.flatnonzero(self.partitions.odd).tolist()
+        }
+        return np.array([key[0] in odd for key in self.groups.keys], np.bool_)
+
+    def written_ms(self, rows: Numbers) -> Numbers:
+        """When rows were written: of seeds, when their data was, or they were made if that is later."""
+        mtime_ms = pc.fill_null(self.columns.mtime_ms.take(pa.array(rows)), 0).to_numpy()
+        written: Numbers = np.maximum(self.columns.time_ms[rows], mtime_ms)
+        return written
+
+    def sizes(self, rows: Numbers) -> Numbers:
+        """Bytes of data."""
+        sizes: Numbers = pc.fill_null(pc.binary_length(self.columns.data.take(pa.array(rows))), 0).to_numpy()
+        return sizes.astype(np.int64)

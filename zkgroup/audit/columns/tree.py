@@ -1,0 +1,78 @@
+"""What stands at the end of a history, as columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from zkgroup.audit.columns.codes import CREATE, DELETE, SET
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.columns.selection import Selection
+from zkgroup.audit.columns.tables import Tables
+
+_PER_NAME = 4
+"""Bytes that a child costs in a list answer beside its name."""
+
+
+class TreeTable:
+    """The last rows of each path, among those of a selection."""
+
+    def __init__(self, tables: Tables, rows: Selection) -> None:
+        self._tables, self._rows = tables, rows
+        columns = tables.columns
+        op, paths = columns.op[rows.rows], columns.path[rows.rows]
+        size = len(columns.paths)
+        change = _last(size, paths, (op == CREATE) | (op == DELETE))
+        is_there = (change >= 0) & (op[change] == CREATE)
+        self.living = np.flatnonzero(is_there)
+        """The codes of the paths that are there."""
+        self.change: Numbers = change[self.living]
+        """The place of the create of each of them; and of its last write."""
+        self.write: Numbers = _last(size, paths, (op == CREATE) | (op == SET))[self.living]
+
+    def of_large_subtrees(self, bounds: Mapping[str, float]) -> Selection:
+        """The creates and last writes of what stands in subtrees with something large, wide or numerous."""
+        rows, columns = self._rows, self._tables.columns
+        codes = rows.codes[self.change]
+        is_large = self._tables.sizes(rows.rows[self.write]) >= bounds["data_bytes"]
+        counts = np.bincount(codes, minlength=len(rows.keys))
+        flags = counts >= bounds["znodes"]
+        flags[codes[is_large]] = True
+        lists: defaultdict[str, int] = defaultdict(int)
+        subtrees: dict[str, int] = {}
+        for path, code in zip(self.living.tolist(), codes.tolist(), strict=True):
+            parent, _, name = columns.paths[path].rpartition("/")
+            lists[parent] += len(name.encode()) + _PER_NAME
+            subtrees[parent] = code
+        for parent, size in lists.items():
+            if parent and size >= bounds["list_bytes"]:
+                flags[subtrees[parent]] = True
+        kept = np.zeros(len(rows.rows), np.bool_)
+        kept[self.change] = True
+        kept[self.write] = True
+        return rows.where(kept & flags[rows.codes])
+
+
+def _last(size: int, paths: Numbers, mask: Flags) -> Numbers:
+    """For each path the last place in a mask; -1 for none."""
+    last: Numbers = np.full(size, -1)
+    places = np.flatnonzero(mask)
+    last[paths[places]] = places
+    return last
+
+
+def is_last_of_path(columns: Columns, rows: Selection) -> Flags:
+    """Whether a row is the last one of its path among these."""
+    last = _last(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
+    flags: Flags = np.zeros(len(rows.rows), np.bool_)
+    flags[last[last >= 0]] = True
+    return flags
+
+
+def have_rows(columns: Columns, rows: Selection) -> Flags:
+    """For each path whether it has a row among these."""
+    flags: Flags = np.zeros(len(columns.paths), np.bool_)
+    flags[columns.path[rows.rows]] = True
+    return flags

@@ -1,0 +1,104 @@
+"""Facts and findings from columns: screens say which rows become objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
+from zkgroup.audit.columns.selection import Selection
+from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.events import Event
+from zkgroup.audit.fact_builder import facts_of, is_fact_path
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.groups import is_of_groups
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.source import Rows
+from zkgroup.znodes.paths import path_kind
+
+
+class ScreenedRows:
+    """The rows of an audit as columns."""
+
+    def __init__(self, rows: Rows, group: str | None) -> None:
+        columns = rows.columns()
+        if columns is None:
+            columns = columns_of(rows.events())
+        self.groups: set[str] = set()
+        if group is not None:
+            columns = self._of_group(columns, group)
+        self.columns = columns
+        self.facts = facts_in(columns)
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        return find_screened(rules, self.columns, self.facts, bounds)
+
+    def _of_group(self, columns: Columns, group: str) -> Columns:
+        """Without the rows of other groups."""
+        places = [path_kind(path) for path in columns.paths]
+        self.groups = {
+            places[code].name for code in np.unique(columns.path).tolist() if is_of_groups(places[code])
+        }
+        kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
+        return columns.take(np.flatnonzero(kept[columns.path]))
+
+
+def facts_in(columns: Columns) -> Facts:
+    """The facts of a history: of its rows only those are made objects that change them."""
+    if not len(columns):
+        return facts_of(())
+    fact_paths = np.array([is_fact_path(path) for path in columns.paths], np.bool_)
+    matters: Flags = columns.applied & fact_paths[columns.path]
+    matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
+    matters[np.unique(columns.session, return_index=True)[1]] = True
+    for seed in (False, True):
+        of_kind = np.flatnonzero(columns.seed == seed)
+        matters[of_kind[:1]] = True
+    written_ms = columns.mtime_ms.fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
+    for ends in (columns.zxid, columns.time_ms, written_ms):
+        matters[int(np.argmax(ends))] = True
+    return facts_of(columns.events(np.flatnonzero(matters)))
+
+
+def find_screened(
+    rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
+) -> Iterator[Finding]:
+    """What the rules find in the rows that their screens keep."""
+    tables = Tables(columns, facts)
+    screened = [_screened(rule, tables, bounds[rule.name]) for rule in rules]
+    wanted: Flags = np.zeros(len(columns), np.bool_)
+    for each in screened:
+        wanted[each.rows.rows] = True
+    events = list(columns.events(np.flatnonzero(wanted)))
+    places = np.cumsum(wanted) - 1
+    whole: dict[str, list[tuple[Key, KeyRows]]] = {}
+    for rule, each in zip(rules, screened, strict=True):
+        yield from each.found
+        if rule.screen is None and rule.keys.name in whole:
+            by_key = whole[rule.keys.name]
+        else:
+            by_key = list(_by_key(each.rows, places, events))
+        if rule.screen is None:
+            whole[rule.keys.name] = by_key
+        for key, rows in by_key:
+            yield from rule.find(rows, key, facts, bounds[rule.name])
+
+
+def _screened(rule: Rule, tables: Tables, bounds: Bounds) -> Screened:
+    return Screened(tables.of(rule.keys)) if rule.screen is None else rule.screen(tables, bounds)
+
+
+def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
+    """The rows of each key, in order."""
+    if not len(selection.rows):
+        return
+    order = np.lexsort((selection.rows, selection.codes))
+    codes, numbers = selection.codes[order], places[selection.rows[order]].tolist()
+    starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])).tolist()
+    get: Callable[[int], Event] = events.__getitem__
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        yield selection.keys[int(codes[start])], KeyRows(list(map(get, numbers[start:end])))
