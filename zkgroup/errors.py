@@ -106,6 +106,21 @@ class MemberIdInUseError(ConflictError):
         self.host = host
 
 
+class CoordinatedGroupError(ConflictError):
+    """The members of the group are clients of Kafka's group protocol, not ZooKeeper consumers."""
+
+    def __init__(self, path: str, group: str, broker: int | None) -> None:
+        where = "" if broker is None else f", set by broker {broker}"
+        super().__init__(
+            f"{path}: expected none, found the marker of Kafka's group protocol{where}: the members of "
+            f"{group} are clients of its coordinator; stop them first. If no live broker leads its slot: "
+            f"zkgroup coordinator release {group} --execute"
+        )
+        self.path = path
+        self.group = group
+        self.broker = broker
+
+
 class BrokerIdInUseError(ConflictError):
     """Another live session is registered under this broker id."""
 

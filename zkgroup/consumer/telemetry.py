@@ -32,6 +32,7 @@ _WARNINGS = frozenset(
         "fence_broken",
         "watch_gap",
         "stale_registration",
+        "coordinated_group",
         "corrupt_znode",
         "lease.expired",
         "callback.overdue",

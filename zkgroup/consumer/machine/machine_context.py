@@ -50,6 +50,7 @@ from zkgroup.znodes.consumers import (
     resets_path,
     views_path,
 )
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 NO_POSITION_FLOOR = -1
@@ -278,6 +279,7 @@ class GroupPaths:
         self._group = group
         self.ids = ids_path(group)
         self.own = Registration.path(group, member_id)
+        self.protocol = ProtocolMarker.path(group)
         self.resets = resets_path(group)
         self.plan = StoredAssignment.path(group)
         self.view = View.path(group, member_id)

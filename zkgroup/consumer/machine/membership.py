@@ -4,6 +4,10 @@ The registration is created with its final data in one create, never set. The cr
 session. If there is a registration of the same name, the member waits for its end: without limit if it
 belongs to one of this member's former sessions (a stale registration), else for twice the session timeout.
 
+The members of a group are of one kind at a time: the create is refused while the group's members are those of
+a coordinator, which the marker `protocol` shows (recipes.md 22). The member waits for its end, for twice the
+session timeout too: a group that is switched over may still have a client that was killed.
+
 The lease limits how long delivery and commits are allowed without an acknowledged write:
 
     deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
@@ -26,7 +30,7 @@ from __future__ import annotations
 
 from zkgroup.consumer.machine.events import ExtendLease
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
-from zkgroup.errors import MemberIdInUseError
+from zkgroup.errors import CoordinatedGroupError, CorruptZnodeError, MemberIdInUseError
 from zkgroup.model import Subscription, Znode
 from zkgroup.model.requests import (
     Check,
@@ -48,6 +52,7 @@ from zkgroup.runtime.events import Watch
 from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
 from zkgroup.runtime.procedures import GuardRefusedError, NoAuthError, Procedure, Query, ask, read_done, write
 from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host
 
 WAIT_TIMER = "register"
@@ -64,17 +69,20 @@ class Membership:
         self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
-        """Whether another session has a registration of this name; a watch and a timer end the wait."""
+        """Whether another session has a registration of this name, or the group has the marker of a
+        coordinator; a watch and a timer end the wait."""
         self.data: bytes | None = None
         """The data of the registration, or of the running create."""
         self.is_outcome_unknown = False
         """Whether a create was sent without a reply: there may be a registration of this member."""
         self.must_replace = False
-        self.in_use: MemberIdInUseError | None = None
+        self.in_use: MemberIdInUseError | CoordinatedGroupError | None = None
+        """Why the member has given up to register."""
         self.may_have_orphans = False
         """Whether the session of a shared client may have claims of an earlier member of this name."""
         self._waiting_since: int | None = None
         self._stale_session: int | None = None
+        self._marked_since: int | None = None
 
     # --- joining ----------------------------------------------------------------------------------
 
@@ -91,14 +99,43 @@ class Membership:
             self.data = self._encode()
         was_outcome_unknown, self.is_outcome_unknown = self.is_outcome_unknown, True
         try:
-            answer = yield from write([Create(paths.own, self.data, ephemeral=True)], ())
+            answer = yield from write(
+                [
+                    Create(paths.protocol, None),
+                    Delete(paths.protocol, 0),
+                    Create(paths.own, self.data, ephemeral=True),
+                ],
+                (),
+            )
         except NoAuthError:
             self.is_outcome_unknown = was_outcome_unknown
             raise
         if isinstance(answer, MultiDone):
             self._registered(answer.zxid)
+        elif answer.index == 0:
+            yield from self._read_marker()
         else:
             yield from self._read_obstacle()
+
+    def _read_marker(self) -> Procedure[None]:
+        """Waits for the end of the marker; the registration of this member cannot exist beside it."""
+        self.is_outcome_unknown = False
+        (outcome,) = yield from ask(Query(Read(self._paths.protocol, watch=True), Watch(self.wake)))
+        znode = read_done(outcome)
+        if znode is None:
+            return
+        context, group = self._context, self._context.config.group
+        assert context.session is not None
+        if self._marked_since is None:
+            self._marked_since = context.now.ms
+            context.note("coordinated_group", path=znode.path)
+        context.reason = "waiting_for_coordinated_members"
+        limit_ms = self._marked_since + 2 * context.session.timeout_ms
+        if context.now.ms < limit_ms:
+            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + READ_BACK_MS))
+        else:
+            self.in_use = CoordinatedGroupError(znode.path, group, _broker_of(znode))
+        self.is_waiting = True
 
     def _read_obstacle(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.own, watch=True), Watch(self.wake)))
@@ -121,7 +158,7 @@ class Membership:
         context = self._context
         assert context.session is not None
         self.is_registered, self.is_waiting, self.is_outcome_unknown = True, False, False
-        self._waiting_since = self._stale_session = None
+        self._waiting_since = self._stale_session = self._marked_since = None
         self.may_have_orphans = not context.config.owns_client
         context.registered_zxid = czxid
         context.cancel_timer(WAIT_TIMER)
@@ -146,7 +183,7 @@ class Membership:
         self.is_waiting = True
 
     def wake(self) -> None:
-        """Ends the wait: the other registration has changed, or is to be read again."""
+        """Ends the wait: the other registration, or the marker, has changed, or is to be read again."""
         self.is_waiting = False
 
     # --- leaving, and another subscription --------------------------------------------------------
@@ -174,7 +211,8 @@ class Membership:
         """Notes that the registration is gone; the next one has a new timestamp."""
         self.is_registered = self.is_waiting = self.must_replace = self.is_outcome_unknown = False
         self.data = None
-        self._waiting_since = self._stale_session = self._context.registered_zxid = None
+        self._waiting_since = self._stale_session = self._marked_since = None
+        self._context.registered_zxid = None
         self._context.cancel_timer(WAIT_TIMER)
 
     def _encode(self) -> bytes:
@@ -187,6 +225,14 @@ class Membership:
         if self._context.config.host is not None:
             extensions["host"] = self._context.config.host
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()
+
+
+def _broker_of(marker: Znode) -> int | None:
+    """The broker that set the marker; None if it cannot be read."""
+    try:
+        return ProtocolMarker.decode(marker.path, marker.data).broker
+    except CorruptZnodeError:
+        return None
 
 
 HEARTBEAT_TIMER = "heartbeat"

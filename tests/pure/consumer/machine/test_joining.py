@@ -9,10 +9,11 @@ import pytest
 from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, effects_of, is_stable, multis, packets, tp
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.events import Assign, ChangeState, ExtendLease, Finish, MemberState
-from zkgroup.errors import MemberIdInUseError, UnsupportedRegexError
+from zkgroup.errors import CoordinatedGroupError, MemberIdInUseError, UnsupportedRegexError
 from zkgroup.model import Whitelist
 from zkgroup.model.requests import Create, Delete, ListChildren, Multi, Read, ReadMany, SetData, Sync
 from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 
 def test_registration_is_created_with_its_final_data() -> None:
@@ -136,6 +137,81 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
     assert effects_of(second, Finish) == []
 
 
+# --- groups of a coordinator ----------------------------------------------------------------------
+
+MARKER = ProtocolMarker.path(GROUP)
+
+
+def test_the_registration_asks_for_the_marker_in_its_own_transaction() -> None:
+    """Recipes 22: read before it, a coordinator could set the marker in between."""
+    stage = SteppedGroup()
+    member = stage.join("a")
+    own = Registration.path(GROUP, f"{GROUP}_a")
+
+    registration = next(ops for ops in multis(member.asked) if any(o.path == own for o in ops))
+    assert [(type(o), o.path) for o in registration] == [(Create, MARKER), (Delete, MARKER), (Create, own)]
+    assert stage.server.find(MARKER) is None
+
+
+def test_a_member_waits_while_a_coordinator_has_members() -> None:
+    """Recipes 22: it joins as soon as the marker is gone, and reports the wait once."""
+    stage = SteppedGroup()
+    stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
+    member = stage.join("a")
+    stage.run(5_000)
+
+    assert member.state is MemberState.JOINING
+    assert stage.registration("a") is None
+    assert len(stage.notes("coordinated_group")) == 1
+    stage.server.remove(MARKER)
+    stage.run(1000)
+    assert is_stable(member)
+
+
+def test_a_coordinated_group_fails_the_member_after_two_timeouts() -> None:
+    """Recipes 22: the error names path, coordinator, and what can be done; nothing was written."""
+    stage = SteppedGroup()
+    stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
+    member = stage.join("a", run_ms=11_000)
+
+    assert member.finished is None
+    stage.run(2_000)
+    (finish,) = effects_of(member, Finish)
+    assert isinstance(finish.error, CoordinatedGroupError)
+    assert (finish.error.path, finish.error.broker) == (MARKER, 7)
+    assert f"zkgroup coordinator release {GROUP} --execute" in str(finish.error)
+    assert member.state is MemberState.FAILED
+    assert stage.registration("a") is None
+
+
+def test_a_marker_that_cannot_be_read_is_a_marker() -> None:
+    """Only its broker is not known."""
+    stage = SteppedGroup()
+    stage.server.put(MARKER, b"{")
+    member = stage.join("a", run_ms=13_000)
+
+    (finish,) = effects_of(member, Finish)
+    assert isinstance(finish.error, CoordinatedGroupError)
+    assert finish.error.broker is None
+
+
+def test_a_member_that_has_lost_its_session_does_not_register_beside_a_coordinator() -> None:
+    """Recipes 22: what it owned is lost; it waits as at its start."""
+    stage = SteppedGroup()
+    member = stage.join("a")
+    session = member.client.session
+    assert session is not None
+    stage.server.expire_session(session.session_id)
+    stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
+    stage.run(5_000)
+
+    assert member.state is MemberState.JOINING
+    assert stage.registration("a") is None
+    stage.server.remove(MARKER)
+    stage.run(1000)
+    assert is_stable(member)
+
+
 def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
     """Item 51: nothing is committed or deleted for the old ownership; one new registration, one rebalance."""
     stage = SteppedGroup()
@@ -155,7 +231,7 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
     written = [operation for operations in multis(member.asked) for operation in operations]
     registered = [o for o in written if isinstance(o, Create) and "/ids/" in o.path]
     assert [o.path for o in registered] == [before.path]
-    assert [o for o in written if isinstance(o, Delete)] == []
+    assert [o.path for o in written if isinstance(o, Delete)] == [MARKER]
     earlier = written[: written.index(registered[0])]
     assert [o for o in earlier if isinstance(o, SetData)] == []
     assert len(stage.notes("rebalance.begin")) == rebalances + 1
