@@ -47,6 +47,24 @@ class ScreenedRows:
         return columns.take(np.flatnonzero(kept[columns.path]))
 
 
+def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
+    """The facts, and the rows of owners and offsets of a group, or of all; of each other group one row."""
+    columns = rows.columns()
+    if columns is None:
+        columns = columns_of(rows.events())
+    places = [path_kind(path) for path in columns.paths]
+    of_groups = np.array([is_of_groups(place) for place in places], np.bool_)
+    wanted = np.array(
+        [place.kind in ("owner", "offset") and group in (None, place.name) for place in places], np.bool_
+    )
+    matters: Flags = wanted[columns.path]
+    names: dict[str, int] = {}
+    codes = np.array([names.setdefault(place.name, len(names)) for place in places], np.int64)
+    of_rows = np.flatnonzero(of_groups[columns.path])
+    matters[of_rows[np.unique(codes[columns.path[of_rows]], return_index=True)[1]]] = True
+    return facts_in(columns), list(columns.events(np.flatnonzero(matters)))
+
+
 def facts_in(columns: Columns) -> Facts:
     """The facts of a history: of its rows only those are made objects that change them."""
     if not len(columns):

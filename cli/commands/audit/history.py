@@ -29,6 +29,7 @@ from .inputs import (
     input_options,
     opened,
     read_facts,
+    read_partitions,
 )
 
 _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
@@ -71,8 +72,8 @@ def owners(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        rows, facts = read_facts(source, between and between[0], between and between[1])
-        mine = rows_by_partition(rows.events(), group).get(GroupPartition(group, partition), [])
+        facts, rows = read_partitions(source.rows(between and between[0], between and between[1]), group)
+        mine = rows_by_partition(rows, group).get(GroupPartition(group, partition), [])
         lives = owners_of(mine, facts, group, partition)
     document = documents.OWNERS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
@@ -132,8 +133,8 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        rows, facts = read_facts(source, start, end)
-        mine = rows_by_partition(rows.events(), group)
+        facts, rows = read_partitions(source.rows(start, end), group)
+        mine = rows_by_partition(rows, group)
         found = [
             documents.PartitionOffset(where, row)
             for where, events in mine.items()

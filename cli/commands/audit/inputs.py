@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.live import walk
@@ -167,7 +169,7 @@ def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> 
 @contextmanager
 def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
     """The opened source; its notes and damages are printed on stderr when the block ends."""
-    with progress() as report:
+    with without_collector(), progress() as report:
         if inputs.texts:
             if shared().zookeeper is not None:
                 raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
@@ -282,6 +284,27 @@ def read_facts(source: Source, start: PointInTime | None, end: PointInTime | Non
     """The rows of a stretch, and the facts about it: a first pass over them."""
     rows = source.rows(start, end)
     return rows, facts_of(rows.events())
+
+
+def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Event]]:
+    """The facts, and rows that have all owners and offsets of the group; without numpy all rows."""
+    try:
+        from zkgroup.audit.screening import partition_rows
+    except ImportError:
+        return facts_of(rows.events()), rows.events()
+    return partition_rows(rows, group)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Millions of rows live until a command ends: the garbage collector would walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,9 +18,11 @@ from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import audit, bounds_of
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.groups import groups_of
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.screening import find_screened
+from zkgroup.audit.screening import find_screened, partition_rows
 from zkgroup.audit.sources import open_source
+from zkgroup.audit.views.group_rows import rows_by_partition
 from zkgroup.zkfiles.history import History
 
 SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)
@@ -100,3 +102,16 @@ def test_without_numpy_the_findings_are_the_same(monkeypatch: pytest.MonkeyPatch
 
     assert audit(open_source([folder_of(INCIDENTS)]), ALL_RULES, group="idle") == screened
     assert screened.findings
+
+
+@pytest.mark.parametrize("group", ["idle", None])
+def test_views_of_partitions_are_those_of_all_rows(group: str | None) -> None:
+    """The rows of one group, or of all, and the names of the others, which a message lists."""
+    rows = open_source([folder_of(INCIDENTS)]).rows()
+
+    facts, some = partition_rows(rows, group)
+
+    assert facts == facts_of(rows.events())
+    assert rows_by_partition(some, group) == rows_by_partition(rows.events(), group)
+    assert groups_of(some) == groups_of(rows.events())
+    assert len(some) < len(list(rows.events()))
