@@ -282,11 +282,15 @@ def limit_items(most: int) -> None:
     _ITEMS_LEFT.set([most])
 
 
+class TooManyItemsError(CorruptFrameError):
+    """A request has more items than counted codecs may read."""
+
+
 def count_items(where: str, at: int, count: int) -> None:
-    """Raises CorruptFrameError where so many more items are beyond the limit."""
+    """Raises TooManyItemsError where so many more items are beyond the limit."""
     left = _ITEMS_LEFT.get()
     if count > left[0]:
-        raise CorruptFrameError(where, at, f"at most {left[0]} more items in one request", str(count))
+        raise TooManyItemsError(where, at, f"at most {left[0]} more items in one request", str(count))
     left[0] -= count
 
 

@@ -97,13 +97,16 @@ VERSION_0: Mapping[int, range] = {
 """What Kafka 0.8.2.2 uses."""
 
 
-ITEMS_MAX: Final = 250_000
-"""Most items of arrays in one request, whatever its size: a controller of 200,000 partitions names as many.
+ITEMS_MAX: Final = 100_000
+"""Most items of arrays in one request, whatever its size; clients name tens of thousands of partitions.
 Without a limit 100 MB of empty names took 2.8 GB, and minutes in which no other request was answered."""
+CONTROL_ITEMS_MAX: Final = 250_000
+"""Those of a controller's request: one of 200,000 partitions names as many."""
+_CONTROL: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA)
 
 
 def decode_request(
-    payload: bytes, served: Mapping[int, range] = READABLE, items_max: int = ITEMS_MAX
+    payload: bytes, served: Mapping[int, range] = READABLE, items_max: int | None = None
 ) -> tuple[RequestHeader, Request]:
     """Header and body of a request, from a frame without its size.
 
@@ -112,16 +115,20 @@ def decode_request(
 
     Args:
         served: versions by API key; others are refused although they can be read.
-        items_max: items of its arrays; an array of numbers counts as an eighth.
+        items_max: items of its arrays; an array of numbers counts as an eighth. By default the limit of the
+            API.
 
     Raises:
         UnsupportedRequestError: an API or version that is not served; Kafka closes the connection.
+        TooManyItemsError: it has more items.
         CorruptFrameError: the bytes are not what they should be.
     """
     start, _ = decode_part(RequestHeader, 0, payload, 0)
     kind = REQUESTS.get(start.api_key)
     if kind is None or start.version not in served.get(start.api_key, ()):
         raise UnsupportedRequestError(start.api_key, start.version, start.correlation_id)
+    if items_max is None:
+        items_max = CONTROL_ITEMS_MAX if start.api_key in _CONTROL else ITEMS_MAX
     limit = items_max if len(payload) > items_max else None  # an item has at least one byte
     header, at = decode_part(RequestHeader, kind.header_version(start.version), payload, 0, limit)
     body, _ = decode_part(kind, header.version, payload, at, limit)

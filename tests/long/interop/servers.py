@@ -150,7 +150,7 @@ class RealBroker:
 
     def create_topic(self, box: Toolbox, topic: str, partitions: int) -> None:
         """Creates a topic with Kafka's TopicCommand; returns once every partition has a leader."""
-        words = ("--zookeeper", self.zookeeper.address, "--create", "--topic", topic)
+        words: tuple[str, ...] = ("--zookeeper", self.zookeeper.address, "--create", "--topic", topic)
         words += ("--partitions", str(partitions), "--replication-factor", "1")
         box.run(VERSION, "kafka.admin.TopicCommand", *words)
         with self.producer() as producer:

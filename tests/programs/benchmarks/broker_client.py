@@ -45,7 +45,8 @@ def create(brokers: str, topic: str, partitions: int = 1, replicas: int = 1) -> 
 
 def _is_whole(admin: AdminClient, topic: str, partitions: int, replicas: int) -> bool:
     found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions.values()
-    return sum(one.leader > 0 and len(one.isrs) == replicas for one in found) == partitions
+    whole = [one for one in found if one.leader > 0 and len(one.isrs) == replicas]
+    return len(whole) == partitions
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:
@@ -92,9 +93,11 @@ def produce(
 def _send(producer: Producer, topic: str, value: bytes, partition: int) -> None:
     while True:
         try:
-            return producer.produce(topic, value, partition=partition)
+            producer.produce(topic, value, partition=partition)
         except BufferError:
             producer.poll(0.1)
+        else:
+            return
 
 
 def latency(brokers: str, topic: str, records: int = 500, size: int = 100) -> Figures:

@@ -5,23 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, happened
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
-from tests.worlds.serving import Client, Served, on_a_loop, served, until
+from tests.worlds.serving import Client, ScriptedHost, Served, on_a_loop, served, until
 from zkgroup.broker.hosted_controller import connection_limits
+from zkgroup.broker.replicas.replica import no_fetch
+from zkgroup.broker.server import server as server_module
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
-from zkgroup.broker.server.server import AHEAD_BYTES_MAX, CHUNK_BYTES, BrokerServer, ConnectionLimits
+from zkgroup.broker.server.server import (
+    AHEAD_BYTES_MAX,
+    CHUNK_BYTES,
+    ITEMS_AT_ONCE,
+    BrokerServer,
+    ConnectionLimits,
+)
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
-from zkgroup.wire.messages import Request, decode_response, encode_request
+from zkgroup.wire.messages import ErrorCode, Request, decode_response, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic, TopicMetadata
-from zkgroup.wire.records import FetchedPartition, FetchedTopic, FetchRequest, FetchResponse
+from zkgroup.wire.records import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from zkgroup.wire.requests import ITEMS_MAX, READABLE
 
 ALL = MetadataRequest.of()
@@ -281,6 +297,62 @@ async def test_a_request_of_too_many_items_closes_its_connection(caplog: pytest.
         assert await other.ask(ALL, MetadataResponse)
         assert "more items in one request" in caplog.text
         await closed(client, other)
+
+
+@on_a_loop
+@pytest.mark.parametrize("part", ["decode_request", "response_buffers"])
+async def test_others_are_served_while_a_request_of_many_items_is_read_and_answered(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another thread than the loop's, which here goes on once another client has its answer."""
+    loop_thread = threading.current_thread()
+    works, may_end = threading.Event(), threading.Event()
+    real = getattr(server_module, part)
+
+    def held_up(*arguments: object, **named: object) -> object:
+        if threading.current_thread() is not loop_thread:
+            works.set()
+            happened(may_end)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(server_module, part, held_up)
+    partitions = tuple(FetchPartition(number, 0, 1) for number in range(ITEMS_AT_ONCE + 1))
+    large = encode_request(FetchRequest(-1, 0, 1, (FetchTopic("t", partitions),)), 9, "x", version=11)
+    async with served(ScriptedHost(fetches=[no_fetch(0, ErrorCode.NONE)])) as broker:
+        client, other = await connected(broker, 2)
+        client.writer.write(large)
+        await until(works.is_set)
+        assert await other.ask(ALL, MetadataResponse)
+        may_end.set()
+        (topic,) = (await client.receive(FetchResponse, 9, version=11)).topics
+
+        assert len(topic.partitions) == len(partitions)
+        await closed(client, other)
+
+
+@on_a_loop
+async def test_requests_of_few_items_are_answered_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many bytes they have: a change of the thread costs more than they do."""
+    threads: list[threading.Thread] = []
+
+    def noting(real: Callable[..., object]) -> Callable[..., object]:
+        def noted(*arguments: object, **named: object) -> object:
+            threads.append(threading.current_thread())
+            return real(*arguments, **named)
+
+        return noted
+
+    for part in ("decode_request", "response_buffers"):
+        monkeypatch.setattr(server_module, part, noting(getattr(server_module, part)))
+    name = "t" * 30_000
+    partitions = tuple(FetchPartition(number, 0, 1) for number in range(ITEMS_AT_ONCE - 1))
+    async with served(ScriptedHost(fetches=[no_fetch(0, ErrorCode.NONE)])) as broker:
+        (client,) = await connected(broker)
+        asked = FetchRequest(-1, 0, 1, (FetchTopic(name, partitions),))
+        assert await client.ask(asked, FetchResponse, version=11)
+        await closed(client)
+
+    assert {*threads} == {threading.current_thread()}
 
 
 @on_a_loop

@@ -32,6 +32,7 @@ from zkgroup.wire.messages import (
     response_buffers,
 )
 from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
+from zkgroup.wire.primitives import TooManyItemsError
 from zkgroup.wire.requests import decode_request
 from zkgroup.wire.schema import Buffer
 
@@ -109,6 +110,9 @@ AHEAD_BYTES_MAX = 1024 * 1024
 """Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
 SEND_BYTES = 256 * 1024
 """Most bytes of one write: the transport copies what the client has not received yet."""
+
+ITEMS_AT_ONCE = 2_000
+"""Most items of a request that are decoded on the event loop: they take some 5 ms."""
 
 
 Sending = list[Buffer] | NoAnswer | None
@@ -366,17 +370,29 @@ class Connection(asyncio.BufferedProtocol):
     # --- out ------------------------------------------------------------------------------------
 
     async def _answer(self, frame: bytes) -> Sending:
-        """The response of a request as buffers; None closes the connection."""
+        """The response of a request as buffers; None closes the connection.
+
+        A request with many items is decoded, and its response encoded, on another thread: the loop serves the
+        other connections meanwhile.
+        """
+        is_large = False
         try:
-            header, request = decode_request(frame, self._served)
+            header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
         except UnsupportedRequestError as error:
             served = self._served.get(error.api_key)
             if error.api_key != Api.API_VERSIONS or served is None:
                 raise
             return response_buffers(unsupported_api_versions(served), error.correlation_id)
+        except TooManyItemsError:
+            header, request = await asyncio.to_thread(decode_request, frame, self._served)
+            is_large = True
         response = await self._respond(RequestContext(header, self.peer), request)
         if not isinstance(response, Response):
             return response
+        if is_large and not isinstance(response, MetadataResponse):
+            return await asyncio.to_thread(
+                response_buffers, response, header.correlation_id, version=header.version
+            )
         if not isinstance(response, MetadataResponse):
             return response_buffers(response, header.correlation_id, version=header.version)
         head = ResponseHeader(header.correlation_id)
