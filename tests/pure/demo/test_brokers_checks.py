@@ -256,14 +256,15 @@ def test_summary_leaves_other_topics_out() -> None:
 @pytest.mark.parametrize(
     ("kept", "terms", "broken"),
     [
-        ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 1)], set()),
-        ((b"a",), [(1, 0, 0)], {"records"}),
-        ((b"a", b"b\xff"), [(1, 0, 0), (2, 0, 0)], {"S12"}),
+        ((b"a", b"b\xff"), [(1, TP, 0), (2, TP, 1)], set()),
+        ((b"a",), [(1, TP, 0)], {"records"}),
+        ((b"a", b"b\xff"), [(1, TP, 0), (2, TP, 0)], {"S12"}),
+        ((b"a", b"b\xff"), [(1, TP, 0), (2, TopicPartition("clients", 0), 0)], set()),
     ],
-    ids=["right", "a record is gone", "two leaders in a term"],
+    ids=["right", "a record is gone", "two leaders in a term", "another topic"],
 )
 def test_records_for_the_checker_show_lost_records_and_second_leaders(
-    kept: tuple[bytes, ...], terms: list[tuple[int, int, int]], broken: set[str]
+    kept: tuple[bytes, ...], terms: list[tuple[int, TopicPartition, int]], broken: set[str]
 ) -> None:
     """From these records the history checker finds what the demo's own checks find, and more."""
     acknowledged = [Acknowledged(0, 0, 0, b"a"), Acknowledged(1, 0, 1, b"b\xff")]

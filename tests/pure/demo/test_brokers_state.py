@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
+from zkgroup.broker.replica_view import Role
+from zkgroup.demo.brokers import worker
 from zkgroup.demo.brokers.demo_cluster import (
     EMPTY_CLUSTER,
     ClusterState,
@@ -89,6 +94,25 @@ def test_files_of_a_replica_are_read(tmp_path: Path) -> None:
     assert values_of(tmp_path, 0) == (b"a", b"", b"b")
     assert values_of(tmp_path, 1) == ()
     assert [high_watermark(tmp_path, number) for number in range(4)] == [2, 0, 0, 0]
+
+
+def test_leaderships_of_a_broker_are_of_the_topics_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients create topics of their own, whose partitions have the same numbers."""
+    printed = tmp_path / "printed"
+    with printed.open("wb") as file:
+        monkeypatch.setattr("sys.stdout", file)
+        listener = worker.BrokerEventPrinter()
+        listener.on_role(TopicPartition(TOPIC, 3), Role.LEADER, 0)
+        listener.on_role(TopicPartition("clients", 3), Role.LEADER, 0)
+        listener.on_role(TopicPartition(TOPIC, 4), Role.FOLLOWER, 0)
+    child = worker.BrokerChild.__new__(worker.BrokerChild)
+    child.terms = []
+    for line in printed.read_bytes().splitlines():
+        child.apply_event(json.loads(line))
+
+    assert child.terms == [(TopicPartition(TOPIC, 3), 0), (TopicPartition("clients", 3), 0)]
 
 
 def test_orders_of_a_broker_are_taken_as_they_were_given() -> None:

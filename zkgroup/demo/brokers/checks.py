@@ -129,27 +129,30 @@ def records_of(
     acknowledged: Iterable[Acknowledged],
     kept: Mapping[int, Sequence[bytes]],
     leaders: Mapping[int, int],
-    terms: Iterable[tuple[int, int, int]],
+    terms: Iterable[tuple[int, TopicPartition, int]],
 ) -> tuple[HistoryRecord, ...]:
     """The records of the history checker: what was acknowledged and kept, and the leader of each epoch.
 
     Args:
         leaders: partition to the broker that leads it in the end.
-        terms: broker, partition and leader epoch of each leadership, as the brokers reported them.
+        terms: broker, partition and leader epoch of each leadership, as the brokers reported them: of all
+            topics, as clients create further ones.
     """
     made: list[HistoryRecord] = []
 
-    def add(kind: str, partition: int, fields: Mapping[str, object]) -> None:
+    def add(kind: str, tp: TopicPartition, fields: Mapping[str, object]) -> None:
         number = len(made) + 1
-        place = {"topic": topic, "partition": partition}
+        place = {"topic": tp.topic, "partition": tp.partition}
         made.append(HistoryRecord(number, number, 0, "demo", None, kind, {**place, **fields}))
 
-    for broker, partition, epoch in terms:
-        add("role.taken", partition, {"broker": broker, "leader": broker, "leader_epoch": epoch})
+    for broker, tp, epoch in terms:
+        add("role.taken", tp, {"broker": broker, "leader": broker, "leader_epoch": epoch})
     for one in acknowledged:
-        add("append.ok", one.partition, {"offset": one.offset, "records": [_text(one.value)]})
+        tp = TopicPartition(topic, one.partition)
+        add("append.ok", tp, {"offset": one.offset, "records": [_text(one.value)]})
     for partition, values in kept.items():
-        add("records.kept", partition, {"broker": leaders[partition], "records": [*map(_text, values)]})
+        tp = TopicPartition(topic, partition)
+        add("records.kept", tp, {"broker": leaders[partition], "records": [*map(_text, values)]})
     return tuple(made)
 
 

@@ -68,7 +68,7 @@ class BrokerChild(ChildProcess):
         self.is_stopping = False
         self.controller_epochs: list[int] = []
         """Epochs in which it was controller, as it reported them."""
-        self.terms: list[tuple[int, int]] = []
+        self.terms: list[tuple[TopicPartition, int]] = []
         """Partition and leader epoch of each of its leaderships, as it reported them."""
         super().__init__(f"broker-{broker}", "zkgroup.demo.brokers.worker", log)
 
@@ -86,7 +86,8 @@ class BrokerChild(ChildProcess):
             case "controller":
                 self.controller_epochs.append(event["epoch"])
             case "role" if event["role"] == "leader":
-                self.terms.append((event["partition"], event["leader_epoch"]))
+                tp = TopicPartition(event["topic"], event["partition"])
+                self.terms.append((tp, event["leader_epoch"]))
 
     def terminate(self) -> None:
         """Sends SIGTERM, which starts a controlled shutdown."""
@@ -122,7 +123,8 @@ class BrokerEventPrinter(BrokerListener):
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
         """A replica became leader or follower, or stopped being either."""
-        print_event("role", partition=topic_partition.partition, role=role.value, leader_epoch=leader_epoch)
+        topic, partition = topic_partition
+        print_event("role", topic=topic, partition=partition, role=role.value, leader_epoch=leader_epoch)
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
         """The broker became the controller."""
