@@ -148,6 +148,9 @@ def test_a_consumer_that_names_its_epoch_is_answered_with_what_diverges(one: Rep
 
     assert fetch(one, 3, last_fetched_epoch=1).diverging == EpochEnd(0, 1)
     assert fetch(one, 1, last_fetched_epoch=0).diverging == NO_EPOCH_END
+    for offset in (0, 1):
+        later = fetch(one, offset, last_fetched_epoch=7)
+        assert (later.error, later.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, NO_EPOCH_END)
 
 
 # --- a follower takes in --------------------------------------------------------------------------

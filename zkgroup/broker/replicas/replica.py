@@ -318,7 +318,9 @@ class Replica:
         return ErrorCode.NONE
 
     def _to_consumer(self, request: FetchPartition, limit: _Limit) -> FetchedPartition:
-        if request.offset < self._log.start_offset:
+        # An epoch that is not here yet: 2.8 has error 1 for it. A follower would truncate fully at error 1.
+        is_later = request.last_fetched_epoch > self._log.epochs.last
+        if is_later or request.offset < self._log.start_offset:
             return no_fetch(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         if (diverging := self._diverging(request)) is not None:
             return self._fetched(request, diverging=diverging)
