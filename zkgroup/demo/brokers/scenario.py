@@ -66,7 +66,7 @@ LEAVER = 2
 SERVERS = 3
 TICK_MS = 500
 FAST_READ_S = 0.05
-COPY_S = 5
+COPY_S = 20
 """The throttle makes the move take this long, so that its controller can be killed in the middle."""
 RATE_MIN = 100_000
 """Bytes per second; well above the producer's rate."""
@@ -258,14 +258,18 @@ class BrokersScenario(DemoCluster):
     # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, source: int, target: int) -> tuple[InterruptedReassignment, list[ReassignmentStatus]]:
-        """Moves all replicas of one broker to another, under a throttle, while the controller is killed."""
+        """Moves all replicas of one broker to another, under a throttle, while the controller is killed.
+
+        The throttle ends with the controller. Until then it leaves a slow machine the time to notice that the
+        move has begun, before the move has ended.
+        """
         assert self.producer is not None
         rate = max(self.producer.bytes // COPY_S, RATE_MIN)
         moves = self._ask(planner_replace({source: target}), rate)
         self.headline = f"everything of broker {source} moves to broker {target}"
         self.log(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
         self.until(
-            "a fifth of the move is done", lambda: self.seen.open_moves <= len(moves) * 4 // 5, FAST_READ_S
+            "a tenth of the move is done", lambda: self.seen.open_moves <= len(moves) * 9 // 10, FAST_READ_S
         )
         victim, epoch = self._controller(), self.seen.controller_epoch
         killed_s = self._kill(victim, f"SIGKILL to the controller, broker {victim}, in the middle of it")
@@ -273,6 +277,7 @@ class BrokersScenario(DemoCluster):
         interrupted = InterruptedReassignment(len(moves), self.seen.open_moves, epoch)
         self.log(f"{interrupted.open_at_the_kill} of {interrupted.asked} moves are open")
         self._wait_for_successor(victim, epoch, killed_s)
+        self._clear_throttles()
         self.spawn(victim)
         self.start_broker(victim)
         self.headline = "the next controller goes on with the move"
@@ -309,13 +314,15 @@ class BrokersScenario(DemoCluster):
             lambda: self.seen.open_moves == 0 and self.seen.is_whole and self._all_serve(),
         )
         self._wait(f"broker {emptied} has deleted its files", lambda: not self.files_of(emptied))
-        throttled = read_throttles(self.ensemble, [TOPIC])
-        if throttled:
-            clear_throttles(self.ensemble, throttled)
+        self._clear_throttles()
         rows = verify_reassignments(self.ensemble, moves)[1]
         done = sum(row.status == DONE for row in rows)
         self.log(f"{text}; reassign verify: {done} of {len(rows)} done", "good")
         return list(rows)
+
+    def _clear_throttles(self) -> None:
+        if throttled := read_throttles(self.ensemble, [TOPIC]):
+            clear_throttles(self.ensemble, throttled)
 
     def _all_serve(self) -> bool:
         return all(process.state == "serving" for process in self.brokers.values())
