@@ -17,6 +17,7 @@ from zkgroup.wire.control import PartitionStateInfo, UpdateMetadataRequest
 from zkgroup.wire.messages import Request, encode_request
 from zkgroup.wire.metadata import MetadataRequest, RequestedTopic
 from zkgroup.wire.records import (
+    FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
@@ -24,7 +25,7 @@ from zkgroup.wire.records import (
     ProducedTopic,
     ProduceRequest,
 )
-from zkgroup.wire.requests import READABLE, REQUESTS, decode_request
+from zkgroup.wire.requests import ITEMS_MAX, READABLE, REQUESTS, decode_request
 
 LIMIT = 1_000
 FEW = 5
@@ -96,6 +97,23 @@ def test_unknown_tagged_fields_are_items() -> None:
     header = struct.pack(">hhih1s", 3, 9, 1, 1, b"x") + _uvarint(2 * LIMIT) + tags
     with pytest.raises(CorruptFrameError, match="more items in one request"):
         decode_request(header, items_max=LIMIT)
+
+
+def test_limit_is_for_all_arrays_of_a_request() -> None:
+    """None of them has as many."""
+    each = FetchTopic("t", tuple(FetchPartition(number, 0, 1) for number in range(9)))
+    request = FetchRequest(-1, 1, 1, (each,) * (LIMIT // 10))
+    assert decode_request(frame(request, 11), items_max=LIMIT)[1] == request
+    with pytest.raises(CorruptFrameError, match="more items in one request"):
+        decode_request(frame(FetchRequest(-1, 1, 1, (*request.topics, each)), 11), items_max=LIMIT)
+
+
+def test_limit_of_a_client_is_below_that_of_a_controller() -> None:
+    """A controller names all partitions of the cluster at once, in one request of each broker."""
+    count = ITEMS_MAX + 1
+    decode_request(frame(UpdateMetadataRequest(1, 1, (TP_STATE,) * count, ()), 0))
+    with pytest.raises(CorruptFrameError, match="more items in one request"):
+        decode_request(frame(MetadataRequest((RequestedTopic(""),) * count), 1))
 
 
 def test_limit_is_for_each_request() -> None:

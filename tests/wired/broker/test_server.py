@@ -391,6 +391,19 @@ async def test_who_sends_a_request_too_slowly_is_cut_off(caplog: pytest.LogCaptu
 
 
 @on_a_loop
+async def test_who_begins_a_request_behind_another_and_does_not_end_it_is_cut_off() -> None:
+    """The time runs from the answer to the one before."""
+    async with served(limits=ConnectionLimits(request_ms=50)) as broker:
+        (slow,) = await connected(broker)
+        frame = encode_request(ALL, 7, "x")
+        slow.writer.write(frame + frame[:-1])
+
+        assert await slow.receive(MetadataResponse, 7)
+        assert await slow.is_closed()
+        await slow.close()
+
+
+@on_a_loop
 async def test_who_does_not_take_an_answer_is_cut_off() -> None:
     """All other clients are served meanwhile."""
     async with served(limits=ConnectionLimits(answer_ms=200)) as broker:
