@@ -180,7 +180,7 @@ class CoordinatedStores(SteppedStores):
     def act(self, client: Client) -> None:
         """A client joins, syncs, commits or leaves, with what it believes."""
         number = next(self.numbers)
-        kind = self.random.choice(("join", "join", "sync", "sync", "sync", "commit", "commit", "leave"))
+        kind = self.random.choices(("join", "sync", "commit", "leave"), (4, 8, 8, 1))[0]
         if kind == "join":
             broker = self.leader if self.random.random() < 0.8 else 3 - self.leader
             self.ask(client, broker, join(number, client))

@@ -23,7 +23,4 @@ def test_schedules_with_faults_keep_the_promises_of_the_model(part: int) -> None
         assert world.settle() is ErrorCode.NONE, f"seed {seed}: the group is stuck"
         total += world.stats
 
-    assert total["generations"] > 50
-    assert total["synced"] > 20
-    assert total["committed"] > 10
-    assert total["registered"] > 5
+    assert min(total[each] for each in ("generations", "synced", "committed", "registered")) > 10, total
