@@ -50,7 +50,9 @@ class SetData:
     data: bytes
     """The new data."""
     version: int
-    """Expected data version. -1 (any) is only for an operator's changes with `--force`."""
+    """Expected data version. -1 (any) only where another operation of the transaction is the fence, as the
+    slot's check is for commits, and for an operator's changes with `--force`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,24 @@ def test_a_change_without_an_answer_whose_slot_was_set_is_unknown(kind: str, fau
 
 
 @pytest.mark.parametrize("executed", [0, 1])
+def test_a_change_whose_slot_was_set_while_the_connection_was_broken_is_unknown(executed: int) -> None:
+    """The slot is read back with the group: what stands there may be the successor's."""
+    world, node = led()
+    world.stable(node)
+    sent = world.store(node, record(generation=2))
+    node.loop.run_pending()
+    world.server.cut("n1", executed=executed, hold=True)
+    world.run()
+    world.elect(2)
+    set_by_another(world)
+    world.server.resume("n1")
+    world.run()
+
+    assert node.outcome(sent) is WriteOutcome.UNKNOWN
+    assert node.slot_events[-1] == "SlotUnloaded"
+
+
+@pytest.mark.parametrize("executed", [0, 1])
 def test_a_connection_that_breaks_during_a_change(executed: int) -> None:
     """In the same session it is read back on the next connection."""
     world, node = led()
