@@ -153,19 +153,22 @@ class BrokerNetwork:
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
         self._log_configs = LogConfigs(broker, log_config(settings))
         self._retention_s = settings.log_retention_check_interval_ms / 1000
-        self._fetchers = ReplicaFetcherManager(
-            self._executor,
-            settings,
-            broker=broker,
-            client_id=f"broker-{broker}",
-            quota=self._follower_quota,
-            broker_epoch=lambda: self._epoch,
-        )
+        self._fetchers = self._make_fetchers(settings)
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self.slot_count = SlotCount(lambda: post(ReadSlotConfig()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.respond)
         self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
+
+    def _make_fetchers(self, settings: BrokerSettings) -> ReplicaFetcherManager:
+        return ReplicaFetcherManager(
+            self._executor,
+            settings,
+            broker=self._broker,
+            client_id=f"broker-{self._broker}",
+            quota=self._follower_quota,
+            broker_epoch=lambda: self._epoch,
+        )
 
     def _make_apis(
         self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None

@@ -27,12 +27,14 @@ def protocols(*topics: str) -> Protocols:
 
 
 def test_an_unknown_group_has_no_offsets_to_delete() -> None:
+    """The error is 69."""
     coordinator = Coordinator()
 
     assert coordinator.delete_offsets() == RemoveOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_a_deleted_group_has_none() -> None:
+    """Also while its deletion is being written."""
     coordinator = Coordinator()
     coordinator.leave(*coordinator.stable())
     coordinator.stores = False
@@ -42,6 +44,7 @@ def test_a_deleted_group_has_none() -> None:
 
 
 def test_an_empty_group_loses_every_offset() -> None:
+    """No member needs them."""
     coordinator = Coordinator()
     coordinator.leave(*coordinator.stable(protocols=protocols("t")))
 
@@ -53,6 +56,7 @@ def test_an_empty_group_loses_every_offset() -> None:
 
 @pytest.mark.parametrize("state", ["Stable", "CompletingRebalance", "PreparingRebalance"])
 def test_a_group_with_members_keeps_what_they_subscribe_to(state: str) -> None:
+    """In each state: the offsets of other topics are deleted."""
     coordinator = Coordinator()
     if state == "CompletingRebalance":
         coordinator.completing(protocols=protocols("t"))
@@ -69,6 +73,7 @@ def test_a_group_with_members_keeps_what_they_subscribe_to(state: str) -> None:
 
 
 def test_a_subscription_that_cannot_be_read_keeps_all_offsets() -> None:
+    """It may name any topic."""
     coordinator = Coordinator()
     coordinator.stable(protocols=(("range", b"\0"),))
 
@@ -87,6 +92,7 @@ def test_members_of_another_kind_keep_all_offsets() -> None:
 
 
 def test_the_checks_of_all_requests_come_first() -> None:
+    """24 for an invalid id, also for the empty one; 14 while the slot is loading; 15 after the end."""
     coordinator = Coordinator()
 
     for group in ("", ".", "a/b"):

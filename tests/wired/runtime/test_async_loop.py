@@ -91,6 +91,7 @@ class World:
 
 @on_a_loop
 async def test_an_event_within_a_step_follows_the_effects_of_the_step() -> None:
+    """An effect may step the machine."""
     world = World()
     world.machine.effects = {"a": [lambda: world.loop.step("b"), "rest of a"], "b": ["of b"]}
 
@@ -148,6 +149,7 @@ async def test_a_lost_session_comes_before_what_was_queued() -> None:
 
 @on_a_loop
 async def test_timers_fire_in_order_and_can_be_moved() -> None:
+    """A later time replaces the earlier one of the same name; a cancelled timer does not fire."""
     clock = SystemClock()
     world = World(clock)
     now_ms = clock.now_ms()
@@ -171,6 +173,7 @@ async def test_timers_fire_in_order_and_can_be_moved() -> None:
 
 @on_a_loop
 async def test_a_machine_that_fails_is_stopped_and_reported() -> None:
+    """No effect and no event follows."""
     world = World()
     world.machine.effects = {"a": [lambda: 1 / 0, "not performed"]}
 
@@ -184,6 +187,7 @@ async def test_a_machine_that_fails_is_stopped_and_reported() -> None:
 
 @on_a_loop
 async def test_nothing_is_stepped_after_the_end() -> None:
+    """Neither a reply nor a timer."""
     world = World()
     world.machine.effects = {"a": [Submit(1, Read("/a"), 1), SetTimer("t", 0)]}
     world.loop.step("a")

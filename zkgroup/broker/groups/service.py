@@ -80,13 +80,13 @@ TURNS_TO_ANSWER: Final = 3
 MINUTE_MS: Final = 60_000
 
 
-class Dropped(Enum):
+class DroppedRequest(Enum):
     """The type of `DROPPED`."""
 
     DROPPED = "dropped"
 
 
-DROPPED: Final = Dropped.DROPPED
+DROPPED: Final = DroppedRequest.DROPPED
 """The result of a request that gets no answer: a later one of the same member has replaced it."""
 
 
@@ -99,7 +99,7 @@ class OffsetsRemoved:
 
 StoreMachine = Machine[StoreEvent, store_events.Effect | LogEvent]
 ServiceResult = (
-    GroupResult | OffsetsRead | OffsetsRemoved | LegacyOffsetsRead | LegacyOffsetsWritten | Dropped
+    GroupResult | OffsetsRead | OffsetsRemoved | LegacyOffsetsRead | LegacyOffsetsWritten | DroppedRequest
 )
 
 

@@ -121,6 +121,7 @@ def sync_event(number: int, context: RequestContext, request: SyncGroupRequest) 
 
 
 def sync_response(result: SyncGroupResult) -> SyncGroupResponse:
+    """Fields that a version does not have are left out in writing."""
     return SyncGroupResponse(
         error=result.error,
         protocol_type=result.protocol_type,
@@ -130,6 +131,7 @@ def sync_response(result: SyncGroupResult) -> SyncGroupResponse:
 
 
 def heartbeat_event(number: int, request: HeartbeatRequest) -> events.Heartbeat:
+    """Heartbeat 0 to 4."""
     return events.Heartbeat(
         request_id=number,
         group_id=request.group,
@@ -140,6 +142,7 @@ def heartbeat_event(number: int, request: HeartbeatRequest) -> events.Heartbeat:
 
 
 def heartbeat_response(result: HeartbeatResult) -> HeartbeatResponse:
+    """The response of every version."""
     return HeartbeatResponse(error=result.error)
 
 
@@ -200,6 +203,7 @@ def commit_event(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     unknown: frozenset[TopicPartition],
 ) -> events.CommitOffsets:
+    """OffsetCommit 1 to 8, with its offsets and those of them that the broker does not know."""
     return events.CommitOffsets(
         request_id=number,
         group_id=request.group,
@@ -212,6 +216,7 @@ def commit_event(
 
 
 def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
+    """The error of each partition."""
     return OffsetCommitResponse(topics=commit_results(errors))
 
 
@@ -235,6 +240,7 @@ def requested_partitions(request: OffsetFetchRequest) -> tuple[TopicPartition, .
 
 
 def fetch_event(number: int, request: OffsetFetchRequest) -> events.FetchOffsets:
+    """OffsetFetch 1 to 7."""
     return events.FetchOffsets(
         request_id=number,
         group_id=request.group,
@@ -258,6 +264,7 @@ def fetched_offsets(
 def fetch_response(
     found: Mapping[TopicPartition, tuple[OffsetAndMetadata, int]], error: int = ErrorCode.NONE
 ) -> OffsetFetchResponse:
+    """Offset and error of each partition, by topic."""
     return OffsetFetchResponse(
         error=error,
         topics=tuple(
@@ -351,6 +358,7 @@ def _left_ms(at_ms: int | None, now_ms: int) -> int:
 
 
 def list_response(result: ListGroupsResult) -> ListGroupsResponse:
+    """The groups of the broker; states are left out before version 4."""
     return ListGroupsResponse(
         error=result.error,
         groups=tuple(

@@ -60,6 +60,7 @@ async def joined(client: Any, broker: GroupServer, ms: int, **fields: Any) -> st
 
 @on_a_loop
 async def test_rebalances_are_counted_by_reason_and_members_by_what_they_did_not_do() -> None:
+    """The reasons name members; the labels do not."""
     async with group_server(SETTINGS) as broker:
         client = await broker.client()
         member = await joined(client, broker, 100)

@@ -61,7 +61,7 @@ async def test_a_member_joins_and_syncs_in_every_version(version: int) -> None:
 
 @on_a_loop
 async def test_sync_5_without_a_protocol_is_refused() -> None:
-    """checklist: from version 5 on both names are mandatory."""
+    """coordinator item 35: from version 5 on both names are mandatory."""
     async with group_server() as broker:
         client = await broker.client()
         member = (await client.join()).member_id
@@ -73,6 +73,7 @@ async def test_sync_5_without_a_protocol_is_refused() -> None:
 
 @on_a_loop
 async def test_in_version_0_the_session_timeout_is_the_rebalance_timeout() -> None:
+    """The request has no field for it."""
     async with group_server(DELAYED) as broker:
         client = await broker.client()
         client.send_join(version=0, session_ms=77, rebalance_ms=5)
@@ -165,7 +166,7 @@ async def test_a_connection_is_not_read_while_its_request_is_parked() -> None:
 
 @on_a_loop
 async def test_a_client_that_leaves_while_it_is_parked_stays_a_member() -> None:
-    """Its answer is dropped; the member is removed by its timer (spec 4.5)."""
+    """Its answer is dropped; the member is removed by its timer (ADR 36)."""
     async with group_server(DELAYED) as broker:
         client, other = await broker.client(), await broker.client()
         client.send_join()
@@ -245,6 +246,7 @@ async def test_a_first_join_says_why_it_is_refused(outcome: WriteOutcome, error:
 
 @on_a_loop
 async def test_a_silent_member_expires() -> None:
+    """Its session ends at the timeout; a heartbeat before starts it anew."""
     async with group_server() as broker:
         client = await broker.client()
         member = (await client.join(session_ms=500)).member_id
@@ -350,6 +352,7 @@ async def test_before_the_slots_are_known_no_group_is_coordinated() -> None:
 @pytest.mark.parametrize("group", ["a/b", "a%b", ".", "..", "\0", "a\x7f", ""])
 @on_a_loop
 async def test_a_group_id_that_can_be_no_znode_is_invalid(group: str) -> None:
+    """24, also for the empty one, by each request of a member."""
     async with group_server() as broker:
         client = await broker.client()
 

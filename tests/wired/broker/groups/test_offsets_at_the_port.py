@@ -53,6 +53,7 @@ async def test_an_offset_is_committed_and_fetched_in_every_version(version: int)
 
 @on_a_loop
 async def test_version_1_can_have_the_time_of_the_commit() -> None:
+    """It is stored instead of the broker's; null metadata are stored as empty ones."""
     async with group_server() as broker:
         client = await broker.client()
         partition = wire.OffsetToCommit(partition=0, offset=5, timestamp_ms=77, metadata=None)
@@ -108,6 +109,7 @@ async def test_a_commit_of_unknown_partitions_alone_asks_no_coordinator() -> Non
 )
 @on_a_loop
 async def test_a_commit_that_is_not_stored_says_why(outcome: WriteOutcome, error: int) -> None:
+    """Each outcome of the store has its error; version 0 has one for all."""
     async with group_server() as broker:
         client = await broker.client()
         broker.store.outcome = outcome
@@ -122,7 +124,7 @@ async def test_a_commit_that_is_not_stored_says_why(outcome: WriteOutcome, error
 async def test_a_refused_fetch_has_its_error_where_the_version_has_it(
     version: int, on_partition: bool
 ) -> None:
-    """checklist 1.3: before version 2 at each partition, then at the top without partitions."""
+    """Before version 2 at each partition, then at the top without partitions."""
     async with group_server(leads=False) as broker:
         client = await broker.client()
 
@@ -185,6 +187,7 @@ async def test_the_empty_group_id_has_no_offsets() -> None:
 @pytest.mark.parametrize("group", ["a/b", "a%b", ".", "..", "\0"])
 @on_a_loop
 async def test_a_group_id_that_can_be_no_znode_has_no_offsets(group: str) -> None:
+    """24 in every version, and nothing is written."""
     async with group_server() as broker:
         client = await broker.client()
 
@@ -301,6 +304,7 @@ async def test_expired_offsets_are_deleted_and_then_their_group() -> None:
 
 @on_a_loop
 async def test_offsets_of_zookeeper_consumers_keep_their_group() -> None:
+    """They do not expire; without them the group is removed."""
     async with group_server() as broker:
         client = await broker.client()
         await client.commit()
