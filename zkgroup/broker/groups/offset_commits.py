@@ -74,8 +74,11 @@ class OffsetCommits:
         slot.commits_accepted += 1
         slot.commits.append(write)
         if ("commits", slot) not in self._core.procedures:
-            job = Job("write offsets", partial(self._commit, slot), partial(self._ended, slot))
-            self._core.run(("commits", slot), job)
+            self._start(slot)
+
+    def _start(self, slot: LedSlot) -> None:
+        job = Job("write offsets", partial(self._commit, slot), partial(self._ended, slot))
+        self._core.run(("commits", slot), job)
 
     def close(self, slot: LedSlot) -> None:
         """The slot is given up: nothing more is sent, and what was sent gets its outcome."""
@@ -103,9 +106,14 @@ class OffsetCommits:
     def _ended(self, slot: LedSlot, error: Exception | None) -> None:
         if error is None:
             return
-        assert isinstance(error, GuardRefusedError), error
+        if isinstance(error, GuardRefusedError):
+            self._end(slot)
+            self._core.lost(slot, "a commit was refused")
+            return
+        self._batches[slot].settle_all(WriteOutcome.CONFLICT)  # a refusal that no recipe expects
         self._end(slot)
-        self._core.lost(slot, "a commit was refused")
+        if slot.commits:
+            self._start(slot)
 
     def _report(self, slot: LedSlot, batch: OffsetBatch) -> None:
         for write_id, outcomes in batch.results():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.worlds.acls import READ_ONLY
@@ -18,7 +20,7 @@ from zkgroup.coordinator.events import OffsetsWritten, WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.requests import Multi, ReadMany
+from zkgroup.model.requests import Code, Multi, ReadMany, Refused, Request
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import OffsetMetadata, ProtocolMarker, SlotOwner
@@ -245,6 +247,26 @@ def test_a_stale_commit_is_refused_although_its_successor_committed() -> None:
     assert second.commit_outcomes(fresh) == {P0: STORED}
     assert first.commit_outcomes(stale) == {P0: NOT_OWNER}
     assert world.offset() == b"9"
+
+
+def test_a_refusal_that_no_recipe_expects_ends_one_batch() -> None:
+    """The server refuses to read: the commits that wait meanwhile are sent."""
+    world, node = led()
+    submit = node.client.submit
+
+    def refuses(request: Request, **options: Any) -> None:
+        if isinstance(request, ReadMany) and offset_path(GROUP, P0) in request.paths:
+            options["on_outcome"](Refused(Code.OTHER, request.paths[0]))
+        else:
+            submit(request, **options)
+
+    node.client.submit = refuses  # type: ignore[method-assign]
+    refused = world.commit(node, {P0: 5})
+    waits = world.commit(node, {P1: 6})
+    world.run()
+
+    assert node.commit_outcomes(refused) == {P0: WriteOutcome.CONFLICT}
+    assert node.commit_outcomes(waits) == {P1: STORED}
 
 
 # --- answers that are lost ------------------------------------------------------------------------
