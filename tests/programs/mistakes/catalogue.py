@@ -12,7 +12,7 @@ from tests.programs.mistakes.mistake import Mistake
 FOLDER: Final = Path(__file__).parent
 PARTS: Final = (
     *("claim", "commit", "delivery", "lease", "fence", "take-over"),
-    *("ISR", "epochs", "high watermark", "fetch", "produce", "requests", "order", "codecs"),
+    *("ISR", "epochs", "high watermark", "fetch", "produce", "requests", "slots", "order", "codecs"),
     "groups",
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
