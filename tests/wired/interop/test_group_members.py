@@ -13,6 +13,7 @@ from tests.worlds.group_readers import READERS, GroupReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import KafkaCluster
 from zkgroup.znodes.consumers import offset_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
@@ -131,3 +132,50 @@ def test_members_go_on_when_the_coordinator_is_killed(cluster: KafkaCluster, cli
         eventually(lambda: read(members), lambda found: found == records_to(7))
         eventually(lambda: {stored(cluster, tp) for tp in ALL}, lambda found: found == {b"7"})
         assert [each.assignments for each in members] == before
+
+
+def test_a_group_has_one_kind_of_members_at_a_time(cluster: KafkaCluster) -> None:
+    """While a ZooKeeper consumer is a member, a client cannot join (23); once it has left, the client can."""
+    from kafka import KafkaConsumer
+    from kafka.errors import InconsistentGroupProtocolError
+
+    registered = f"/consumers/{GROUP}/ids/{GROUP}_host-1-00000000"
+    parents = ("/consumers", f"/consumers/{GROUP}", f"/consumers/{GROUP}/ids")
+    for path in (*parents, registered):
+        if cluster.zookeeper.find(path) is None:
+            cluster.zookeeper.write(Create(path, b""))
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP, auto_offset_reset="earliest"
+    )
+
+    def refused() -> bool:
+        try:
+            consumer.poll(100)
+        except InconsistentGroupProtocolError:
+            return True
+        return False
+
+    eventually(refused)
+    cluster.zookeeper.write(Delete(registered, 0))
+
+    assert eventually(lambda: len(consumer.poll(100)))
+    consumer.close()
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_members_go_on_when_the_coordinator_stops_in_order(cluster: KafkaCluster, client: str) -> None:
+    """Its slots are led by others before it is gone; no rebalance follows."""
+    with READERS[client](cluster.bootstrap_servers, GROUP) as member:
+        eventually(lambda: read([member]), lambda found: found == records_to(5))
+        before = member.assignments
+        stopped = cluster.coordinator(GROUP)
+        assert stopped is not None
+
+        cluster.stop(stopped)
+        for tp in ALL:
+            cluster.wait_for_leader(*tp)
+        send(cluster, 2)
+
+        eventually(lambda: {stored(cluster, tp) for tp in ALL}, lambda found: found == {b"7"})
+        assert cluster.coordinator(GROUP) != stopped
+        assert member.assignments == before
