@@ -201,7 +201,7 @@ def _by_key(batches: Iterable[Any]) -> Iterator[tuple[tuple[str, str, str], list
     current: tuple[str, str, str] | None = None
     for batch in batches:
         places = list(
-            zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keying", "key")), strict=True)
+            zip(*(batch.column(name).to_pylist() for name in ("ensemble", "keys", "key")), strict=True)
         )
         start = 0
         for place, same in groupby(places):
