@@ -176,10 +176,12 @@ class ReassignmentChecker:
         """A controller removes replicas from the ISR, and adds none.
 
         Except where the sole member of the ISR was elected and could not lead: then the former ISR comes
-        back.
+        back. And of a slot of group coordinators every live replica is in sync, as its log is empty.
         """
         before, after = self._states[tp], self._replayed.state(tp)
         if not self._by_zkgroup or before is None or after is None or before == after:
+            return
+        if self._replayed.is_slot(tp):
             return
         if after.leader_epoch == before.leader_epoch or after.isr == (after.leader,):
             return  # written by its leader, or an unclean election

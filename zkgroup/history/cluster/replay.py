@@ -17,6 +17,7 @@ from zkgroup.znodes.controller import (
     ControllerRegistration,
     controller_history_path,
 )
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 from zkgroup.znodes.stray_replicas import (
@@ -94,6 +95,8 @@ class ReplayedCluster:
     preferred: bool = False
     """Whether a preferred election is requested."""
     deletions: set[str] = field(default_factory=set)
+    has_slots: bool = False
+    """Whether `__consumer_offsets` is the topic of the slots: its number of partitions is stored."""
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """czxid and mzxid of each topic."""
     _marks: dict[str, int] = field(default_factory=dict)
@@ -136,8 +139,14 @@ class ReplayedCluster:
             for number in () if topic is None else topic.numbers:
                 yield TopicPartition(name, number)
 
+    def is_slot(self, tp: TopicPartition) -> bool:
+        """Whether the partition is a slot of group coordinators, whose log is empty (recipes 20)."""
+        return self.has_slots and tp.topic == OFFSETS_TOPIC
+
     def apply(self, transaction: ServerTransaction, change: Change) -> None:
         """Applies one accepted change."""
+        if change.path == SlotConfig.path() and change.action != "check":
+            self.has_slots = change.action != "delete"
         place = self.place(change.path)
         if place is None or change.action == "check":
             return

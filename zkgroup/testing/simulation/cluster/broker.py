@@ -59,6 +59,7 @@ from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.wire.records import ACKS_ALL
 from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 LAG_MAX_MS: Final = 3_000
 NOTICES: Final = IsrChangePropagationConfig(every_ms=500, quiet_ms=500, waiting_max_ms=5_000)
@@ -294,9 +295,12 @@ class SimulatedBroker:
         return view if view is not None and view.role is Role.LEADER else None
 
     def append(self, tp: TopicPartition, values: tuple[bytes, ...]) -> bool:
-        """Appends the records of a producer with acks=all; `answer_waiting` responds."""
+        """Appends the records of a producer with acks=all; `answer_waiting` responds.
+
+        A producer to the topic of the slots is refused.
+        """
         view = self.leads(tp)
-        if view is None:
+        if view is None or tp.topic == OFFSETS_TOPIC:
             return False
         records = records_of(values, timestamp_ms=self._world.clock.wall_ms())
         results = append_records(self.host, {tp: records}, ACKS_ALL, self.min_insync)

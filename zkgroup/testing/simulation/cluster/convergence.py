@@ -20,6 +20,7 @@ from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerStatus
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.reassignment_records import StoredPlan
 from zkgroup.znodes.stray_replicas import StrayReplicas, stray_replicas_path
 
@@ -352,7 +353,10 @@ class ClusterConvergence:
         led = {
             tp: state.leader
             for tp, state in self._states().items()
-            if state is not None and state.leader in world.brokers and tp.topic not in cluster.deletions
+            if state is not None
+            and state.leader in world.brokers
+            and tp.topic not in cluster.deletions
+            and tp.topic != OFFSETS_TOPIC
         }
         for tp, leader in led.items():
             assert world.brokers[leader].append(tp, (b"last appended",)), f"{tp}: {leader} accepts no record"

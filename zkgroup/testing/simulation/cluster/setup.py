@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 FAULTS = (
@@ -83,6 +84,8 @@ class ClusterSetup:
     """Whether a Kafka controller is active before zkgroup's controllers start."""
     topics: Mapping[str, tuple[Replicas, ...]] = field(default_factory=dict)
     """Replica lists of the topics at the start."""
+    slots: int = 0
+    """Partitions of `__consumer_offsets`, which are the slots of group coordinators; 0: no such topic."""
     steps: int = 250
     bursts: float = 0.12
     """Chance in each step that all waiting events happen, a few times."""
@@ -128,6 +131,11 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
         weights |= {"force_deletion": apart.choice((0.0, 0.0, 12.0))}
     deletions = random.Random(f"records {seed}")  # noqa: S311
     weights |= {"delete_records": deletions.choice((0.0, 20.0))}
+    of_slots = random.Random(f"slots {seed}")  # noqa: S311
+    slots = of_slots.choice((0, 0, 1, 2)) if kind == "zkgroup" else 0
+    if slots:
+        few_replicas = of_slots.choice((1, 2))
+        topics[OFFSETS_TOPIC] = tuple(tuple(of_slots.sample(brokers, few_replicas)) for _ in range(slots))
     return ClusterSetup(
         kind=kind,
         brokers=brokers,
@@ -135,6 +143,7 @@ def draw_cluster(seed: int, steps: int) -> ClusterSetup:
         alone=(101, 102) if kind == "kafka" else (101,) if rng.random() < 0.3 else (),
         kafka_first=kind == "kafka" and rng.random() < 0.6,
         topics=topics,
+        slots=slots,
         steps=steps,
         stale=rng.random() < 0.5,
         rebalances=rng.random() < 0.3,

@@ -38,6 +38,7 @@ from zkgroup.testing.simulation.cluster.setup import (
 from zkgroup.testing.simulation.cluster.world import ClusterWorld, Controller
 from zkgroup.testing.simulation.schedule import Action, Schedule, ScheduleReport
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.coordinated_groups import SlotConfig
 
 BURST_ROUNDS_MAX = 8
 
@@ -85,6 +86,8 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
     def begin(self) -> None:
         """Starts all processes, and creates the topics."""
         self.convergence.start()
+        if self.setup.slots:
+            self.world.server.put(SlotConfig.path(), SlotConfig(self.setup.slots).encode())
         for name, lists in self.setup.topics.items():
             self.world.server.put(Topic.path(name), Topic(dict(enumerate(lists))).encode())
         self.convergence.pass_time(100)
