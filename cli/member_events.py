@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
@@ -17,6 +18,8 @@ from .documents import base64_of, text_of
 from .render import Output
 from .schema import STRING, Json, JsonEvent, JsonKey, Shape, list_of, nullable
 from .serving import EventLines
+
+T = TypeVar("T")
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
 _OUTCOMES: Mapping[str, Literal["ok", "refused", "unknown"]] = {
@@ -161,6 +164,31 @@ class EventPrinter(EventLines, RebalanceListener):
         message = _text(record.value) if record.key is None else f"{_text(record.key)}: {_text(record.value)}"
         self.print(RECORD, record, f"{record.topic}-{record.partition}@{record.offset}  {message}")
         self.check()
+
+
+class RecordPrinter(EventPrinter):
+    """Prints records alone, as `produce --input-format` takes them back."""
+
+    def __init__(self, member: str, *, raw: bool) -> None:
+        """raw: the value of each record and a newline; else a JSON object for each record."""
+        super().__init__(Output("ndjson", color=False, width=None), member)
+        self._is_raw = raw
+
+    def print(self, event: JsonEvent[T], value: T, message: str) -> None:
+        if event is RECORD:
+            super().print(event, value, message)
+
+    def _write(self, event: JsonEvent[T], now: str, value: T, message: str) -> None:
+        if self._is_raw:
+            assert isinstance(value, Record)
+            _write_line(value.value or b"")
+        else:
+            super()._write(event, now, value, message)
+
+
+def _write_line(data: bytes) -> None:
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.flush()
 
 
 def _text(data: bytes | None) -> str:

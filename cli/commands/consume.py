@@ -81,6 +81,12 @@ END_CHECK_S = 0.2
     "--exit-at-end", is_flag=True, help="Leave once every partition that this member owns is read to its end."
 )
 @click.option(
+    "--output-format",
+    type=click.Choice(["raw", "json"]),
+    help="Print records alone. raw: the value, a line each. json: JSON objects, as `produce --input-format "
+    "json` takes them.",
+)
+@click.option(
     "--session-timeout", type=DURATION, metavar="DURATION", help="Same as --set session_timeout_ms."
 )
 @click.option(
@@ -96,6 +102,7 @@ def consume(
     source: str,
     max_messages: int | None,
     exit_at_end: bool,
+    output_format: str | None,
     dry_run: bool,
     settings: Sequence[tuple[str, str]],
     **short: Any,
@@ -112,6 +119,10 @@ def consume(
     out = output()
     if out.format not in ("table", "ndjson"):
         raise click.UsageError(f"consume prints events: --format table or ndjson, not {out.format}")
+    if output_format is not None and out.format != "table":
+        raise click.UsageError("--output-format prints records alone, --format ndjson all events: give one")
+    if output_format is not None and source == "none":
+        raise click.UsageError("--output-format needs a --source: without one no record is printed")
     if max_messages is not None and source == "none":
         raise click.UsageError("--max-messages needs a --source: without one nothing is delivered")
     if exit_at_end and source == "none":
@@ -120,10 +131,13 @@ def consume(
     made = _settings(settings, short, delivers=source != "none")
     where = target(shared())
 
-    from ..member_events import EventPrinter
+    from ..member_events import EventPrinter, RecordPrinter
     from ..sources import open_source
 
-    printer = EventPrinter(out, f"{group}_{made.consumer_id}")
+    name = f"{group}_{made.consumer_id}"
+    printer = (
+        EventPrinter(out, name) if output_format is None else RecordPrinter(name, raw=output_format == "raw")
+    )
     records = open_source(source)
     options: dict[str, Any] = {
         "group": group,

@@ -155,6 +155,22 @@ def test_a_member_leaves_at_the_end_of_its_partitions(
     assert [groups.offset_of("g", "orders", number) for number in (0, 1)] == [3, 3]
 
 
+def test_a_member_can_print_records_alone(shell: Shell, groups: ServerGroups, records: Path) -> None:
+    """--output-format: values, byte for byte, or the objects that `produce --input-format json` takes."""
+    groups.topic("orders", 2)
+    words = ("--topic", "orders", "--source", f"files:{records}", "--exit-at-end", *QUICK)
+    raw = shell.run("consume", "raw", *words, "--output-format", "raw")
+    objects = shell.run("consume", "json", *words, "--output-format", "json")
+
+    assert (raw.code, objects.code) == (0, 0)
+    assert sorted(raw.out.splitlines()) == ["a0", "a1", "a2", "b0", "b2", "\N{REPLACEMENT CHARACTER}"]
+    found = [json.loads(line) for line in objects.out.splitlines()]
+    assert {each["event"] for each in found} == {"record"}
+    assert sorted(each["value"] or each["value_base64"] for each in found) == [
+        *("/w==", "a0", "a1", "a2", "b0", "b2")
+    ]
+
+
 @pytest.mark.parametrize("delivers", [False, True])
 def test_a_closed_pipe_is_no_failure(
     shell: Shell, groups: ServerGroups, records: Path, delivers: bool
@@ -248,6 +264,8 @@ def test_consume_refuses_what_it_cannot_do(lone_shell: Shell, tmp_path: Path) ->
         ("consume", "g", "--topic", "t", "--topic", "t:2"): "twice",
         ("consume", "g", "--topic", "t", "--max-messages", "5"): "--source",
         ("consume", "g", "--topic", "t", "--exit-at-end"): "--source",
+        ("consume", "g", "--topic", "t", "--output-format", "raw"): "--source",
+        ("consume", "g", "--topic", "t", "--output-format", "raw", "--format", "ndjson"): "give one",
         ("consume", "g", "--topic", "t", "--format", "csv"): "ndjson",
         ("consume", "g", "--topic", "t", "--source", "broker"): "brokers",
         ("consume", "g", "--topic", "t", "--source", "files:/nowhere/at/all"): "/nowhere/at/all",
