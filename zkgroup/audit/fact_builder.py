@@ -13,6 +13,7 @@ from zkgroup.audit.texts import server_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.coordinated_groups import SlotConfig
 from zkgroup.znodes.paths import PathKind, path_kind
 
 _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
@@ -49,6 +50,8 @@ def _kept(path: str) -> PathKind | None:
             return place
         case "admin" if path == Reassignment.path():
             return place
+    if path == SlotConfig.path():
+        return place
     return None
 
 
@@ -78,6 +81,7 @@ class FactBuilder:
         self._topics: dict[str, list[Change]] = {}
         self._asked: dict[TopicPartition, int] = {}
         """Moves that are asked for, each with the zxid since which it is."""
+        self._slots_zxid: int | None = None
         self._moves: dict[str, list[Requested]] = {}
         self._members: dict[str, list[Life]] = {}
         self._acts: dict[str, set[int]] = {}
@@ -110,6 +114,7 @@ class FactBuilder:
             controller_epochs=tuple(self._epochs),
             brokers={name: tuple(lives) for name, lives in self._brokers.items()},
             topics={name: tuple(changes) for name, changes in self._topics.items()},
+            slots_zxid=self._slots_zxid,
             moves=self._all_moves(),
             members={name: tuple(lives) for name, lives in self._members.items()},
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
@@ -149,6 +154,8 @@ class FactBuilder:
                 self._topics.setdefault(place.name, []).append(_change(event))
             case "admin":
                 self._request(event)
+            case _:  # the number of slots, which is written once
+                self._slots_zxid = event.zxid if self._slots_zxid is None else self._slots_zxid
 
     def _request(self, event: Event) -> None:
         """A request that cannot be read asks for nothing."""

@@ -83,6 +83,8 @@ class Facts:
     """The lives of `/brokers/ids/<id>`, by id."""
     topics: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
     """What `/brokers/topics/<topic>` held, by topic."""
+    slots_zxid: int | None = None
+    """Since when `__consumer_offsets` has the slots of zkgroup's group coordinators; None: never."""
     moves: Mapping[str, tuple[Requested, ...]] = field(default_factory=dict)
     """By topic: the moves that `/admin/reassign_partitions` asked for, in the order in which they ended."""
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)

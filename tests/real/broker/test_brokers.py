@@ -246,7 +246,8 @@ def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> No
 def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> None:
     """Controller item 75: 3B + T + R + 6 watches as the server counts, and a connection a broker.
 
-    Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans.
+    Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans. And each
+    broker watches for the number of slots of group coordinators.
     """
     becomes(lambda: _counted(zk_server), (0, 2))
     cluster.add(1, 2, 3)
@@ -254,7 +255,7 @@ def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> No
         cluster.create_topic(topic, (1, 2))
     eventually(lambda: cluster.state("t") and cluster.state("u"))
 
-    at_rest = (3 * 3 + 2 + 6 + 3, 3 + 2)
+    at_rest = (4 * 3 + 2 + 6 + 3, 3 + 2)
     becomes(lambda: _counted(zk_server), at_rest)
 
 

@@ -1,7 +1,8 @@
 """A leader that was not in sync when it was elected: what only the others had is lost.
 
 Compared with the last ISR that was not empty, in the same life of the partition: a controller of 0.8.2.2
-writes an empty one, and the last replica of it may come back.
+writes an empty one, and the last replica of it may come back. Slots of zkgroup's group coordinators have
+empty logs: any replica of them may lead (recipes 20).
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from zkgroup.audit.keys import BY_TOPIC, Key
 from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, moment_finding
 from zkgroup.audit.rules import Bounds, Finding, Rule, folded
 from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 
 class _Fold(TopicFold):
     def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
         super().__init__(key, facts, bounds)
+        self._slots_zxid = facts.slots_zxid if self.topic == OFFSETS_TOPIC else None
         self._in_sync: dict[int, tuple[int, tuple[int, ...]]] = {}
         """By partition: the life of its state, and the last ISR in it that was not empty."""
 
@@ -25,6 +28,8 @@ class _Fold(TopicFold):
         self, partition: int, before: View | None, after: View | None, at: ChangeStamp
     ) -> Iterator[Finding]:
         if after is None or after.state is None:
+            return
+        if self._slots_zxid is not None and at.zxid >= self._slots_zxid:
             return
         life, in_sync = self._in_sync.get(partition, (0, ()))
         leader = after.state.leader

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.pure.audit.cluster import Cluster, state_path
 from zkgroup.audit.findings.unclean_election import RULE
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 T0 = ("t", 0)
 
@@ -83,3 +86,16 @@ def test_a_leader_that_stays_was_not_elected() -> None:
     log.state(T0, 1, (1, 2))
 
     assert log.find(RULE) == []
+
+
+@pytest.mark.parametrize("has_slots", [False, True])
+def test_any_replica_of_a_slot_may_lead(has_slots: bool) -> None:
+    """Recipes 20: the logs of zkgroup's `__consumer_offsets` are empty; those of Kafka's have the offsets."""
+    log = Cluster()
+    if has_slots:
+        log.create(SlotConfig.path(), SlotConfig(1).encode())
+    log.topic(OFFSETS_TOPIC, {0: (1, 2)})
+    log.state((OFFSETS_TOPIC, 0), 1, (1,))
+    log.state((OFFSETS_TOPIC, 0), 2, (2,), epoch=1)
+
+    assert len(log.find(RULE)) == (not has_slots)
