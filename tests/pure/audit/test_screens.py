@@ -35,6 +35,11 @@ def test_screened_findings_are_those_of_all_rows(first: int) -> None:
         assert_same(events, bounds_for(seed), f"history {seed}")
 
 
+def test_an_offset_that_was_set_before_its_znode_was_made_is_not_left_out() -> None:
+    """Of damaged snapshots. The screen took the later time, the rule that of the data."""
+    assert_same(history_of(10_048), bounds_for(10_048), "history 10048")
+
+
 def test_every_screened_finding_is_found_in_some_history() -> None:
     """A comparison of nothing with nothing would show nothing."""
     seen = set[str]()

@@ -62,6 +62,13 @@ class Tables:
         written: Numbers = np.maximum(self.columns.time_ms[rows], mtime_ms)
         return written
 
+    def set_ms(self, rows: Numbers) -> Numbers:
+        """When rows set their data: of seeds, when it was set last, where that is known."""
+        mtime_ms = self.columns.mtime_ms.take(pa.array(rows))
+        is_known = self.columns.seed[rows] & mtime_ms.is_valid().to_numpy(zero_copy_only=False)
+        at_ms: Numbers = np.where(is_known, pc.fill_null(mtime_ms, 0).to_numpy(), self.columns.time_ms[rows])
+        return at_ms
+
     def sizes(self, rows: Numbers) -> Numbers:
         """Bytes of data."""
         sizes: Numbers = pc.fill_null(pc.binary_length(self.columns.data.take(pa.array(rows))), 0).to_numpy()

@@ -62,9 +62,7 @@ def _screen(tables: Tables, bounds: Bounds) -> Screened:
 
     p = tables.partitions
     changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
-    written_ms = tables.written_ms(p.selection.rows)
-    written_ms[~p.seed] = p.time_ms[~p.seed]
-    changed_ms = written_ms[changed] * (changed >= 0)
+    changed_ms = tables.set_ms(p.selection.rows)[changed] * (changed >= 0)
     still_ms = tables.facts.end_ms - bounds["still_ms"]
     is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
     return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
