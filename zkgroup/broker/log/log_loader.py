@@ -101,6 +101,7 @@ class _Loader:
         self._remove_leftovers(names)
 
     def load(self, high_watermark: int | None, now_ms: int) -> PartitionLog:
+        self._producers.at(now_ms)
         segments = self._segments()
         stored = epochs = self._stored_epochs()
         start = max(self._marks.start_offset, segments[0].base_offset)
@@ -119,7 +120,7 @@ class _Loader:
         parts = LogParts(segments, epochs, high_watermark, start, recovery_point, self._producers)
         log = PartitionLog(self._storage, self._topic_partition, self._config, parts)
         self._load_producers(log, parts)
-        self._producers.expire(now_ms - self._config.producer_id_expiration_ms)
+        self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
         return log
 
     def _segments(self) -> list[Segment]:

@@ -183,6 +183,7 @@ class PartitionLog:
                 return Appended(ErrorCode.NONE, found.first_offset, found.last_offset + 1, time)
             if check.error is not ErrorCode.NONE:
                 return Appended(check.error, message=_sequence_message(batch, check.error))
+        self._producers.at(now_ms)
         append_time = now_ms if at_append else None
         base_offset = self._end_offset
         data, headers = stamped(records, batches, base_offset, leader_epoch, append_time)
@@ -375,7 +376,7 @@ class PartitionLog:
     def apply_retention(self, now_ms: int) -> bool:
         """Deletes segments that are too many or too old, below the high watermark, and forgets producers
         that are too old. Returns whether the log start offset moved."""
-        self._producers.expire(now_ms - self.config.producer_id_expiration_ms)
+        self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
         with self._writing():
             segments = self._segments
             ends = [*(segment.base_offset for segment in segments[1:]), self._end_offset]

@@ -6,7 +6,9 @@ producer, and the batches in the log behind it.
 
 Sources: KIP-98; kafka/log/ProducerStateManager.scala@2.8.2. An unknown producer id must begin at sequence 0
 (error 59), as in Kafka up to 2.4: later brokers take any sequence, and lose the order without a word when
-their state is gone. Error 46 is for a duplicate that is older than the five: clients take it for success.
+their state is gone. So a producer's age is that of its last append, by the broker's clock: Kafka goes by the
+timestamps of records, which may be years old. Error 46 is for a duplicate that is older than the five:
+clients take it for success.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import BatchHeader
 
 NO_PRODUCER_ID: Final = -1
+NO_TIME: Final = -1
 BATCHES_KEPT: Final = 5
 """Of a producer: as many as a client may have in flight."""
 SEQUENCES: Final = 1 << 31
@@ -54,7 +57,8 @@ class ProducedBatch(NamedTuple):
     offset_delta: int
     """Of the last record to the first."""
     timestamp: int
-    """The largest one."""
+    """When it was appended, in epoch milliseconds by this broker's clock, or the leader's for
+    `LogAppendTime`; `NO_TIME` until the next look for producers that are too old."""
 
     @property
     def first_sequence(self) -> int:
@@ -102,10 +106,12 @@ def check_sequence(entry: ProducerEntry | None, batch: BatchHeader) -> SequenceC
 class ProducerStates:
     """The producers of a partition: Kafka's `ProducerStateManager`."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_now_ms")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self._now_ms = NO_TIME
+        """The broker's time, as it was given last; a follower gives it from time to time only."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -113,6 +119,10 @@ class ProducerStates:
     def entry(self, producer_id: int) -> ProducerEntry | None:
         """None for a producer that has no batch here, or none that is not too old."""
         return self._entries.get(producer_id)
+
+    def at(self, now_ms: int) -> None:
+        """Gives the broker's time, for the batches that follow."""
+        self._now_ms = now_ms
 
     def check(self, batch: BatchHeader) -> SequenceCheck:
         """Whether a batch from a client may be appended."""
@@ -128,7 +138,7 @@ class ProducerStates:
             last_sequence=(batch.base_sequence + batch.last_offset_delta) % SEQUENCES,
             last_offset=batch.last_offset,
             offset_delta=batch.last_offset_delta,
-            timestamp=batch.max_timestamp,
+            timestamp=batch.max_timestamp if batch.has_append_time else self._now_ms,
         )
         known = self._entries.pop(batch.producer_id, None)
         before = known.batches if known is not None and known.producer_epoch == batch.producer_epoch else ()
@@ -136,15 +146,18 @@ class ProducerStates:
             batch.producer_epoch, (*before[1 - BATCHES_KEPT :], made)
         )
 
-    def expire(self, before_ms: int) -> None:
-        """Forgets producers whose last batch is older."""
-        old = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.batches and entry.batches[-1].timestamp < before_ms
-        ]
-        for producer_id in old:
-            del self._entries[producer_id]
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers whose last batch was appended longer ago."""
+        self.at(now_ms)
+        for producer_id, entry in list(self._entries.items()):
+            if not entry.batches:
+                continue
+            last = entry.batches[-1]
+            if last.timestamp == NO_TIME:
+                batches = (*entry.batches[:-1], last._replace(timestamp=now_ms))
+                self._entries[producer_id] = entry._replace(batches=batches)
+            elif last.timestamp < now_ms - expiration_ms:
+                del self._entries[producer_id]
 
     def replace(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
         """Has these producers from now on, and no others."""

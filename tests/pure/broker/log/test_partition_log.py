@@ -295,6 +295,27 @@ def test_retention_by_size_stops_at_the_high_watermark(storage: Storage) -> None
     assert opened(storage, config).start_offset == 7
 
 
+def test_a_producer_of_old_records_goes_on(storage: Storage) -> None:
+    """Past bug: by the timestamps of its records it was forgotten at each retention check and each start, and
+    its next batch got 59."""
+    week_ms, config = LogConfig().producer_id_expiration_ms, LogConfig(retention_ms=-1)
+    now_ms = 10 * week_ms
+    log = new_log(storage, config)
+
+    def next_error(log: PartitionLog, sequence: int, at_ms: int) -> ErrorCode:
+        records = batch(b"x", producer=(7, 0, sequence), timestamp=1_000)
+        return ErrorCode(log.append_as_leader(records, 0, at_ms).error)
+
+    assert next_error(log, 0, now_ms) is ErrorCode.NONE
+    log.apply_retention(now_ms)
+    assert next_error(log, 1, now_ms) is ErrorCode.NONE
+    log.close()
+    again = opened(storage, config, clean=True, recovery_point=2, now_ms=now_ms + week_ms)
+    assert next_error(again, 2, now_ms + week_ms) is ErrorCode.NONE
+    again.apply_retention(now_ms + 2 * week_ms + 1)
+    assert next_error(again, 3, now_ms + 2 * week_ms + 1) is ErrorCode.UNKNOWN_PRODUCER_ID
+
+
 def test_retention_by_time_checks_the_largest_timestamp(storage: Storage) -> None:
     """Of a segment; the active one is rolled and deleted too."""
     config = LogConfig(segment_bytes=300, retention_ms=1_000)

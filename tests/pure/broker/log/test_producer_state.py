@@ -33,7 +33,6 @@ def produced(
     *,
     epoch: int = 0,
     offset: int = 0,
-    timestamp: int = 1_000,
     producer: int = PRODUCER,
 ) -> BatchHeader:
     """A header with nothing but what producers are about."""
@@ -44,7 +43,6 @@ def produced(
         producer_epoch=epoch,
         last_offset_delta=records - 1,
         record_count=records,
-        max_timestamp=timestamp,
     )
 
 
@@ -115,18 +113,35 @@ def test_another_producer_is_another_sequence() -> None:
     assert made.check(produced(2, producer=8)).error is NONE
 
 
-def test_producers_expire() -> None:
-    """By the timestamp of their last batch; then they are unknown."""
-    made = states(produced(0, timestamp=1_000), produced(0, timestamp=900, producer=8))
-    made.expire(1_000)
+def test_producers_expire_by_the_time_of_their_last_append() -> None:
+    """Then they are unknown. The timestamps of records say nothing: a producer may copy old ones."""
+    made = ProducerStates()
+    for now_ms, producer in ((900, 8), (1_000, PRODUCER)):
+        made.at(now_ms)
+        made.update(produced(0, producer=producer))
+    made.expire(1_500, 500)
     assert made.entry(8) is None
     assert made.check(produced(1)).error is NONE
     assert made.check(produced(1, producer=8)).error is UNKNOWN
 
 
+def test_a_producer_of_unknown_time_is_as_old_as_its_first_look() -> None:
+    """A follower appends without a clock: until the first retention check it has no time."""
+    made = states(produced(0))
+    made.expire(1_000, 500)
+    assert made.check(produced(1)).error is NONE
+    made.expire(1_500, 500)
+    assert made.check(produced(1)).error is NONE
+    made.expire(1_501, 500)
+    assert made.check(produced(1)).error is UNKNOWN
+
+
 def test_a_snapshot_is_laid_out_as_kafka_does() -> None:
     """Version 1: CRC-32C over all behind it, then 46 bytes for each producer."""
-    data = states(produced(0, 3, epoch=2, offset=40, timestamp=99)).encode()
+    made = ProducerStates()
+    made.at(99)
+    made.update(produced(0, 3, epoch=2, offset=40))
+    data = made.encode()
 
     assert data[:2] == b"\x00\x01"
     assert struct.unpack(">i", data[6:10]) == (1,)
