@@ -20,20 +20,21 @@ BEGIN = "<!-- Written by `python -m tests.long.interop.matrix --write`. -->\n"
 END = "<!-- Until here. -->\n"
 FILES = (
     *("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py"),
-    *("test_java_clients.py", "test_librdkafka.py"),
+    *("test_java_clients.py", "test_librdkafka.py", "test_kafka_python_releases.py"),
 )
 
 TABLES = {
     "test_served_tools": "Kafka's tools with `--bootstrap-server`, by release, at zkgroup brokers",
     "test_java_clients": "Kafka's Java clients, by release, at zkgroup brokers",
     "test_librdkafka": "librdkafka, by release, at zkgroup brokers",
+    "test_kafka_python_releases": "kafka-python, by release, at zkgroup brokers",
     "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
 """By whose brokers they are, or by the file of the tests."""
 
-RELEASE = ("tools", "operated", "java_client", "librdkafka")
+RELEASE = ("tools", "operated", "java_client", "librdkafka", "kafka_python")
 """The parameter of a test that is a release of Kafka."""
 Place = tuple[str, str, str]
 """Table, operation, release."""
@@ -72,9 +73,10 @@ def operation(test: str) -> str:
 
 def _release(name: str, value: str) -> str:
     """The value of a parameter as a release."""
-    from tests.long.interop.test_librdkafka import version_of
+    from tests.long.interop import test_kafka_python_releases, test_librdkafka
 
-    return version_of(value) if name == "librdkafka" else value
+    programs = {"librdkafka": test_librdkafka, "kafka_python": test_kafka_python_releases}
+    return programs[name].version_of(value) if name in programs else value
 
 
 def merged(found: str, page: str) -> str:

@@ -1,4 +1,4 @@
-"""Records as lines of text, as `Records.java` and `librdkafka_client.py` write and read them."""
+"""Records as lines of text, as `Records.java` and the `*_client.py` of this folder write and read them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+"""Clients that run in the Python of another environment, each call in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.long.interop.members import HERE
+from tests.long.interop.record_lines import line_of, parsed
+from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.waiting import PATIENCE_S
+from tests.worlds.kafka_clients import KafkaRecord
+from zkgroup.model import TopicPartition
+
+RECORDS = [
+    KafkaRecord(b"a value", b"a key", timestamp_ms=1_600_000_000_000),
+    KafkaRecord(None, b"no value"),
+    KafkaRecord(b"", b""),
+    KafkaRecord(b"two\nlines\r\n", headers=(("h", b"1"), ("h", b"2"), ("empty", b""))),
+    KafkaRecord(bytes(range(256)), "schl\u00fcssel".encode(), (("\u00fc", b"\xff\x00"),), 1_800_000_000_123),
+    *(KafkaRecord(b"value %d" % number, timestamp_ms=1_900_000_000_000 + number) for number in range(50)),
+]
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class ClientProgram:
+    """Producer and consumer of one release of a client."""
+
+    python: str
+    program: str
+    """Name of its file in this folder."""
+    folder: Path
+
+    def sending(
+        self, bootstrap: str, tp: TopicPartition, records: Iterable[KafkaRecord], *settings: str
+    ) -> subprocess.Popen[str]:
+        """A process that prints number and offset of each record when it is acknowledged."""
+        path = self.folder / "records"
+        path.write_text("".join(f"{line_of(record)}\n" for record in records), encoding="ascii")
+        words = ("send", bootstrap, tp.topic, str(tp.partition), str(path), *settings)
+        return subprocess.Popen(
+            [self.python, str(HERE / self.program), *words], stdout=subprocess.PIPE, text=True
+        )
+
+    def send(
+        self, bootstrap: str, tp: TopicPartition, records: Iterable[KafkaRecord], *settings: str
+    ) -> list[int]:
+        """The offsets of the records."""
+        with self.sending(bootstrap, tp, records, *settings) as producer:
+            try:
+                printed, _ = producer.communicate(timeout=PATIENCE_S)
+            finally:
+                producer.kill()
+        assert producer.returncode == 0
+        return [offset for _, offset in sorted(map(acknowledgement, printed.splitlines()))]
+
+    def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
+        words = ("read", bootstrap, tp.topic, str(tp.partition), str(offset), str(count))
+        done = subprocess.run(
+            [self.python, str(HERE / self.program), *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(map(parsed, done.stdout.splitlines()))
+
+
+def acknowledgement(line: str) -> tuple[int, int]:
+    """Number and offset of a record."""
+    number, offset = line.split()
+    return int(number), int(offset)
+
+
+def new_topic(brokers: OurBrokers, *replicas: int) -> tuple[str, TopicPartition]:
+    """The addresses of the brokers, and the partition of a new topic, which is served."""
+    name = f"records-{next(_numbers)}"
+    brokers.create(name, replicas)
+    ports = [brokers.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
+    return ",".join(f"127.0.0.1:{port}" for port in ports), TopicPartition(name, 0)
