@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from zkgroup.errors import ConfigError
@@ -48,37 +48,33 @@ def parse_throttled_replicas(text: str) -> frozenset[tuple[int, int]] | None:
 
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_INT: Final = range(-(2**31), 2**31)
-_LONG: Final = range(-(2**63), 2**63)
+_INT_END, _LONG_END = 2**31, 2**63
 
 _NUMBERS: Final[Mapping[str, range]] = {
-    **dict.fromkeys(
-        (
-            "index.interval.bytes",
-            "max.message.bytes",
-            "min.insync.replicas",
-            "segment.bytes",
-            "segment.index.bytes",
-        ),
-        _INT,
-    ),
-    **dict.fromkeys(
-        (
-            "delete.retention.ms",
-            "file.delete.delay.ms",
-            "flush.messages",
-            "flush.ms",
-            "max.compaction.lag.ms",
-            "message.timestamp.difference.max.ms",
-            "min.compaction.lag.ms",
-            "retention.bytes",
-            "retention.ms",
-            "segment.jitter.ms",
-            "segment.ms",
-        ),
-        _LONG,
-    ),
+    "delete.retention.ms": range(_LONG_END),
+    "file.delete.delay.ms": range(_LONG_END),
+    "flush.messages": range(_LONG_END),
+    "flush.ms": range(_LONG_END),
+    "index.interval.bytes": range(_INT_END),
+    "max.compaction.lag.ms": range(1, _LONG_END),
+    "max.message.bytes": range(_INT_END),
+    "message.timestamp.difference.max.ms": range(_LONG_END),
+    "min.compaction.lag.ms": range(_LONG_END),
+    "min.insync.replicas": range(1, _INT_END),
+    "retention.bytes": range(-1, _LONG_END),
+    "retention.ms": range(-1, _LONG_END),
+    "segment.bytes": range(14, _INT_END),
+    "segment.index.bytes": range(_INT_END),
+    "segment.jitter.ms": range(_LONG_END),
+    "segment.ms": range(1, _LONG_END),
 }
+"""As kafka/log/LogConfig.scala@2.8.2, where `retention.bytes` may be any negative number."""
+_WORDS: Final[Mapping[str, Collection[str]]] = {
+    "cleanup.policy": ("compact", "delete"),
+    "compression.type": ("uncompressed", "gzip", "lz4", "snappy", "zstd", "producer"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+}
+"""The words that a value may have; `cleanup.policy` is a list of them."""
 _BOOLEANS: Final = frozenset(
     {"message.downconversion.enable", "preallocate", "unclean.leader.election.enable"}
 )
@@ -161,6 +157,10 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
             raise ConfigError(f"setting {show(name)}: expected a setting that topics have in Kafka{more}")
         if name in _BOOLEANS and value.lower() not in ("true", "false"):
             raise ConfigError(f"setting {name}: expected true or false, found {show(value)}")
+        words = _WORDS.get(name)
+        found = value.split(",") if name == "cleanup.policy" else [value]
+        if words and not {word.strip() for word in found}.issubset(words):
+            raise ConfigError(f"setting {name}: expected {' or '.join(words)}, found {show(value)}")
         if (numbers := _NUMBERS.get(name)) is None:
             continue
         if not _INTEGER.fullmatch(value) or int(value) not in numbers:

@@ -19,12 +19,20 @@ from zkgroup.znodes.config_settings import check_topic_settings, unknown_to
         ("min.insync.replicas", "1.5"),
         ("max.message.bytes", ""),
         ("flush.ms", "٣"),
+        ("segment.bytes", "13"),
+        ("segment.ms", "0"),
+        ("min.insync.replicas", "0"),
+        ("retention.ms", "-2"),
+        ("max.message.bytes", "-1"),
+        ("message.timestamp.type", "Foo"),
+        ("cleanup.policy", "delete,foo"),
+        ("compression.type", "gzip,lz4"),
     ],
 )
 def test_a_value_that_no_broker_can_read_is_refused(name: str, value: str) -> None:
     """controller.md 5.3: a broker of 0.8.2.2 would not start again."""
     with pytest.raises(ConfigError, match=f"setting {name}"):
-        check_topic_settings({"compression.type": "x", name: value})
+        check_topic_settings({"segment.jitter.ms": "1", name: value})
 
 
 @pytest.mark.parametrize(
@@ -61,6 +69,9 @@ def test_what_brokers_read_is_taken() -> None:
             "retention.ms": "-1",
             "segment.bytes": "1073741824",
             "compression.type": "snappy",
+            "cleanup.policy": "compact, delete",
+            "message.timestamp.type": "LogAppendTime",
+            "min.insync.replicas": "1",
             "min.cleanable.dirty.ratio": "0.5",
         }
     )

@@ -204,7 +204,7 @@ def test_a_configuration_is_altered_and_the_printed_command_undoes_it(
 ) -> None:
     """Kafka's syntax; brokers are notified, of the undo as well, which is a change like others."""
     cluster.topic("orders", (1,))
-    given = ("--add-config", "retention.ms=1,cleanup.policy=[x,y]")
+    given = ("--add-config", "retention.ms=1,cleanup.policy=[compact,delete]")
     shell.run("config", "alter", "--topic", "orders", *given, "--execute")
 
     change = ("--add-config", "retention.ms=2", "--delete-config", "cleanup.policy")
@@ -217,20 +217,20 @@ def test_a_configuration_is_altered_and_the_printed_command_undoes_it(
     went_back = shell.run(*shlex.split(back.removeprefix("to undo: zkgroup ")))
 
     assert [(row["name"], row["before"], row["after"]) for row in shown["configs"]] == [
-        ("cleanup.policy", "x,y", None),
+        ("cleanup.policy", "compact,delete", None),
         ("retention.ms", "1", "2"),
     ]
     assert (shown["executed"], shown["notification"]) == (False, "v2")
     assert after == [{"entity_type": "topics", "entity": "orders", "configs": {"retention.ms": "2"}}]
     assert (undo.code, undo.lines[1].split(), undo.lines[2].split()) == (
         0,
-        ["cleanup.policy", "-", "x,y"],
+        ["cleanup.policy", "-", "compact,delete"],
         ["retention.ms", "2", "1"],
     )
-    assert "--set cleanup.policy=x,y --set retention.ms=1" in undo.err
+    assert "--set cleanup.policy=compact,delete --set retention.ms=1" in undo.err
     assert went_back.code == 0
     restored = shell.json("config", "describe", "--topic", "orders")["configs"][0]["configs"]
-    assert restored == {"retention.ms": "1", "cleanup.policy": "x,y"}
+    assert restored == {"retention.ms": "1", "cleanup.policy": "compact,delete"}
     changes = shell.json("znode", "ls", "/config/changes")["children"]
     assert [row["name"] for row in changes] == [f"config_change_{number:010}" for number in range(3)]
     assert shell.run("undo", "--execute").code == 0
@@ -290,14 +290,14 @@ def test_the_configuration_of_an_unknown_topic_is_not_found(shell: Shell, cluste
 def test_the_undo_command_restores_any_value(shell: Shell, cluster: ServerCluster) -> None:
     """Commas and brackets in a value do not cut the printed command's setting in two."""
     cluster.topic("orders", (1,))
-    shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=x]y,[b=1", "--execute")
-    done = shell.run("config", "alter", "--topic", "orders", "--set", "cleanup.policy=1", "--execute")
+    shell.run("config", "alter", "--topic", "orders", "--set", "message.format.version=x]y,[b=1", "--execute")
+    done = shell.run("config", "alter", "--topic", "orders", "--set", "message.format.version=1", "--execute")
     back = next(line for line in done.err.splitlines() if line.startswith("to undo: "))
 
     shell.run(*shlex.split(back.removeprefix("to undo: zkgroup ")))
 
     (row,) = shell.json("config", "describe", "--topic", "orders")["configs"]
-    assert row["configs"] == {"cleanup.policy": "x]y,[b=1"}
+    assert row["configs"] == {"message.format.version": "x]y,[b=1"}
 
 
 def test_the_undo_command_leaves_out_what_no_command_can_set(shell: Shell, cluster: ServerCluster) -> None:
