@@ -28,8 +28,11 @@ CODECS = {
     },
 }
 """Kafka's names of the codecs that kafka-python can write here, and their numbers."""
-CONFIG = LogConfig(segment_bytes=16_384, index_interval_bytes=512)
+CONFIG = LogConfig(segment_bytes=4_096, index_interval_bytes=512)
+"""Makes more than two segments: the batches are 17 kB with every codec and 35 kB with gzip alone."""
 PRODUCER, PRODUCER_EPOCH = 4711, 3
+APPENDED_MS = 1_700_000_000_000
+"""The broker's clock at every append, in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Sent:
 
 def write_folder(folder: Path) -> list[Sent]:
     """Writes segments of three leader epochs into a data folder and shuts it down cleanly; the records."""
-    data_dir = DataDir.on_disk(folder, 1, "cluster-a", CONFIG, lambda: 1_700_000_000_000)
+    data_dir = DataDir.on_disk(folder, 1, "cluster-a", CONFIG, lambda: APPENDED_MS)
     log = data_dir.create(TP, 0)
     sent: list[Sent] = []
     for number in range(120):
@@ -83,7 +86,7 @@ def _append(log: PartitionLog, number: int, name: str, leader_epoch: int) -> lis
     for delta, record in enumerate(records):
         builder.append(delta, record.timestamp, record.key, record.value, list(record.headers))
     batch = bytes(builder.build())
-    appended = log.append_as_leader(batch, leader_epoch, 0)
+    appended = log.append_as_leader(batch, leader_epoch, APPENDED_MS)
     assert (appended.error, appended.base_offset) == (0, records[0].offset), appended
     if batch[22] & 7 == 0:  # it is smaller without compression, so kafka-python does without
         return [replace(record, codec="NONE") for record in records]

@@ -14,7 +14,15 @@ from kafka import KafkaProducer
 from kafka.record.memory_records import MemoryRecords
 
 from tests.long.interop.conftest import fetched
-from tests.long.interop.log_folders import CODECS, CONFIG, PRODUCER, PRODUCER_EPOCH, Sent, write_folder
+from tests.long.interop.log_folders import (
+    APPENDED_MS,
+    CODECS,
+    CONFIG,
+    PRODUCER,
+    PRODUCER_EPOCH,
+    Sent,
+    write_folder,
+)
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
@@ -113,7 +121,7 @@ def test_the_tool_would_see_a_wrong_index(
 
 
 def test_producer_snapshots_are_dumped(dump: Dump, written: tuple[Path, list[Sent]]) -> None:
-    """The last batch of the producer at each roll and at the end."""
+    """The last batch of the producer at each roll and at the end, and the broker's time of its append."""
     snapshots = [fields(line) for line in dump(".snapshot").splitlines() if "producerId" in line]
     ends = [int(path.stem) for path in sorted(written[0].glob("*.snapshot"))]
 
@@ -123,7 +131,7 @@ def test_producer_snapshots_are_dumped(dump: Dump, written: tuple[Path, list[Sen
         assert snapshot["producerId"] == str(PRODUCER)
         assert snapshot["producerEpoch"] == str(PRODUCER_EPOCH)
         assert int(snapshot["lastOffset"]) == int(snapshot["lastSequence"]) == end - 1
-        assert int(snapshot["timestamp"]) == written[1][end - 1].timestamp
+        assert int(snapshot["timestamp"]) == APPENDED_MS
 
 
 # --- folders of Kafka's brokers -------------------------------------------------------------------
