@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaPartition
+from confluent_kafka import OFFSET_END
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
@@ -45,6 +46,10 @@ class KafkaClient(Protocol):
 
     def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
         """So many records from an offset on, by their offsets."""
+        ...
+
+    def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        """The offset of the first record that is not older than a time; None if all are older."""
         ...
 
 
@@ -99,6 +104,16 @@ class KafkaPython:
                     if len(found) == count:
                         break
             return found
+        finally:
+            consumer.close()
+
+    def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        partition = KafkaPythonPartition(*tp)
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+        try:
+            with waiting():
+                found = consumer.offsets_for_times({partition: timestamp_ms})[partition]
+            return None if found is None else int(found.offset)
         finally:
             consumer.close()
 
@@ -169,6 +184,16 @@ class Confluent:
         finally:
             consumer.close()
 
+    def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        consumer = ConfluentConsumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        try:
+            with waiting():
+                [found] = consumer.offsets_for_times([ConfluentPartition(*tp, timestamp_ms)], PATIENCE_S)
+            assert found.error is None, found.error
+            return None if found.offset == OFFSET_END else int(found.offset)
+        finally:
+            consumer.close()
+
 
 class Aiokafka:
     """aiokafka, on an event loop for each call."""
@@ -227,6 +252,20 @@ class Aiokafka:
 
         with waiting():
             return asyncio.run(asyncio.wait_for(read(), PATIENCE_S))
+
+    def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        async def find() -> int | None:
+            partition = AiokafkaPartition(*tp)
+            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+            await consumer.start()
+            try:
+                found = (await consumer.offsets_for_times({partition: timestamp_ms}))[partition]
+                return None if found is None else int(found.offset)
+            finally:
+                await consumer.stop()
+
+        with waiting():
+            return asyncio.run(asyncio.wait_for(find(), PATIENCE_S))
 
 
 CLIENTS: dict[str, KafkaClient] = {
