@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from zkgroup.broker.groups import translation
-from zkgroup.broker.groups.service import DROPPED, GroupCoordinatorService, OffsetsRemoved
+from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.groups.store_events import (
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
@@ -21,6 +21,7 @@ from zkgroup.broker.groups.store_events import (
     ReadLegacyOffsets,
     WriteLegacyOffsets,
 )
+from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
 from zkgroup.broker.server.handlers import RequestContext, ServedApi
 from zkgroup.coordinator import events
 from zkgroup.coordinator.coordinator import is_valid_group_id

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from zkgroup.broker.groups.stored_coordinator import COMMITS
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.runtime.events import LogEvent
 
 log = logging.getLogger("zkgroup.broker")
 state_log = logging.getLogger("zkgroup.state_change")
 
-COMMITS: Final = "offsets_written"
-"""Kind of the event with the outcomes of a commit; it is counted and not logged."""
 REMOVED: Final[Mapping[str, str]] = {
     "member_expired": "session",
     "member_did_not_join": "join",

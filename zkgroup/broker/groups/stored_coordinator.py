@@ -1,0 +1,278 @@
+"""A coordinator whose groups are in ZooKeeper: what coordinator and store give each other. Pure.
+
+    request, timer -> GroupCoordinator -> answer
+                                       -> GroupStore -> ZooKeeper       what must be stored comes first
+    ZooKeeper's reply -> GroupStore -> GroupCoordinator -> the answer that waited
+
+The layer around has the store's machine, the connections, the clock and its timer: `service` in a broker,
+`zkgroup.testing.simulation.cluster` in a simulated one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count
+from typing import Final
+
+from zkgroup.broker.groups import store_events
+from zkgroup.broker.groups.store_events import (
+    ExpireOffsets,
+    LegacyOffsetsRead,
+    LegacyOffsetsWritten,
+    OffsetsDeleted,
+    OffsetsExpired,
+    OffsetsRead,
+    OffsetsRecorded,
+    SlotsCounted,
+    StoreEvent,
+    ZooKeeperMembersNoticed,
+)
+from zkgroup.coordinator.coordinator import GroupCoordinator
+from zkgroup.coordinator.effects import (
+    DeleteOffsets,
+    DropRequest,
+    Effect,
+    GroupResult,
+    ReadOffsets,
+    Reply,
+)
+from zkgroup.coordinator.events import (
+    CoordinatorEvent,
+    LeaseExtended,
+    OffsetsWritten,
+    RemoveGroup,
+    Started,
+)
+from zkgroup.coordinator.group import GroupMetadata
+from zkgroup.coordinator.outcomes import DELETE_OFFSET_ERRORS
+from zkgroup.coordinator.retention import expired_offsets, is_over
+from zkgroup.coordinator.settings import CoordinatorSettings
+from zkgroup.coordinator.subscriptions import subscribed_topics
+from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
+from zkgroup.model.ports import Clock
+from zkgroup.runtime.events import LogEvent
+
+COMMITS: Final = "offsets_written"
+"""Kind of the log event with the outcomes of a commit; it is counted and not logged."""
+
+
+class DroppedRequest(Enum):
+    """The type of `DROPPED`."""
+
+    DROPPED = "dropped"
+
+
+DROPPED: Final = DroppedRequest.DROPPED
+"""The result of a request that gets no answer: a later one of the same member has replaced it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRemoved:
+    """Whether the offset of each partition was deleted."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+ServiceResult = (
+    GroupResult | OffsetsRead | OffsetsRemoved | LegacyOffsetsRead | LegacyOffsetsWritten | DroppedRequest
+)
+
+
+class StoredCoordinator:
+    """The coordinator of one broker beside the store of its groups. Not thread-safe."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        retention_ms: int,
+        clock: Clock,
+        unique_id: Callable[[], str],
+        *,
+        step_store: Callable[[StoreEvent], None],
+        answer: Callable[[int, ServiceResult], None],
+        on_log: Callable[[LogEvent], None],
+        on_stepped: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            retention_ms: how long offsets of groups without members stay.
+            unique_id: gives the random part of a member id.
+            step_store: gives the store's machine an event; its own effects come to `take_from_store`.
+            answer: gets the one result of each request, by the request's number.
+            on_stepped: called when all effects of an event are performed: `next_due_ms` may have changed.
+        """
+        self._clock = clock
+        self._retention_ms = retention_ms
+        self._settings, self._unique_id = settings, unique_id
+        self._step_store, self._answer, self._on_log = step_store, answer, on_log
+        self._on_stepped = on_stepped
+        self.coordinator = GroupCoordinator(settings, 1, unique_id)
+        """Coordinates no group until the number of slots is known."""
+        self._slots: int | None = None
+        self._lease_until_ms: int | None = None
+        self._numbers = count(1)
+        self._deletions: dict[int, DeleteOffsets] = {}
+        """Each OffsetDelete without an outcome, by its request id."""
+        self._removed: dict[int, tuple[str, OffsetsRemoved]] = {}
+        """Group and result of each OffsetDelete whose group is read for other offsets, by its request id."""
+        self._effects: deque[Effect] = deque()
+        self._is_performing = False
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When to call `advance`. Without a lease no timer fires, so there is nothing to wait for."""
+        has_lease = self._lease_until_ms is None or self._clock.now_ms() < self._lease_until_ms
+        return self.coordinator.next_deadline_ms if has_lease else None
+
+    def new_id(self) -> int:
+        """A number for one request."""
+        return next(self._numbers)
+
+    # --- the coordinator --------------------------------------------------------------------------
+
+    def handle(self, event: CoordinatorEvent) -> None:
+        """Gives the coordinator an event, and performs what follows from it."""
+        self._effects.extend(self.coordinator.handle(event, self._clock.now_ms()))
+        self._perform_all()
+
+    def advance(self) -> None:
+        """Fires the coordinator's timers that are due, after the requests that have come."""
+        self._effects.extend(self.coordinator.advance(self._clock.now_ms()))
+        self._perform_all()
+
+    def _perform_all(self) -> None:
+        """Performs the effects in their order, also those that they lead to."""
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while self._effects:
+                self._perform(self._effects.popleft())
+        finally:
+            self._is_performing = False
+        self._on_stepped()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Reply(number, result):
+                self._answer(number, result)
+            case DropRequest(number):
+                self._answer(number, DROPPED)
+            case LogEvent():
+                self._on_log(effect)
+            case DeleteOffsets():
+                self._delete_offsets(effect)
+            case _:
+                self._step_store(effect)
+
+    def _delete_offsets(self, effect: DeleteOffsets) -> None:
+        number = effect.request_id
+        self._deletions[number] = effect
+        if effect.partitions:
+            self._step_store(store_events.DeleteStoredOffsets(number, effect.group_id, effect.partitions))
+        else:
+            self._offsets_deleted(OffsetsDeleted(number, {}))
+
+    def _offsets_deleted(self, deleted: OffsetsDeleted) -> None:
+        """Answers an OffsetDelete. An empty group that has lost its last offset is removed first."""
+        number = deleted.request_id
+        deletion = self._deletions.pop(number)
+        errors = {tp: DELETE_OFFSET_ERRORS[outcome] for tp, outcome in deleted.outcomes.items()}
+        kept = dict.fromkeys(deletion.subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+        result = OffsetsRemoved({**kept, **errors})
+        group = self.coordinator.group(deletion.group_id)
+        if group is not None and errors and is_over(group, has_offsets=False):
+            self._removed[number] = deletion.group_id, result
+            left = ReadOffsets(
+                request_id=number, group_id=deletion.group_id, partitions=None, unstable=frozenset()
+            )
+            self._step_store(left)
+        else:
+            self._answer(number, result)
+
+    def _offsets_read(self, read: OffsetsRead) -> None:
+        if read.request_id not in self._removed:
+            self._answer(read.request_id, read)
+            return
+        group_id, result = self._removed.pop(read.request_id)
+        if read.error is ErrorCode.NONE:
+            has_offsets = bool(read.offsets or read.partition_errors)
+            self._remove_if_over(group_id, has_offsets=has_offsets)
+        self._answer(read.request_id, result)
+
+    # --- the store --------------------------------------------------------------------------------
+
+    def take_from_store(self, effect: store_events.Effect | LogEvent) -> None:
+        """Takes an effect of the store's own."""
+        match effect:
+            case LogEvent():
+                self._on_log(effect)
+            case SlotsCounted(count):
+                self._count_slots(count)
+            case OffsetsRead():
+                self._offsets_read(effect)
+            case LegacyOffsetsRead() | LegacyOffsetsWritten():
+                self._answer(effect.request_id, effect)
+            case OffsetsDeleted():
+                self._offsets_deleted(effect)
+            case OffsetsRecorded():
+                self._expire(effect)
+            case OffsetsExpired():
+                if effect.partitions:
+                    self._on_log(
+                        LogEvent(
+                            "offsets_expired", {"group": effect.group_id, "count": len(effect.partitions)}
+                        )
+                    )
+                self._remove_if_over(effect.group_id, has_offsets=effect.has_offsets)
+            case ZooKeeperMembersNoticed():
+                self._notice_zookeeper_members(effect)
+            case OffsetsWritten(_, outcomes):
+                kinds = [each.value for each in outcomes.values()]
+                self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
+                self.handle(effect)
+            case LeaseExtended(until_ms):
+                self._lease_until_ms = until_ms
+                self.handle(effect)
+            case _:
+                self.handle(effect)
+
+    def _count_slots(self, count: int) -> None:
+        if self._slots is not None:
+            return
+        self._slots = count
+        self.coordinator = GroupCoordinator(self._settings, count, self._unique_id)
+        self.handle(Started())
+        if self._lease_until_ms is not None:
+            self.handle(LeaseExtended(self._lease_until_ms))
+
+    def _notice_zookeeper_members(self, notice: ZooKeeperMembersNoticed) -> None:
+        kind = "zookeeper_members" if notice.members else "zookeeper_members_left"
+        self._on_log(LogEvent(kind, {"group": notice.group_id, "members": ",".join(notice.members)}))
+
+    # --- retention --------------------------------------------------------------------------------
+
+    def _expire(self, recorded: OffsetsRecorded) -> None:
+        """Deletes the offsets of a group that have expired, or the group where it has none.
+
+        A group that the coordinator does not know only stores offsets.
+        """
+        group = self.coordinator.group(recorded.group_id)
+        known = group or GroupMetadata(recorded.group_id)
+        expired = expired_offsets(
+            known, recorded.offsets, subscribed_topics(known), self._clock.now_ms(), self._retention_ms
+        )
+        if expired:
+            self._step_store(ExpireOffsets(recorded.group_id, expired))
+        else:
+            has_offsets = recorded.has_others or bool(recorded.offsets)
+            self._remove_if_over(recorded.group_id, has_offsets=has_offsets)
+
+    def _remove_if_over(self, group_id: str, *, has_offsets: bool) -> None:
+        group = self.coordinator.group(group_id)
+        if group is not None and is_over(group, has_offsets):
+            self.handle(RemoveGroup(request_id=self.new_id(), group_id=group_id))
