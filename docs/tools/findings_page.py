@@ -46,7 +46,9 @@ def _section(rule: AnyRule) -> Iterator[str]:
     yield ""
     yield f"*{rule.question}*"
     yield ""
-    yield markdown.one_line(_module_text(rule))
+    yield markdown.one_line(
+        rule.find.__doc__ or sys.modules[f"zkgroup.audit.findings.{rule.name}"].__doc__ or ""
+    )
     yield ""
     yield f"What to do: {rule.act}"
     if rule.bounds:
@@ -55,7 +57,3 @@ def _section(rule: AnyRule) -> Iterator[str]:
         yield f"Bounds: {bounds}."
     if rule is not ALL_RULES[-1]:
         yield ""
-
-
-def _module_text(rule: AnyRule) -> str:
-    return sys.modules[f"zkgroup.audit.findings.{rule.name}"].__doc__ or ""

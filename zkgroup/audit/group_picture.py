@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.keys import Key
 from zkgroup.audit.membership import partitions_at, registration_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -102,6 +104,14 @@ class GroupPicture:
         elif event.op == "delete" and topic_partition in self.owners:
             claim = self.owners.pop(topic_partition)
             self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
+
+
+def group_picture(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupPicture]:
+    """A group at the end of its rows: one. Several rules share it."""
+    picture = GroupPicture(key[0], facts)
+    for event in rows:
+        picture.apply(event)
+    yield picture
 
 
 def _plan(event: Event) -> StoredAssignment | None:

@@ -57,7 +57,10 @@ def member_of(life: Life) -> str:
 
 def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
     """The registrations of a group by who made them, in order."""
-    found: dict[int, list[Life]] = {}
+    known: dict[int, list[Life]] | None = facts.derived.get(("lives_by_session", group))
+    if known is not None:
+        return known
+    found = facts.derived["lives_by_session", group] = dict[int, list[Life]]()
     for life in facts.members.get(group, ()):
         found.setdefault(life.session, []).append(life)
     return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.keys import Key
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind
 
@@ -50,6 +52,17 @@ class OwnerLives:
             thread = (event.data or b"").decode("utf-8", "replace")
             self.current = OwnerLife(thread, event.session, event.zxid, event.time_ms)
         return over
+
+
+def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[OwnerLife]:
+    """Every ownership of a partition, out of its rows in order; the last may be open."""
+    lives = OwnerLives(facts)
+    for event in rows:
+        over = lives.see(event)
+        if over is not None:
+            yield over
+    if lives.current is not None:
+        yield lives.current
 
 
 def is_session_end(facts: Facts, event: Event) -> bool:

@@ -6,10 +6,12 @@ the transaction that creates the owner and after it: that is no commit (recipes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.keys import Key
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.consumers import Offset, owners_path
@@ -44,6 +46,23 @@ class OffsetWrite(NamedTuple):
         return self.offset is not None and self.offset == self.previous
 
 
+class PartitionStep(NamedTuple):
+    """One row of a partition, with what it did."""
+
+    event: Event
+    is_owner: bool
+    """Whether the row is of the owner znode; it is of the offset otherwise."""
+    write: OffsetWrite | None
+    ended: OwnerLife | None
+    """The ownership that the row ended."""
+    holder: OwnerLife | None
+    """Who owns the partition behind the row."""
+    value: int | None
+    """The offset behind the row."""
+    exists: bool
+    """Whether there is an offset znode behind the row."""
+
+
 class PartitionOffsets:
     """Sees the owner and offset rows of one partition, in order."""
 
@@ -64,11 +83,15 @@ class PartitionOffsets:
         """Whether a row is of the owner znode; it is of the offset otherwise."""
         return event.path.startswith(self._owners)
 
+    def see_owner(self, event: Event) -> OwnerLife | None:
+        """Takes a row of the owner in; the ownership that it ended, if it ended one."""
+        self._holder_known = True
+        return self._lives.see(event)
+
     def see(self, event: Event) -> OffsetWrite | None:
         """Takes a row in; what was written, where it was a write of the offset."""
         if self.is_owner(event):
-            self._lives.see(event)
-            self._holder_known = True
+            self.see_owner(event)
             return None
         if event.op == "delete":
             self.exists, self.value = False, None
@@ -87,6 +110,16 @@ class PartitionOffsets:
         )
         self.exists, self.value = True, previous if offset is None else offset
         return OffsetWrite(event, offset, previous, holder, self._holder_known, is_claim)
+
+
+def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[PartitionStep]:
+    """Every row of a partition with what it did to owner and offset. Several rules share it."""
+    offsets = PartitionOffsets(key[0], facts)
+    for event in rows:
+        is_owner = offsets.is_owner(event)
+        ended = offsets.see_owner(event) if is_owner else None
+        write = None if is_owner else offsets.see(event)
+        yield PartitionStep(event, is_owner, write, ended, offsets.holder, offsets.value, offsets.exists)
 
 
 def _number(event: Event) -> int | None:

@@ -41,6 +41,32 @@ class Finding:
     detail: str = ""
 
 
+def finding_at(
+    name: str,
+    severity: Severity,
+    event: Event,
+    detail: str,
+    *,
+    group: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> Finding:
+    """What one row did, as a finding of its session and its moment."""
+    return Finding(
+        name,
+        severity,
+        group,
+        topic,
+        partition,
+        event.session,
+        event.zxid,
+        event.zxid,
+        event.time_ms,
+        event.time_ms,
+        detail,
+    )
+
+
 Bounds = Mapping[str, float]
 Find = Callable[[KeyRows, Key, Facts, Bounds], Iterator[Finding]]
 

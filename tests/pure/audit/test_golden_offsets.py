@@ -12,10 +12,8 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import (
     handover_time,
-    no_commit_at_handover,
-    offset_regression,
+    offsets,
     session_end,
-    zombie_commit,
 )
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Finding, Rule
@@ -50,7 +48,7 @@ def places(findings: list[Finding], severity: str) -> list[tuple[int | None, int
 @pytest.mark.parametrize("from_zxid", [0, 0x60, 0x8E], ids=hex)
 def test_the_rewind_of_the_zombie_is_found_wherever_the_history_begins(from_zxid: int) -> None:
     """From the first record, and on top of a tree: 1000 back to 21, four times, and nothing else."""
-    findings = found(offset_regression.RULE, from_zxid=from_zxid)
+    findings = found(offsets.OFFSET_REGRESSION, from_zxid=from_zxid)
 
     assert places(findings, "error") == REWOUND
     assert len(findings) == 4
@@ -60,7 +58,7 @@ def test_the_rewind_of_the_zombie_is_found_wherever_the_history_begins(from_zxid
 @pytest.mark.parametrize("from_zxid", [0, 0x60, 0x8E], ids=hex)
 def test_commits_under_foreign_owners_are_zombies(from_zxid: int) -> None:
     """And warnings are those of nobody's partitions."""
-    findings = found(zombie_commit.RULE, from_zxid=from_zxid)
+    findings = found(offsets.ZOMBIE_COMMIT, from_zxid=from_zxid)
 
     assert places(findings, "error") == REWOUND + ADOPTED
     assert places(findings, "warning") == UNOWNED
@@ -68,18 +66,18 @@ def test_commits_under_foreign_owners_are_zombies(from_zxid: int) -> None:
 
 def test_jvm_members_of_a_peaceful_session_commit_late_three_times_at_most() -> None:
     """While a group of three forms: just after their own release, before the next claim."""
-    assert places(found(zombie_commit.RULE, "zookeeper-3.4.6"), "warning") == [
+    assert places(found(offsets.ZOMBIE_COMMIT, "zookeeper-3.4.6"), "warning") == [
         (0x1C1, 1),
         (0x1C6, 1),
         (0x1C9, 0),
     ]
-    assert found(zombie_commit.RULE, "zookeeper-3.9.4") == []
-    assert found(offset_regression.RULE, "zookeeper-3.4.6") == []
+    assert found(offsets.ZOMBIE_COMMIT, "zookeeper-3.9.4") == []
+    assert found(offsets.OFFSET_REGRESSION, "zookeeper-3.4.6") == []
 
 
 def test_only_partitions_without_news_are_handed_over_uncommitted() -> None:
     """Nothing was produced meanwhile, or the member never commits: told, and no more than told."""
-    findings = found(no_commit_at_handover.RULE, "zookeeper-3.4.6")
+    findings = found(offsets.NO_COMMIT_AT_HANDOVER, "zookeeper-3.4.6")
 
     assert {(each.group, each.severity) for each in findings} == {("gw", "info"), ("gesc", "info")}
 

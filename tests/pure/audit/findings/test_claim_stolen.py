@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog, owner
-from zkgroup.audit.findings.claim_stolen import RULE
+from zkgroup.audit.findings.ownership import CLAIM_STOLEN as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from zkgroup.audit.findings.commit_rate import RULE
+from zkgroup.audit.findings.offsets import COMMIT_RATE as RULE
 
 A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset
-from zkgroup.audit.findings.dead_group import RULE
+from zkgroup.audit.findings.offsets import DEAD_GROUP as RULE
 
 A = 0xA
 DAY = 86_400_000

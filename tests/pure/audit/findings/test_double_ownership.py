@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.double_ownership import RULE
+from zkgroup.audit.findings.ownership import DOUBLE_OWNERSHIP as RULE
 
 T0 = ("t", 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.never_owned import RULE
+from zkgroup.audit.findings.ownership import NEVER_OWNED as RULE
 
 
 def test_an_unclaimed_partition_is_an_error_since_its_subscription() -> None:

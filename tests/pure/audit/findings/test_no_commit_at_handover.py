@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
-from zkgroup.audit.findings.no_commit_at_handover import RULE
+from zkgroup.audit.findings.offsets import NO_COMMIT_AT_HANDOVER as RULE
 
 A, B = 0xA, 0xB
 T0 = ("t", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset
-from zkgroup.audit.findings.offset_of_missing_partition import RULE
+from zkgroup.audit.findings.offsets import OFFSET_OF_MISSING_PARTITION as RULE
 
 A = 0xA
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset, worst
-from zkgroup.audit.findings.offset_regression import RULE
+from zkgroup.audit.findings.offsets import OFFSET_REGRESSION as RULE
 
 A, B, TOOL = 0xA, 0xB, 0xC
 T0 = ("t", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.orphan_owner import RULE
+from zkgroup.audit.findings.ownership import ORPHAN_OWNER as RULE
 
 T0 = ("t", 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog, owner
-from zkgroup.audit.findings.orphan_owner_interval import RULE
+from zkgroup.audit.findings.ownership import ORPHAN_OWNER_INTERVAL as RULE
 
 T0 = ("t", 0)
 REGISTRATION = "/consumers/g/ids/g_a"

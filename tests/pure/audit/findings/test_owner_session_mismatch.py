@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.audit.findings.owner_session_mismatch import RULE
+from zkgroup.audit.findings.ownership import OWNER_SESSION_MISMATCH as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
-from zkgroup.audit.findings.stalled_offset import RULE
+from zkgroup.audit.findings.offsets import STALLED_OFFSET as RULE
 
 A = 0xA
 T0, T1 = ("t", 0), ("t", 1)

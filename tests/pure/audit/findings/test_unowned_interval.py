@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import alone
-from zkgroup.audit.findings.unowned_interval import RULE
+from zkgroup.audit.findings.ownership import UNOWNED_INTERVAL as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset, owner
-from zkgroup.audit.findings.zombie_commit import RULE
+from zkgroup.audit.findings.offsets import ZOMBIE_COMMIT as RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B, TOOL = 0xA, 0xB, 0xC

@@ -1,0 +1,508 @@
+"""Findings about offsets: commits that should not be, commits that are missing, and groups that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zkgroup.audit.columns.codes import CHECK, CREATE, DELETE
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Change, Facts
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key
+from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
+from zkgroup.audit.texts import count_text, duration_text, is_member, who
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import offsets_path
+from zkgroup.znodes.paths import path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
+
+_MINUTE_MS: Final = 60_000
+
+
+# --- offset_regression --------------------------------------------------------------------------------
+
+
+def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A commit lower than the one before."""
+    group, topic, partition = key
+    last_writer: int | None = None
+    for step in rows.once(partition_steps, key, facts):
+        write, event = step.write, step.event
+        if write is None or not write.is_commit:
+            continue
+        if write.falls:
+            severity, why = _judge_regression(write, group, facts)
+            before = ""
+            if last_writer not in (None, event.session):
+                before = f"; before it wrote {who(facts, last_writer or 0, group)}"
+            detail = f"{write.previous} -> {write.offset} by {who(facts, event.session, group)}{before}{why}"
+            yield finding_at(
+                "offset_regression",
+                severity,
+                event,
+                detail,
+                group=group,
+                topic=topic,
+                partition=int(partition),
+            )
+        last_writer = event.session
+
+
+def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
+    if write.event.zxid in facts.operator_acts.get(group, ()):
+        return "info", "; an operator's reset, by its marker"
+    if write.holder is None and not is_member(facts, group, write.event.session):
+        return "warning", "; no member owned it, and the writer is no member: probably a tool"
+    return "error", ""
+
+
+def _offset_regression_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit below the value before."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & p.falls))
+
+
+OFFSET_REGRESSION: Final = Rule(
+    name="offset_regression",
+    severity="error",
+    question="Which commit set an offset back? What lies between is consumed twice.",
+    needs=("log",),
+    act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
+    " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
+    " accept the repetition.",
+    keys=BY_GROUP_PARTITION,
+    find=offset_regression,
+    screen=_offset_regression_screen,
+)
+
+
+# --- zombie_commit ------------------------------------------------------------------------------------
+
+
+def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A commit by a session that did not own the partition."""
+    group, topic, partition = key
+    for step in rows.once(partition_steps, key, facts):
+        write, event = step.write, step.event
+        if write is None or not write.is_commit or not write.holder_known:
+            continue
+        if write.holder is not None and write.holder.session == event.session:
+            continue
+        severity, why = _judge_zombie(write, group, facts)
+        detail = f"{_moved(write)} by {who(facts, event.session, group)}, but {why}"
+        yield finding_at(
+            "zombie_commit", severity, event, detail, group=group, topic=topic, partition=int(partition)
+        )
+
+
+def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
+    holder = write.holder
+    owned = (
+        "no member owned it"
+        if holder is None
+        else f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
+    )
+    if write.event.zxid in facts.operator_acts.get(group, ()):
+        return "info", f"{owned}; an operator's reset, by its marker"
+    return ("error" if holder is not None or write.falls else "warning"), owned
+
+
+def _moved(write: OffsetWrite) -> str:
+    """The offsets of a write; bytes that are no number as they are."""
+    after = str(write.offset) if write.offset is not None else repr(write.event.data)
+    return after if write.previous is None else f"{write.previous} -> {after}"
+
+
+def _zombie_commit_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit by another session than the owner's."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
+
+
+ZOMBIE_COMMIT: Final = Rule(
+    name="zombie_commit",
+    severity="error",
+    question="Which commits came from a session that did not own the partition at that moment?",
+    needs=("log",),
+    act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
+    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
+    " it, as when a JVM member commits just after its own release.",
+    keys=BY_GROUP_PARTITION,
+    find=zombie_commit,
+    screen=_zombie_commit_screen,
+)
+
+
+# --- no_commit_at_handover ----------------------------------------------------------------------------
+
+
+def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """An owner that held a partition for long and never committed."""
+    has_committed = False
+    for step in rows.once(partition_steps, key, facts):
+        event, write = step.event, step.write
+        if write is not None and write.holder is not None:
+            has_committed |= write.is_commit and event.session == write.holder.session
+        elif step.is_owner and event.op in ("create", "delete"):
+            if event.op == "delete" and step.ended is not None and not has_committed:
+                yield from _given_up(step, step.ended, key, facts, bounds["owned_ms"])
+            has_committed = False
+
+
+def _given_up(
+    step: PartitionStep, life: OwnerLife, key: Key, facts: Facts, owned_ms: float
+) -> Iterator[Finding]:
+    event, (group, topic, partition) = step.event, key
+    # What an owner from before the log committed before it is not known.
+    since_zxid, since_ms = (
+        (life.from_zxid, life.from_ms)
+        if life.from_zxid >= facts.start_zxid
+        else (facts.start_zxid, facts.start_ms)
+    )
+    if event.time_ms - since_ms <= owned_ms:
+        return
+    found = "there was no offset" if step.value is None else f"the offset was {step.value}"
+    yield Finding(
+        "no_commit_at_handover",
+        "info",
+        group=group,
+        topic=topic,
+        partition=int(partition),
+        session=life.session,
+        from_zxid=since_zxid,
+        to_zxid=event.zxid,
+        from_ms=since_ms,
+        to_ms=event.time_ms,
+        detail=f"owned for {duration_text(event.time_ms - since_ms)} by"
+        f" {who(facts, life.session, group)} without a commit; {found} at the end",
+    )
+
+
+def _no_commit_at_handover_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with an owner that went, after a long time, without a commit of its own since it came."""
+    p, facts = tables.partitions, tables.facts
+    commits = (p.is_commit & p.by_holder).cumsum()
+    came = p.change_before
+    is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
+    since_ms = p.time_ms[came]
+    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
+    is_long = p.time_ms - since_ms > bounds["owned_ms"]
+    return Screened(p.keys_with(is_over & (commits == commits[came]) & is_long))
+
+
+NO_COMMIT_AT_HANDOVER: Final = Rule(
+    name="no_commit_at_handover",
+    severity="info",
+    question="Which owner gave a partition up after a long time without one commit? Its successor starts"
+    " where it started.",
+    needs=("log",),
+    act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
+    " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
+    " committing.",
+    keys=BY_GROUP_PARTITION,
+    find=no_commit_at_handover,
+    bounds={"owned_ms": 60_000},
+    screen=_no_commit_at_handover_screen,
+)
+
+
+# --- stalled_offset -----------------------------------------------------------------------------------
+
+
+def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """An owned partition whose offset has stood still up to the end."""
+    group, topic, partition = key
+    changed = (0, 0)  # zxid and time of the last change of the value
+    step: PartitionStep | None = None
+    for step in rows.once(partition_steps, key, facts):
+        write, event = step.write, step.event
+        if write is not None and not write.is_claim and not write.repeats:
+            is_known = event.seed and event.mtime_ms is not None
+            changed = (event.zxid, event.mtime_ms or 0 if is_known else event.time_ms)
+    if step is None or step.holder is None or not step.exists:
+        return
+    holder = step.holder
+    since_zxid, since_ms = max(changed, (holder.from_zxid, holder.from_ms), key=lambda moment: moment[::-1])
+    still_ms = facts.end_ms - since_ms
+    if still_ms <= bounds["still_ms"]:
+        return
+    yield Finding(
+        "stalled_offset",
+        "info",
+        group=group,
+        topic=topic,
+        partition=int(partition),
+        session=holder.session,
+        from_zxid=since_zxid,
+        from_ms=since_ms,
+        detail=f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, group)}",
+    )
+
+
+def _stalled_offset_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Owned partitions whose offset and owner changed last long before the end."""
+    from zkgroup.audit.columns.partitions import last_with
+
+    p = tables.partitions
+    changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
+    changed_ms = tables.set_ms(p.selection.rows)[changed] * (changed >= 0)
+    still_ms = tables.facts.end_ms - bounds["still_ms"]
+    is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
+    return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
+
+
+STALLED_OFFSET: Final = Rule(
+    name="stalled_offset",
+    severity="info",
+    question="Which owned partitions had no change of offset for long, up to the end of the history?",
+    needs=("log",),
+    act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
+    " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
+    keys=BY_GROUP_PARTITION,
+    find=stalled_offset,
+    bounds={"still_ms": 600_000},
+    screen=_stalled_offset_screen,
+)
+
+
+# --- commit_rate --------------------------------------------------------------------------------------
+
+
+class _Counts(NamedTuple):
+    """Commits of a group."""
+
+    commits: int
+    repeats: int
+    writers: int
+    busiest: int
+    """Commits of the minute that had most."""
+
+
+def commit_rate(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """How often a group commits: the main write load on most ensembles."""
+    first: Event | None = None
+    last: Event | None = None
+    commits = repeats = busiest = minute = in_minute = 0
+    writers: set[int] = set()
+    for write in _group_commits(rows, key[0], facts):
+        last = write.event
+        first = first or last
+        commits += 1
+        repeats += write.repeats
+        writers.add(last.session)
+        in_minute = in_minute + 1 if last.time_ms // _MINUTE_MS == minute else 1
+        minute = last.time_ms // _MINUTE_MS
+        busiest = max(busiest, in_minute)
+    if first is not None and last is not None:
+        ends = (first.zxid, last.zxid, first.time_ms, last.time_ms)
+        yield _commit_rate_finding(key[0], ends, _Counts(commits, repeats, len(writers), busiest))
+
+
+def _group_commits(rows: KeyRows, group: str, facts: Facts) -> Iterator[OffsetWrite]:
+    """The commits of all partitions of a group, in order."""
+    partitions: dict[tuple[str, int], PartitionOffsets] = {}
+    for event in rows:
+        place = path_kind(event.path)
+        if place.kind not in ("owner", "offset"):
+            continue
+        offsets = partitions.get((place.topic, place.partition))
+        if offsets is None:
+            offsets = partitions[place.topic, place.partition] = PartitionOffsets(group, facts)
+        write = offsets.see(event)
+        if write is not None and write.is_commit:
+            yield write
+
+
+def _commit_rate_finding(group: str, ends: tuple[int, int, int, int], counts: _Counts) -> Finding:
+    from_zxid, to_zxid, from_ms, to_ms = ends
+    seconds = max((to_ms - from_ms) / 1_000, 1.0)
+    return Finding(
+        "commit_rate",
+        "info",
+        group=group,
+        from_zxid=from_zxid,
+        to_zxid=to_zxid,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        detail=f"{count_text(counts.commits, 'commit')} by {count_text(counts.writers, 'session')},"
+        f" {counts.commits / seconds:.2f}/s, {100 * counts.repeats / counts.commits:.0f} % of them repeat"
+        f" the offset; at most {counts.busiest} in one minute",
+    )
+
+
+def _commit_rate_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Counted in columns, but for groups that have an offset which is no plain number."""
+    from zkgroup.audit.columns.commits import commits_by_group
+
+    found = [
+        _commit_rate_finding(group, ends, _Counts(*counts))
+        for group, ends, counts in commits_by_group(tables, _MINUTE_MS)
+    ]
+    return Screened(tables.groups.of_keys(tables.odd_groups), found)
+
+
+COMMIT_RATE: Final = Rule(
+    name="commit_rate",
+    severity="info",
+    question="How many offsets does a group write, and how many of them say nothing new?",
+    needs=("log",),
+    act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
+    " repeats, its client writes unchanged offsets.",
+    keys=BY_GROUP,
+    find=commit_rate,
+    screen=_commit_rate_screen,
+)
+
+
+# --- dead_group ---------------------------------------------------------------------------------------
+
+
+def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A group that has offsets, but has had no member for long."""
+    lives = facts.members.get(key[0], ())
+    if any(life.to_zxid is None for life in lives):
+        return
+    znodes: set[str] = set()
+    last = (0, 0)  # zxid and time of the last write
+    for event in rows:
+        if event.op == "check":
+            continue
+        if event.op == "delete":
+            znodes.discard(event.path)
+        else:
+            znodes.add(event.path)
+        written_ms = max(event.time_ms, event.mtime_ms or 0)
+        last = max(last, (event.zxid, written_ms), key=lambda moment: moment[::-1])
+    below = f"{offsets_path(key[0])}/"
+    offsets = sum(path.startswith(below) and path.count("/") == 5 for path in znodes)
+    zxid, last_ms = last
+    if not offsets or facts.end_ms - last_ms <= bounds["idle_ms"]:
+        return
+    seen = count_text(len(lives), "registration") if lives else "none"
+    yield Finding(
+        "dead_group",
+        "info",
+        group=key[0],
+        from_zxid=zxid,
+        from_ms=last_ms,
+        detail=f"no member ({seen} in this history) and no write for"
+        f" {duration_text(facts.end_ms - last_ms)}; {count_text(len(znodes), 'znode')}, {offsets}"
+        " of them offsets",
+    )
+
+
+def _dead_group_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Groups without a member whose last write is long ago."""
+    groups, facts = tables.groups, tables.facts
+    is_write = tables.columns.op[groups.rows] != CHECK
+    recent = tables.written_ms(groups.rows) >= facts.end_ms - bounds["idle_ms"]
+    dead = ~groups.keys_with(is_write & recent)
+    for code, (group,) in enumerate(groups.keys):
+        dead[code] &= not any(life.to_zxid is None for life in facts.members.get(group, ()))
+    return Screened(groups.of_keys(dead))
+
+
+DEAD_GROUP: Final = Rule(
+    name="dead_group",
+    severity="info",
+    question="Which groups have offsets, but no member and no write for days?",
+    needs=("snapshot",),
+    act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
+    " `zkgroup group delete`.",
+    keys=BY_GROUP,
+    find=dead_group,
+    bounds={"idle_ms": 7 * 86_400_000},
+    screen=_dead_group_screen,
+)
+
+
+# --- offset_of_missing_partition ----------------------------------------------------------------------
+
+
+def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """An offset for a partition that does not exist."""
+    group, topic, partition = key
+    created: Event | None = None
+    data: bytes | None = None
+    for event in rows:
+        if event.path.startswith(f"{offsets_path(group)}/"):
+            if event.op in ("create", "delete"):
+                created = event if event.op == "create" else None
+            data = event.data
+    changes = facts.topics.get(topic, ())
+    why = _why_missing(changes, int(partition), is_whole=facts.is_whole)
+    if created is None or why is None:
+        return
+    # Missing since the offset was made, or since the topic changed for the last time.
+    since_zxid, since_ms = max(
+        (created.zxid, created.time_ms), *((change.zxid, change.time_ms) for change in changes[-1:]), (0, 0)
+    )
+    yield Finding(
+        "offset_of_missing_partition",
+        "warning",
+        group=group,
+        topic=topic,
+        partition=int(partition),
+        from_zxid=since_zxid,
+        from_ms=since_ms,
+        detail=f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}",
+    )
+
+
+def _why_missing(changes: Sequence[Change], partition: int, *, is_whole: bool) -> str | None:
+    """None where the partition exists, or that is not known."""
+    if not changes:
+        return "no such topic" if is_whole else None
+    data = changes[-1].data
+    if data is None:
+        return "the topic is gone"
+    partitions = _partitions(data)
+    if partitions is None or partition in partitions:
+        return None
+    return f"the topic has {count_text(len(partitions), 'partition')}"
+
+
+@lru_cache(maxsize=1 << 10)
+def _partitions(data: bytes) -> frozenset[int] | None:
+    """The partitions that a topic's znode names; None where it cannot be read."""
+    try:
+        return frozenset(Topic.decode("topic", data).partitions)
+    except CorruptZnodeError:
+        return None
+
+
+def _offset_of_missing_partition_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions whose offset is there at the end, and that their topic does not name."""
+    from zkgroup.audit.columns.partitions import last_with
+
+    p = tables.partitions
+    is_offset = ~p.is_owner
+    made = last_with(is_offset & ((p.op == CREATE) | (p.op == DELETE)), p.start)
+    there = p.selection.keys_with(p.is_last & (made >= 0) & (p.op[made] == CREATE))
+    topics = tables.facts.topics
+    for code in there.nonzero()[0].tolist():
+        _, topic, partition = p.selection.keys[code]
+        changes = topics.get(topic, ())
+        data = changes[-1].data if changes else None
+        there[code] = data is None or int(partition) not in (_partitions(data) or ())
+    return Screened(p.selection.of_keys(there))
+
+
+OFFSET_OF_MISSING_PARTITION: Final = Rule(
+    name="offset_of_missing_partition",
+    severity="warning",
+    question="Which offsets are of partitions that do not exist?",
+    needs=("snapshot",),
+    act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
+    " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
+    keys=BY_GROUP_PARTITION,
+    find=offset_of_missing_partition,
+    screen=_offset_of_missing_partition_screen,
+)

@@ -1,0 +1,516 @@
+"""Findings about who owns the partitions of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.group_picture import GroupPicture, group_picture
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key
+from zkgroup.audit.membership import (
+    Span,
+    demand,
+    existence,
+    gaps,
+    is_alive,
+    lives_by_session,
+    member_of,
+    merged,
+    overlaps,
+    partitions_at,
+    topics_wanted,
+    wanting,
+)
+from zkgroup.audit.owner_lives import OwnerLife, owner_lives
+from zkgroup.audit.partition_offsets import partition_steps
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.texts import duration_text, session_text, who
+from zkgroup.model import TopicPartition
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
+
+
+def _partition_of(key: Key) -> tuple[str, str, int]:
+    """Group, topic and partition of a key, as findings begin."""
+    return key[0], key[1], int(key[2])
+
+
+def _is_known(facts: Facts, session: int) -> bool:
+    """Whether everything that a session ever made is in the history or in its seeds."""
+    life = facts.sessions.get(session)
+    return facts.is_whole or (life is not None and life.from_zxid is not None)
+
+
+# --- orphan_owner -------------------------------------------------------------------------------------
+
+
+def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """An owner znode at the end of the history whose member is not registered.
+
+    An error once it has stood so for `grace_ms`, info before: a member may be on its way out.
+    """
+    for owner in rows.once(owner_lives, key, facts)[-1:]:
+        if owner.to_zxid is not None or not _is_known(facts, owner.session):
+            return
+        lives = [life for life in facts.members.get(key[0], ()) if member_of(life) == owner.member]
+        if any(life.to_zxid is None for life in lives):
+            return
+        since_zxid, since_ms = owner.from_zxid, owner.from_ms
+        if lives and (lives[-1].to_zxid or 0) > since_zxid:
+            since_zxid, since_ms = lives[-1].to_zxid or 0, lives[-1].to_ms or 0
+        ms = facts.end_ms - since_ms
+        yield Finding(
+            "orphan_owner",
+            "error" if ms > bounds["grace_ms"] else "info",
+            *_partition_of(key),
+            owner.session,
+            from_zxid=since_zxid,
+            from_ms=since_ms,
+            detail=f"owner {owner.thread!r} of session {session_text(owner.session)} stands without a"
+            f" registration of its member, for {duration_text(ms)} at the end",
+        )
+
+
+def _orphan_owner_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions owned at the end by a member that is not registered then."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
+
+
+ORPHAN_OWNER: Final = Rule(
+    name="orphan_owner",
+    severity="error",
+    question="Is there an owner whose member is not registered?",
+    needs=("snapshot",),
+    act=(
+        "Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
+        " (`audit sessions`) and end that process; the znode is deleted with its session."
+    ),
+    keys=BY_OWNED_PARTITION,
+    find=orphan_owner,
+    bounds={"grace_ms": 10_000},
+    screen=_orphan_owner_screen,
+)
+
+
+# --- orphan_owner_interval ----------------------------------------------------------------------------
+
+
+def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A claim that outlived the registration of its member: orphan_owner through time.
+
+    What goes in one transaction, as at the end of a session, has not outlived anything. Info while it stands
+    at the end of the history for less than `grace_ms`.
+    """
+    members = lives_by_session(facts, key[0])
+    for owner in rows.once(owner_lives, key, facts):
+        # A claim that never had a registration of its session is owner_session_mismatch.
+        registered = merged(
+            Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+            for life in members.get(owner.session, ())
+            if member_of(life) == owner.member
+        )
+        owned = Span(owner.from_zxid, owner.from_ms, owner.to_zxid, owner.to_ms)
+        for gap in gaps(owned, registered):
+            ms = gap.ms(facts)
+            yield Finding(
+                "orphan_owner_interval",
+                "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info",
+                *_partition_of(key),
+                owner.session,
+                gap.from_zxid,
+                gap.to_zxid,
+                gap.from_ms,
+                gap.to_ms,
+                f"owner {owner.thread!r} stood for {duration_text(ms)} after the registration of its member",
+            )
+
+
+def _orphan_owner_interval_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a claim that is not within one registration of its member."""
+    owners = tables.owners
+    return Screened(owners.keys_with(~owners.is_registered))
+
+
+ORPHAN_OWNER_INTERVAL: Final = Rule(
+    name="orphan_owner_interval",
+    severity="error",
+    question="Did a claim outlive the registration of its member?",
+    needs=("log",),
+    act=(
+        "Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
+        " JVM never leave that way: find the tool that deletes below `ids`, or another client library."
+    ),
+    keys=BY_OWNED_PARTITION,
+    find=orphan_owner_interval,
+    bounds={"grace_ms": 10_000},
+    screen=_orphan_owner_interval_screen,
+)
+
+
+# --- owner_session_mismatch ---------------------------------------------------------------------------
+
+
+def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A claim by a session that is not the one in which its member is registered.
+
+    Judged at the claim, by session and name together: members that share a client share its session. Of an
+    owner in a snapshot only that snapshot is asked.
+    """
+    members = lives_by_session(facts, key[0])
+    for owner in rows.once(owner_lives, key, facts):
+        mine = members.get(owner.session, ())
+        if any(member_of(life) == owner.member and _stood_at(life, owner, facts) for life in mine):
+            continue
+        if not _is_known(facts, owner.session):
+            continue
+        there = [life for life in facts.members.get(key[0], ()) if _stood_at(life, owner, facts)]
+        yield Finding(
+            "owner_session_mismatch",
+            "error",
+            *_partition_of(key),
+            owner.session,
+            owner.from_zxid,
+            owner.to_zxid,
+            owner.from_ms,
+            owner.to_ms,
+            _mismatch_text(owner, there),
+        )
+
+
+def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
+    """Whether a member was registered at a claim; for one of a snapshot, in that snapshot."""
+    start = facts.start_zxid if facts.has_log else facts.end_zxid + 1
+    if owner.from_zxid < start:
+        return member.from_zxid < start
+    return is_alive(member, owner.from_zxid)
+
+
+def _mismatch_text(owner: OwnerLife, there: list[Life]) -> str:
+    claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
+    if not owner.session:
+        claim = f"owner {owner.thread!r} is not ephemeral"
+    named = [life for life in there if member_of(life) == owner.member]
+    if named:
+        return f"{claim}, but {member_of(named[-1])} is registered in {session_text(named[-1].session)}"
+    mine = sorted({member_of(life) for life in there if life.session == owner.session})
+    if mine:
+        return f"{claim}, which is registered as {', '.join(mine)}"
+    return f"{claim}, which is no member of the group"
+
+
+def _owner_session_mismatch_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a claim that is not within one registration of its member."""
+    owners = tables.owners
+    return Screened(owners.keys_with(~owners.is_registered))
+
+
+OWNER_SESSION_MISMATCH: Final = Rule(
+    name="owner_session_mismatch",
+    severity="error",
+    question="Was a partition claimed by a session that its member is not registered in?",
+    needs=("snapshot",),
+    act=(
+        "A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
+        " unowned once that session ends. Find the client behind the session, and restart the member."
+    ),
+    keys=BY_OWNED_PARTITION,
+    find=owner_session_mismatch,
+    screen=_owner_session_mismatch_screen,
+)
+
+
+# --- double_ownership ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Overlap:
+    """Commits of a former owner while another one owned the partition."""
+
+    old: OwnerLife
+    new: OwnerLife
+    session: int
+    """That the old owner commits in."""
+    to_zxid: int = 0
+    to_ms: int = 0
+    commits: int = 0
+
+
+def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Two owners of one partition: the former owner still commits after the new one has claimed.
+
+    The former owner lost its claim to a deletion by another session or to an expiry. It is identified by its
+    session, or by its member id in the next session. One row for each pair of owners, from the claim to the
+    last such commit.
+    """
+    names = _names_of_sessions(facts, key[0])
+    put_out: dict[
+        str, OwnerLife
+    ] = {}  # who lost the partition without releasing it, and has not had it since
+    overlaps: dict[str, _Overlap] = {}
+    for step in rows.once(partition_steps, key, facts):
+        event, holder = step.event, step.holder
+        if step.ended is not None:
+            yield from _overlap_findings(overlaps, key)
+            overlaps = {}
+            if _lost_it(step.ended, facts):
+                put_out[_name_of(names, step.ended.session)] = step.ended
+        if holder is None:
+            continue
+        if holder.from_zxid == event.zxid:
+            put_out.pop(_name_of(names, holder.session), None)
+        if step.write is not None and step.write.is_commit:
+            writer = _name_of(names, event.session)
+            old = put_out.get(writer)
+            if old is not None:
+                overlap = overlaps.setdefault(writer, _Overlap(old, holder, event.session))
+                overlap.to_zxid, overlap.to_ms = event.zxid, event.time_ms
+                overlap.commits += 1
+    yield from _overlap_findings(overlaps, key)
+
+
+def _lost_it(life: OwnerLife, facts: Facts) -> bool:
+    """Whether an ownership ended without a release."""
+    if life.ended_by == "deleted_by_other":
+        return True
+    session = facts.sessions.get(life.session)
+    return life.ended_by == "session_end" and session is not None and session.expired is True
+
+
+def _names_of_sessions(facts: Facts, group: str) -> dict[int, str]:
+    """The member behind each session, so that it is known again in its next one."""
+    known: dict[int, str] | None = facts.derived.get(("names_of_sessions", group))
+    if known is not None:
+        return known
+    names = facts.derived["names_of_sessions", group] = dict[int, str]()
+    for life in facts.members.get(group, ()):
+        name = member_of(life)
+        # Of members that share a client the files do not show which one wrote.
+        is_shared = names.get(life.session, name) != name
+        names[life.session] = session_text(life.session) if is_shared else name
+    return names
+
+
+def _name_of(names: dict[int, str], session: int) -> str:
+    return names.get(session, session_text(session))
+
+
+def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Finding]:
+    """The ownership against which they were is over."""
+    for each in overlaps.values():
+        ms = each.to_ms - each.new.from_ms
+        times = "once" if each.commits == 1 else f"{each.commits} times"
+        yield Finding(
+            "double_ownership",
+            "error",
+            *_partition_of(key),
+            each.session,
+            each.new.from_zxid,
+            each.to_zxid,
+            each.new.from_ms,
+            each.to_ms,
+            f"{each.old.thread!r} committed {times}, up to {duration_text(ms)} after"
+            f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed",
+        )
+
+
+def _double_ownership_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with a commit while another session owned them."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
+
+
+DOUBLE_OWNERSHIP: Final = Rule(
+    name="double_ownership",
+    severity="error",
+    question="Did two members act on one partition at the same time?",
+    needs=("log",),
+    act=(
+        "Records in that time may have been processed twice, and the offset may have gone back. A JVM"
+        " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
+        " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
+    ),
+    keys=BY_GROUP_PARTITION,
+    find=double_ownership,
+    screen=_double_ownership_screen,
+)
+
+
+# --- claim_stolen -------------------------------------------------------------------------------------
+
+
+def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """An owner znode that another session deleted before the owner's session ended.
+
+    The end of the owner's own session is none, and neither is a release, whichever of its members did it.
+    """
+    for owner in rows.once(owner_lives, key, facts):
+        if owner.ended_by == "deleted_by_other" and owner.ender is not None:
+            yield Finding(
+                "claim_stolen",
+                "error",
+                *_partition_of(key),
+                owner.ender,
+                owner.to_zxid,
+                owner.to_zxid,
+                owner.to_ms,
+                owner.to_ms,
+                f"the claim of {owner.thread!r}, {who(facts, owner.session, key[0])}, was deleted by"
+                f" {who(facts, owner.ender, key[0])}",
+            )
+
+
+def _claim_stolen_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions with an owner that another session deleted."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_deleted_by_other))
+
+
+CLAIM_STOLEN: Final = Rule(
+    name="claim_stolen",
+    severity="error",
+    question="Did a session delete a claim of another session?",
+    needs=("log",),
+    act=(
+        "The owner may go on without knowing, beside the next one: check double_ownership and"
+        " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
+        " session is a tool's or a person's."
+    ),
+    keys=BY_OWNED_PARTITION,
+    find=claim_stolen,
+    screen=_claim_stolen_screen,
+)
+
+
+# --- unowned_interval ---------------------------------------------------------------------------------
+
+
+def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A partition without an owner for long, while a member subscribed to it.
+
+    From the end of one owner to the claim of the next, or to the end of the history; only the time counts in
+    which a member that can be read wanted the topic and the partition existed, and only what is longer than
+    `longest_ms`.
+    """
+    wanted: list[Span] | None = None
+    owners = rows.once(owner_lives, key, facts)
+    for last, following in zip_longest(owners, owners[1:]):
+        if last.to_zxid is None or last.to_ms is None:
+            return
+        to_zxid, to_ms = (None, None) if following is None else (following.from_zxid, following.from_ms)
+        gap = Span(last.to_zxid, last.to_ms, to_zxid, to_ms)
+        if gap.ms(facts) <= bounds["longest_ms"]:
+            continue
+        if wanted is None:
+            wanted = demand(facts, *_partition_of(key))
+        for piece in overlaps([gap], wanted):
+            ms = piece.ms(facts)
+            if ms > bounds["longest_ms"]:
+                after = "no owner until the end" if following is None else f"then {following.thread!r}"
+                if piece.to_zxid is not None and piece.to_zxid != to_zxid:
+                    after = "until no member subscribed to it any more"
+                yield Finding(
+                    "unowned_interval",
+                    "warning",
+                    *_partition_of(key),
+                    from_zxid=piece.from_zxid,
+                    to_zxid=piece.to_zxid,
+                    from_ms=piece.from_ms,
+                    to_ms=piece.to_ms,
+                    detail=f"no member owned it for {duration_text(ms)}: {last.thread!r} before, {after}",
+                )
+
+
+def _unowned_interval_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Partitions without an owner for long."""
+    return Screened(tables.owners.keys_unowned_for(bounds["longest_ms"]))
+
+
+UNOWNED_INTERVAL: Final = Rule(
+    name="unowned_interval",
+    severity="warning",
+    question="For how long had a partition no owner, while a member subscribed to it?",
+    needs=("log",),
+    act=(
+        "Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
+        " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
+        " the next change of the group helps. A registration that they cannot read stops all of them."
+    ),
+    keys=BY_OWNED_PARTITION,
+    find=unowned_interval,
+    bounds={"longest_ms": 1_000},
+    screen=_unowned_interval_screen,
+)
+
+
+# --- never_owned --------------------------------------------------------------------------------------
+
+
+def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A partition that members subscribe to and no member owns, at the end of the history.
+
+    Wildcards are expanded as members do it. An error once it has stood so for `grace_ms`, info before: the
+    group may be in the middle of a rebalance.
+    """
+    (picture,) = rows.once(group_picture, key, facts)
+    partitions = partitions_at(facts, facts.end_zxid)
+    topics: set[str] = set()
+    for registration in picture.registrations().values():
+        topics.update(topics_wanted(registration, tuple(partitions)) or ())
+    missing = [
+        TopicPartition(topic, number)
+        for topic in sorted(topics)
+        for number in partitions.get(topic, ())
+        if TopicPartition(topic, number) not in picture.owners
+    ]
+    if not missing:
+        return
+    plan = picture.expected_owners(facts.end_zxid)
+    for tp in missing:
+        if facts.is_whole or tp in picture.freed:
+            thread = None if plan is None else plan.owners.get(tp)
+            yield _never_owned_finding(tp, picture, thread, facts, bounds["grace_ms"])
+
+
+def _never_owned_finding(
+    tp: TopicPartition, picture: GroupPicture, thread: str | None, facts: Facts, grace_ms: float
+) -> Finding:
+    spans = overlaps(wanting(facts, picture.group, tp.topic), existence(facts, tp.topic, tp.partition))
+    since_zxid, since_ms = (spans[-1].from_zxid, spans[-1].from_ms) if spans else (0, 0)
+    freed = picture.freed.get(tp)
+    if freed is not None and freed.zxid > since_zxid:
+        since_zxid, since_ms = freed.zxid, freed.time_ms
+    ms = facts.end_ms - since_ms
+    meant = "" if thread is None else f"; it is assigned to {thread!r}"
+    return Finding(
+        "never_owned",
+        "error" if ms > grace_ms else "info",
+        picture.group,
+        tp.topic,
+        tp.partition,
+        from_zxid=since_zxid,
+        from_ms=since_ms,
+        detail=f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
+        f"{meant}",
+    )
+
+
+NEVER_OWNED: Final = Rule(
+    name="never_owned",
+    severity="error",
+    question="Is there a partition that members subscribe to and no member owns?",
+    needs=("snapshot",),
+    act=(
+        "`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
+        " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
+        " (orphan_owner, owner_session_mismatch)."
+    ),
+    keys=BY_MEMBERSHIP,
+    find=never_owned,
+    bounds={"grace_ms": 10_000},
+)
