@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
@@ -52,3 +53,15 @@ class SlidingWindow:
         over, self._open = self._open, None
         self._recent.clear()
         return over
+
+
+def bursts(events: Iterable[Event], enough: int, window_ms: float) -> Iterator[Burst]:
+    """The times in which rows were many: `enough` of them within every window."""
+    window = SlidingWindow(enough, window_ms)
+    for event in events:
+        burst = window.add(event)
+        if burst is not None:
+            yield burst
+    last = window.end()
+    if last is not None:
+        yield last

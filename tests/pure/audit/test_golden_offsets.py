@@ -11,9 +11,9 @@ from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import (
-    handover_time,
     offsets,
-    session_end,
+    rebalances,
+    sessions,
 )
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Finding, Rule
@@ -86,7 +86,7 @@ def test_the_pause_past_the_session_is_an_expiry() -> None:
     """The only member that expired; the others closed."""
     expired = [
         (each.group, each.from_zxid)
-        for each in found(session_end.RULE)
+        for each in found(sessions.SESSION_END)
         if each.group is not None and " expired " in each.detail
     ]
 
@@ -95,8 +95,8 @@ def test_the_pause_past_the_session_is_an_expiry() -> None:
 
 def test_a_crash_is_handed_over_within_a_second_of_the_expiry() -> None:
     """g4 b was killed at rest with two partitions, in 3.4.6; g b in 3.9.4, whose records list what goes."""
-    of_346 = [each for each in found(handover_time.RULE, "zookeeper-3.4.6") if "expired" in each.detail]
-    of_394 = found(handover_time.RULE, "zookeeper-3.9.4")
+    of_346 = [each for each in found(rebalances.HANDOVER_TIME, "zookeeper-3.4.6") if "expired" in each.detail]
+    of_394 = found(rebalances.HANDOVER_TIME, "zookeeper-3.9.4")
 
     assert [(each.group, each.from_zxid, each.to_zxid) for each in of_346] == [("g4", 0x1F3, 0x1FF)]
     assert [(each.group, each.from_zxid, each.to_zxid) for each in of_394] == [("g", 0xCA, 0xD5)]

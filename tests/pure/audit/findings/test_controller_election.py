@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
-from zkgroup.audit.findings.controller_election import RULE
+from zkgroup.audit.findings.controller import CONTROLLER_ELECTION as RULE
 
 POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
-from zkgroup.audit.findings.controller_epoch_gap import RULE
+from zkgroup.audit.findings.controller import CONTROLLER_EPOCH_GAP as RULE
 
 
 def test_gaps_repeats_and_falls_are_errors() -> None:

@@ -12,7 +12,7 @@ from tests.pure.audit.cluster import (
     state_path,
     state_text,
 )
-from zkgroup.audit.findings.deposed_controller_write import RULE
+from zkgroup.audit.findings.controller import DEPOSED_CONTROLLER_WRITE as RULE
 
 T0, T1 = ("t", 0), ("t", 1)
 TOOL = 0x70

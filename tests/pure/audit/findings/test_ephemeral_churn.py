@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.ephemeral_churn import RULE
+from zkgroup.audit.findings.sessions import EPHEMERAL_CHURN as RULE
 
 A, B = 0xA, 0xB
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from zkgroup.audit.findings.failed_claims import RULE
+from zkgroup.audit.findings.sessions import FAILED_CLAIMS as RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, TOOL = 0xA, 0xC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from zkgroup.audit.findings.handover_time import RULE
+from zkgroup.audit.findings.rebalances import HANDOVER_TIME as RULE
 from zkgroup.zkfiles.records import TransactionType
 
 A, B = 0xA, 0xB

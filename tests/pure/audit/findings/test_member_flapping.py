@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from zkgroup.audit.findings.member_flapping import RULE
+from zkgroup.audit.findings.rebalances import MEMBER_FLAPPING as RULE
 
 MINUTE = 60_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import OURS, T, alone, shared
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.needless_move import RULE
+from zkgroup.audit.findings.rebalances import NEEDLESS_MOVE as RULE
 
 
 def test_jvm_members_release_everything_which_is_said_but_no_fault() -> None:

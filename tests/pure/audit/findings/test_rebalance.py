@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import T, shared
-from zkgroup.audit.findings.rebalance import RULE
+from zkgroup.audit.findings.rebalances import REBALANCE as RULE
 
 
 def test_each_rebalance_is_reported_with_cause_moves_and_the_time_without_owner() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.rebalance_storm import RULE
+from zkgroup.audit.findings.rebalances import REBALANCE_STORM as RULE
 
 
 def _flapping(times: int, every_ms: int) -> AuditLog:

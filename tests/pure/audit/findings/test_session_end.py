@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.session_end import RULE
+from zkgroup.audit.findings.sessions import SESSION_END as RULE
 
 A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.worlds.audit_log import START_MS, AuditLog
 from zkgroup.audit.engine import find
-from zkgroup.audit.findings.session_leak import RULE
+from zkgroup.audit.findings.sessions import SESSION_LEAK as RULE
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
 

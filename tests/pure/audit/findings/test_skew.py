@@ -6,7 +6,7 @@ import pytest
 
 from tests.pure.audit.groups import T, alone, shared
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.skew import RULE
+from zkgroup.audit.findings.rebalances import SKEW as RULE
 
 
 def test_an_idle_member_that_the_plan_has_partitions_for_is_a_warning() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import REASSIGN, Cluster
-from zkgroup.audit.findings.stuck_reassignment import RULE
+from zkgroup.audit.findings.controller import STUCK_REASSIGNMENT as RULE
 
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
 

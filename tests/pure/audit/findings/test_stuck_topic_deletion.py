@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.stuck_topic_deletion import RULE
+from zkgroup.audit.findings.controller import STUCK_TOPIC_DELETION as RULE
 
 REQUEST = "/admin/delete_topics/t"
 

@@ -1,0 +1,563 @@
+"""Findings about the controller of a Kafka cluster: elections, writes, requests that stay open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from zkgroup.audit.controller_lookup import (
+    change_at,
+    controller_name,
+    ending_text,
+    epoch_at,
+    life_at,
+    replicas_at,
+)
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import ADMIN, BY_DECISION, CONTROLLER, Key
+from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
+from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, finding_at
+from zkgroup.audit.texts import count_text, duration_text, who
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
+from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.json_fields import JvmJsonError, parse
+from zkgroup.znodes.paths import path_kind
+
+_CHANGES: Final = frozenset(("create", "set", "delete"))
+_NAMED_MAX: Final = 5
+
+
+def _from_to(name: str, severity: Severity, since: Event, to: Event | None, detail: str) -> Finding:
+    """What began with one row and ended with another; None where it lasts."""
+    return Finding(
+        name,
+        severity,
+        session=since.session or None,
+        from_zxid=since.zxid,
+        to_zxid=to.zxid if to else None,
+        from_ms=since.time_ms,
+        to_ms=to.time_ms if to else None,
+        detail=detail,
+    )
+
+
+def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
+    return max((to.time_ms if to else facts.end_ms) - since.time_ms, 0)
+
+
+# --- controller_election ------------------------------------------------------------------------------
+
+
+def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Who was controller when, how long there was none, and storms of elections.
+
+    A row for each life of `/controller` that began in the log, with the epoch that its session raised, how it
+    ended, and the time without a controller before it; a warning where that was longer than `gap_ms`. A storm
+    is `storm_elections` or more of which none is later than `storm_gap_ms` after the one before.
+    """
+    path = ControllerRegistration.path()
+    # The controller of a snapshot was elected before the log.
+    in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
+    before: Life | None = None
+    for life in facts.controllers:
+        if life.from_zxid in in_log:
+            yield _election_finding(life, before, facts, bounds["gap_ms"])
+        before = life
+    if before is not None and before.to_zxid is not None:
+        gap_ms = max(facts.end_ms - (before.to_ms or 0), 0)
+        if gap_ms > bounds["gap_ms"]:
+            yield Finding(
+                "controller_election",
+                "warning",
+                from_zxid=before.to_zxid,
+                from_ms=before.to_ms,
+                detail=f"no controller for {duration_text(gap_ms)}, up to the end",
+            )
+    elections = [life for life in facts.controllers if life.from_zxid in in_log]
+    for run in _close_elections(elections, bounds["storm_gap_ms"]):
+        if len(run) >= bounds["storm_elections"]:
+            yield _storm_finding(run, facts)
+
+
+def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:
+    epoch = _raised_epoch(life, facts)
+    parts = [
+        f"{controller_name(life)} elected, " + ("epoch not raised" if epoch is None else f"epoch {epoch}")
+    ]
+    gap_ms = None if before is None or before.to_ms is None else max(life.from_ms - before.to_ms, 0)
+    if gap_ms is not None:
+        parts.append(f"after {duration_text(gap_ms)} without a controller")
+    if life.to_zxid is not None:
+        ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
+        parts.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
+    return Finding(
+        "controller_election",
+        "warning" if gap_ms is not None and gap_ms > longest_ms else "info",
+        session=life.session,
+        from_zxid=life.from_zxid,
+        to_zxid=life.to_zxid,
+        from_ms=life.from_ms,
+        to_ms=life.to_ms,
+        detail="; ".join(parts),
+    )
+
+
+def _raised_epoch(life: Life, facts: Facts) -> int | None:
+    """What the session of a controller raised the epoch to."""
+    until = facts.end_zxid if life.to_zxid is None else life.to_zxid
+    raised = [
+        change.zxid
+        for change in facts.controller_epochs
+        if life.from_zxid <= change.zxid <= until and change.session == life.session
+    ]
+    return epoch_at(facts, raised[-1]) if raised else None
+
+
+def _storm_finding(run: Sequence[Life], facts: Facts) -> Finding:
+    first, last = run[0], run[-1]
+    lasted = duration_text(last.from_ms - first.from_ms)
+    unreadable = [f"; no JVM can read {path}" for path in _unreadable_brokers(first, last, facts)]
+    return Finding(
+        "controller_election",
+        "warning",
+        from_zxid=first.from_zxid,
+        to_zxid=last.from_zxid,
+        from_ms=first.from_ms,
+        to_ms=last.from_ms,
+        detail=f"a storm of {len(run)} elections in {lasted}{''.join(unreadable)}",
+    )
+
+
+def _unreadable_brokers(first: Life, last: Life, facts: Facts) -> Iterator[str]:
+    """Registrations that a controller of 0.8.2.2 cannot load: each winner gives up at once."""
+    for _, lives in sorted(facts.brokers.items()):
+        for life in lives:
+            if life.from_zxid <= last.from_zxid and (life.to_zxid is None or life.to_zxid >= first.from_zxid):
+                try:
+                    parse(life.data or b"")
+                except JvmJsonError:
+                    yield life.path
+
+
+def _close_elections(elections: Sequence[Life], gap_ms: float) -> Iterator[list[Life]]:
+    """Elections that follow each other within a time."""
+    run: list[Life] = []
+    for life in elections:
+        if run and life.from_ms - run[-1].from_ms > gap_ms:
+            yield run
+            run = []
+        run.append(life)
+    if run:
+        yield run
+
+
+CONTROLLER_ELECTION: Final = Rule(
+    name="controller_election",
+    severity="warning",
+    question="When was which broker elected controller, how long was there none, and did elections come in"
+    " storms?",
+    needs=("log",),
+    act="One election after a controller's death is as it should be. A storm means that every winner fails at"
+    " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
+    " check whether brokers can reach ZooKeeper at all.",
+    keys=CONTROLLER,
+    find=controller_election,
+    bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
+)
+
+
+# --- controller_epoch_gap -----------------------------------------------------------------------------
+
+
+def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Elections that did not raise the controller epoch by exactly one.
+
+    An error for each write of `/controller_epoch` that is not one more than the value before. A warning
+    for a controller that held `/controller` longer than `raise_ms` and never raised it: Kafka's
+    controllers raise it after they are elected, zkgroup's in the same transaction.
+    """
+    yield from _wrong_epochs(rows, facts)
+    for won, until in _never_raised(rows):
+        ms = _lasted_ms(won, until, facts)
+        if ms > bounds["raise_ms"]:
+            detail = f"{who(facts, won.session)} held /controller for {duration_text(ms)}"
+            yield _from_to(
+                "controller_epoch_gap", "warning", won, until, f"{detail} and never raised the epoch"
+            )
+
+
+def _wrong_epochs(rows: KeyRows, facts: Facts) -> Iterator[Finding]:
+    before: int | None = None
+    for event in rows:
+        if event.path != ControllerEpoch.path() or event.op not in ("create", "set"):
+            continue
+        value = decoded(ControllerEpoch.decode, event.path, event.data)
+        if value is None:
+            detail = f"the epoch cannot be read: {(event.data or b'')[:40]!r}"
+            yield _from_to("controller_epoch_gap", "error", event, event, detail)
+            continue
+        if before is not None and value.epoch != before + 1 and not event.seed:
+            detail = f"epoch {value.epoch} follows {before}, by {who(facts, event.session)}"
+            yield _from_to("controller_epoch_gap", "error", event, event, detail)
+        before = value.epoch
+
+
+def _never_raised(rows: KeyRows) -> Iterator[tuple[Event, Event | None]]:
+    """Elections whose winner did not write the epoch, each with the row that ended its time as controller."""
+    raised = (0, 0)  # zxid and session of the last write of the epoch
+    silent: Event | None = None
+    for event in rows:
+        if event.op not in _CHANGES:
+            continue
+        if event.path == ControllerEpoch.path():
+            raised = event.zxid, event.session
+            if silent is not None and event.session == silent.session:
+                silent = None
+        elif event.path == ControllerRegistration.path() and event.op != "set":
+            if silent is not None:
+                yield silent, event
+            has_raised = raised == (event.zxid, event.session)  # before it, in the same transaction
+            silent = event if event.op == "create" and not event.seed and not has_raised else None
+    if silent is not None:
+        yield silent, None
+
+
+CONTROLLER_EPOCH_GAP: Final = Rule(
+    name="controller_epoch_gap",
+    severity="error",
+    question="Did every election raise the controller epoch by exactly one?",
+    needs=("log",),
+    act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
+    " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
+    " all know the present epoch. A warning: whoever held `/controller` was no controller, or died at once.",
+    keys=CONTROLLER,
+    find=controller_epoch_gap,
+    bounds={"raise_ms": 2_000},
+)
+
+
+# --- deposed_controller_write -------------------------------------------------------------------------
+
+
+class _Decision(NamedTuple):
+    """A write that is the controller's business."""
+
+    event: Event
+    what: str
+    topic: str | None = None
+    partition: int | None = None
+    epoch: int | None = None
+    """The controller epoch that it carries; None where it carries none."""
+    is_request: bool = False
+    """Whether it took off a request, or a part of one."""
+
+
+def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Writes that only the controller may make, by another session, or by a controller of an older epoch.
+
+    Decisions are: making a state, changing its leader or leader epoch, changing the replica list of a
+    partition, taking off a request below `/admin` or an entry of it, and the epoch. They are the business
+    of the session that made the present `/controller`, and states have to carry the present epoch. What
+    leaders write of the ISR alone is none: it repeats the epoch of the last decision. A request that was
+    taken off by hand, by a session of no broker, is a warning.
+    """
+    for each in _decisions(rows):
+        event = each.event
+        why = _other_controller(event, facts)
+        if why is None and each.epoch is not None:
+            in_force = _epoch_in_force(event.zxid, facts)
+            if in_force is not None and each.epoch < in_force:
+                why = f"controller epoch {in_force} was in force"
+        by_hand = each.is_request and not _is_of_broker(event.session, facts)
+        if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
+            continue  # with no controller at all tools take requests off themselves
+        detail = f"{each.what}, by {who(facts, event.session)}, while {why}"
+        severity: Severity = "warning" if by_hand else "error"
+        yield finding_at(
+            "deposed_controller_write", severity, event, detail, topic=each.topic, partition=each.partition
+        )
+
+
+def _decisions(rows: KeyRows) -> Iterator[_Decision]:
+    states: dict[int, PartitionState | None] = {}
+    topic: Topic | None = None
+    asked: frozenset[TopicPartition] | None = None
+    for event in rows:
+        if event.op not in _CHANGES:
+            continue
+        place = path_kind(event.path)
+        if place.kind == "partition_state":
+            before = states.pop(place.partition, None)
+            if event.op != "delete":
+                after = states[place.partition] = state_of(event.path, event.data)
+                yield from _state_decision(event, before, after)
+        elif place.kind == "topic" and event.path == Topic.path(place.name):
+            listed, topic = topic, None if event.op == "delete" else topic_of(event.path, event.data)
+            yield from _list_decisions(event, listed, topic)
+        elif place.kind == "admin":
+            what = f"{event.path} deleted" if event.op == "delete" else None
+            if event.path == Reassignment.path():
+                earlier, asked = asked, _asked_for(event)
+                gone = len((earlier or frozenset()) - asked) if asked is not None else 0
+                if event.op == "set" and gone:
+                    what = f"{count_text(gone, 'entry', 'entries')} taken off {event.path}"
+            if what is not None and not event.seed:  # tools make requests, and may change them
+                yield _Decision(event, what, is_request=True)
+        elif place.kind == "controller_epoch":
+            yield from _epoch_decision(event)
+
+
+def _state_decision(
+    event: Event, before: PartitionState | None, after: PartitionState | None
+) -> Iterator[_Decision]:
+    """A leader's own ISR write keeps leader, leader epoch, and the epoch of the last decision."""
+    if event.seed or after is None:
+        return
+    if event.op == "create":
+        what = f"state made with leader {after.leader}"
+    elif before is None or (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch):
+        return
+    else:
+        what = (
+            f"leader {before.leader} -> {after.leader},"
+            f" leader epoch {before.leader_epoch} -> {after.leader_epoch}"
+        )
+    place = path_kind(event.path)
+    detail = f"{what}, in controller epoch {after.controller_epoch}"
+    yield _Decision(event, detail, place.name, place.partition, after.controller_epoch)
+
+
+def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> Iterator[_Decision]:
+    """Tools make topics and let them grow; only a controller changes the list of a partition."""
+    if event.op != "set" or before is None or after is None:
+        return
+    for partition, replicas in sorted(before.partitions.items()):
+        now = after.partitions.get(partition, ())
+        if now != replicas:
+            what = f"replicas {brokers_text(replicas)} -> {brokers_text(now)}"
+            yield _Decision(event, what, path_kind(event.path).name, partition)
+
+
+def _epoch_decision(event: Event) -> Iterator[_Decision]:
+    value = decoded(ControllerEpoch.decode, event.path, event.data)
+    made = event.op == "create" and value is not None and value.epoch == 0
+    if event.seed or made:  # from 2.1 on it is made before the first election
+        return
+    what = "deleted" if event.op == "delete" else f"set to {value.epoch if value else 'no number'}"
+    yield _Decision(event, f"{event.path} {what}")
+
+
+def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
+    """Whose moves a request asks for; None where it is gone or cannot be read."""
+    value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
+    return None if value is None else frozenset(value.targets)
+
+
+def _other_controller(event: Event, facts: Facts) -> str | None:
+    """Who was controller, if it was not the writer; None also where that is not known."""
+    controller = life_at(facts.controllers, event.zxid)
+    if controller is None:
+        began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
+        return "there was no /controller" if began or facts.is_whole else None
+    return None if controller.session == event.session else f"{controller_name(controller)} held /controller"
+
+
+def _epoch_in_force(zxid: int, facts: Facts) -> int | None:
+    """A KRaft controller that is active during a migration (from 3.4 on) writes its own into states."""
+    life = life_at(facts.controllers, zxid)
+    value = None if life is None else decoded(ControllerRegistration.decode, life.path, life.data)
+    if value is not None and value.kraft_epoch is not None:
+        return value.kraft_epoch
+    return epoch_at(facts, zxid)
+
+
+def _is_of_broker(session: int, facts: Facts) -> bool:
+    """Session 0 has no client: it is that of registrations that are persistent znodes."""
+    lives = [*facts.controllers, *(life for each in facts.brokers.values() for life in each)]
+    return session != 0 and any(life.session == session for life in lives)
+
+
+DEPOSED_CONTROLLER_WRITE: Final = Rule(
+    name="deposed_controller_write",
+    severity="error",
+    question="Which states, replica lists, requests and epochs were written by a session that was not the"
+    " controller's, or in an older controller epoch?",
+    needs=("log",),
+    act="A controller of Kafka 0.8.2.2 that does not learn of its successor continues to write: restart"
+    " the broker named, then let the present controller elect again what it wrote. Controllers of zkgroup"
+    " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
+    " removed by hand, which no controller hears of before the next election.",
+    keys=BY_DECISION,
+    find=deposed_controller_write,
+)
+
+
+# --- stuck_reassignment -------------------------------------------------------------------------------
+
+
+class _Request(NamedTuple):
+    """`/admin/reassign_partitions` from its create on."""
+
+    made: Event
+    targets: Mapping[TopicPartition, tuple[int, ...]] | None
+    """What is left of it; None where it cannot be read."""
+    since: Mapping[TopicPartition, Event]
+    """The write that asked for each first."""
+
+
+def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A reassignment that stays open for long, that no controller finishes, or that went without a record.
+
+    Standing: longer than `standing_ms`. Never finished: a request without an entry, or one that cannot be
+    read, after `endless_ms`. Given up: an entry that went while the replica list was another than it
+    asked for, unless the topic is being deleted.
+    """
+    request: _Request | None = None
+    deleting: set[str] = set()  # topics whose deletion is asked for: their moves are given up rightly
+    for event in rows:
+        topic = path_kind(event.path).name
+        if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
+            (deleting.add if event.op == "create" else deleting.discard)(topic)
+        elif event.path == Reassignment.path() and event.op in _CHANGES:
+            before, request = request, _request_behind(request, event)
+            if before is not None:
+                yield from _given_up(before, request, event, deleting, facts)
+                if request is None:
+                    yield from _stood_long(before, event, facts, bounds)
+    if request is not None:
+        yield from _stood_long(request, None, facts, bounds)
+
+
+def _request_behind(before: _Request | None, event: Event) -> _Request | None:
+    """The request as a row leaves it."""
+    if event.op == "delete":
+        return None
+    value = decoded(Reassignment.decode, event.path, event.data)
+    targets = None if value is None else value.targets
+    known = before.since if before else {}
+    since = {partition: known.get(partition, event) for partition in targets or ()}
+    return _Request(event if before is None or event.op == "create" else before.made, targets, since)
+
+
+def _given_up(
+    before: _Request, after: _Request | None, event: Event, deleting: set[str], facts: Facts
+) -> Iterator[Finding]:
+    """Entries that went although the replica list is not what they asked for."""
+    left = (after.targets or {}) if after else {}
+    for partition, target in sorted((before.targets or {}).items()):
+        replicas = replicas_at(facts, partition, event.zxid)
+        if partition in left or replicas in (None, target) or partition.topic in deleting:
+            continue
+        asked = before.since[partition]
+        yield Finding(
+            "stuck_reassignment",
+            "warning",
+            topic=partition.topic,
+            partition=partition.partition,
+            session=event.session,
+            from_zxid=asked.zxid,
+            to_zxid=event.zxid,
+            from_ms=asked.time_ms,
+            to_ms=event.time_ms,
+            detail=f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}",
+        )
+
+
+def _stood_long(request: _Request, done: Event | None, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    stood_ms = _lasted_ms(request.made, done, facts)
+    if stood_ms > bounds["standing_ms" if request.targets else "endless_ms"]:
+        stood = f"{'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
+        detail = f"{_request_text(request, facts)}; {stood}"
+        yield _from_to("stuck_reassignment", "warning", request.made, done, detail)
+
+
+def _request_text(request: _Request, facts: Facts) -> str:
+    if request.targets is None:
+        return "the request cannot be read"
+    if not request.targets:
+        return "the request names no partition, and Kafka 0.8.2.2 never removes such a one"
+    untouched = [
+        str(partition)
+        for partition in sorted(request.targets)
+        if not _was_touched(partition, request.since[partition].zxid, facts)
+    ]
+    named = ", ".join(untouched[:_NAMED_MAX])
+    more = f" and {len(untouched) - _NAMED_MAX} more" if len(untouched) > _NAMED_MAX else ""
+    begun = f"; not even begun: {named}{more}" if untouched else ""
+    return f"{count_text(len(request.targets), 'partition')} to be moved{begun}"
+
+
+def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
+    """Whether its replica list has changed since it was asked for."""
+    now = change_at(facts.topics.get(partition.topic, ()), facts.end_zxid)
+    return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
+
+
+STUCK_REASSIGNMENT: Final = Rule(
+    name="stuck_reassignment",
+    severity="warning",
+    question="Which reassignments do not end, and which ended with the partition somewhere else?",
+    needs=("snapshot", "log"),
+    act="Standing: a replica that it moves to does not come into sync; start its broker, or `zkgroup reassign"
+    " cancel`. Without an entry: delete the znode, no controller of 0.8.2.2 will. Given up: a controller of"
+    " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
+    " sides: reassign it again once the brokers are up.",
+    keys=ADMIN,
+    find=stuck_reassignment,
+    bounds={"standing_ms": 600_000, "endless_ms": 1_000},
+)
+
+
+# --- stuck_topic_deletion -----------------------------------------------------------------------------
+
+
+def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A topic whose deletion was requested long ago and that still exists, or did for long.
+
+    Reported where the request existed longer than `standing_ms`.
+    """
+    asked: dict[str, Event] = {}
+    done: list[tuple[str, Event, Event | None]] = []
+    for event in rows:
+        topic = path_kind(event.path).name
+        if event.path != TopicDeletion.path(topic):
+            continue
+        if event.op == "create":
+            asked[topic] = event
+        elif event.op == "delete" and topic in asked:
+            done.append((topic, asked.pop(topic), event))
+    done += [(topic, request, None) for topic, request in sorted(asked.items())]
+    for topic, request, end in done:
+        stood_ms = _lasted_ms(request, end, facts)
+        if stood_ms <= bounds["standing_ms"] or (end is None and not _is_there(topic, facts)):
+            continue
+        stood = duration_text(stood_ms)
+        detail = f"deletion took {stood}"
+        if end is None:
+            detail = f"deletion asked for {stood} ago, and the topic is still there"
+        found = _from_to("stuck_topic_deletion", "warning", request, end, detail)
+        yield replace(found, topic=topic)
+
+
+def _is_there(topic: str, facts: Facts) -> bool:
+    change = change_at(facts.topics.get(topic, ()), facts.end_zxid)
+    return change is not None and change.data is not None
+
+
+STUCK_TOPIC_DELETION: Final = Rule(
+    name="stuck_topic_deletion",
+    severity="warning",
+    question="Which topics should have been deleted long ago?",
+    needs=("snapshot",),
+    act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"
+    " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
+    " default of 0.8.2.2, never do it.",
+    keys=ADMIN,
+    find=stuck_topic_deletion,
+    bounds={"standing_ms": 600_000},
+)

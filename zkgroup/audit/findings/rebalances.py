@@ -1,0 +1,498 @@
+"""Findings about the members of groups: rebalances, handovers, shares, members that come and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from zkgroup.audit.events import Event
+from zkgroup.audit.expected_owners import ExpectedOwners
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.group_picture import group_picture
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity
+from zkgroup.audit.sliding_window import Burst, SlidingWindow
+from zkgroup.audit.texts import count_text, duration_text, who
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.paths import PathKind, path_kind
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
+
+_HOUR_MS: Final = 3_600_000
+_TRIGGERS_NAMED: Final = 4
+_IDLE_NAMED: Final = 3
+
+
+# --- rebalance ----------------------------------------------------------------------------------------
+
+
+def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Each rebalance of a group: why, how long, what moved, what that cost.
+
+    It begins with a change of the membership or of an owner, and is over after `quiet_ms` without any;
+    earlier where every member owned what it is assigned and the next cause comes. A crash is the expiry
+    of a session whose member never came back. Moves beyond the least possible are reported beside the
+    actual ones.
+    """
+    for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+        yield _of_rebalance("rebalance", "info", each, _rebalance_text(each))
+
+
+def _of_rebalance(name: str, severity: Severity, about: Rebalance, detail: str) -> Finding:
+    return Finding(
+        name,
+        severity,
+        about.group,
+        from_zxid=about.from_zxid,
+        to_zxid=about.to_zxid,
+        from_ms=about.from_ms,
+        to_ms=about.to_ms,
+        detail=detail,
+    )
+
+
+def _rebalance_text(about: Rebalance) -> str:
+    """The cause, the duration, the moves, the longest time without an owner."""
+    parts = [
+        f"{_triggers_text(about)}; {duration_text(about.to_ms - about.from_ms)}",
+        f"{count_text(about.members, 'member')} then",
+        f"{count_text(len(about.changes), 'partition')} touched, {_moves_text(about)}",
+    ]
+    if any(change.down_ms for change in about.changes):
+        parts.append(f"without owner up to {duration_text(about.down_ms_max)}")
+    if about.unowned:
+        parts.append(f"{about.unowned} without owner at its end")
+    return "; ".join(parts)
+
+
+def _moves_text(about: Rebalance) -> str:
+    """How many moved, and how many had to."""
+    if about.least is None or about.least == about.moved:
+        return f"{about.moved} moved"
+    return f"{about.moved} moved where {about.least} would have done"
+
+
+def _triggers_text(about: Rebalance) -> str:
+    """What set it off, in words."""
+    if not about.triggers:
+        return "no cause in the log"
+    names = [f"{trigger.cause} ({trigger.what})" for trigger in about.triggers]
+    more = len(names) - _TRIGGERS_NAMED
+    return ", ".join(names[:_TRIGGERS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+REBALANCE: Final = Rule(
+    name="rebalance",
+    severity="info",
+    question="When did the group rebalance, why, for how long, and what moved?",
+    needs=("log",),
+    act=(
+        "Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
+        " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
+    ),
+    keys=BY_MEMBERSHIP,
+    find=rebalance,
+    bounds={"quiet_ms": QUIET_MS},
+)
+
+
+# --- rebalance_storm ----------------------------------------------------------------------------------
+
+
+def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Many rebalances of one group in an hour: one row over the whole time in which it was so.
+
+    More than `per_hour` of them within sixty minutes; what a rebalance is stands with `rebalance`.
+    """
+    most = int(bounds["per_hour"])
+    window = SlidingWindow(most + 1, _HOUR_MS)
+    causes: Counter[str] = Counter()
+    for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+        burst = window.add_moment(each.from_zxid, each.from_ms)
+        if burst is not None:
+            yield _storm_finding(key[0], burst, most, causes)
+            causes.clear()
+        causes.update(iter(_causes(each)))
+    burst = window.end()
+    if burst is not None:
+        yield _storm_finding(key[0], burst, most, causes)
+
+
+def _storm_finding(group: str, burst: Burst, most: int, causes: Mapping[str, int]) -> Finding:
+    often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+    named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
+    return Finding(
+        "rebalance_storm",
+        "warning",
+        group,
+        from_zxid=burst.first.zxid,
+        to_zxid=burst.last.zxid,
+        from_ms=burst.first.time_ms,
+        to_ms=burst.last.time_ms,
+        detail=f"{burst.times} rebalances, more than {most} an hour; among their causes: {named}",
+    )
+
+
+def _causes(about: Rebalance) -> Iterable[str]:
+    """Each cause once."""
+    return dict.fromkeys(trigger.cause for trigger in about.triggers) or ("no cause in the log",)
+
+
+REBALANCE_STORM: Final = Rule(
+    name="rebalance_storm",
+    severity="warning",
+    question="Did a group rebalance again and again?",
+    needs=("log",),
+    act=(
+        "Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
+        " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
+    ),
+    keys=BY_MEMBERSHIP,
+    find=rebalance_storm,
+    bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
+)
+
+
+# --- needless_move ------------------------------------------------------------------------------------
+
+
+def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Partitions that a rebalance took from a thread for nothing.
+
+    Released and claimed again by the same thread, or moved beyond the fewest known. Info where JVM
+    members did it, which always release everything, and where range or round robin cost it; a warning
+    where a zkgroup member took back what it had released, or the strategy is `sticky`.
+    """
+    for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+        retaken = len(each.retaken)
+        beyond = 0 if each.least is None else max(each.moved - each.least, 0)
+        parts = []
+        if retaken:
+            parts.append(f"{retaken} released and claimed again by the same thread")
+        if beyond:
+            parts.append(_moves_text(each))
+        if parts:
+            is_avoidable = each.retaken_by_zkgroup or (beyond and each.is_sticky)
+            severity: Severity = "warning" if is_avoidable else "info"
+            yield _of_rebalance("needless_move", severity, each, "; ".join(parts))
+
+
+NEEDLESS_MOVE: Final = Rule(
+    name="needless_move",
+    severity="warning",
+    question="Which rebalances took partitions from threads for nothing?",
+    needs=("log",),
+    act=(
+        "Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
+        " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
+        " check its log for what it read in between."
+    ),
+    keys=BY_MEMBERSHIP,
+    find=needless_move,
+    bounds={"quiet_ms": QUIET_MS},
+)
+
+
+# --- skew ---------------------------------------------------------------------------------------------
+
+
+def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Members of a group with very different shares, at the end of the history.
+
+    A warning where the plan means something else, after expanding wildcards and threads, and nothing has
+    changed for `grace_ms`; info where the plan itself is uneven among members that want the same.
+    """
+    (picture,) = rows.once(group_picture, key, facts)
+    zxid, time_ms = max(
+        (
+            (event.zxid, event.time_ms)
+            for event in rows
+            if event.op in ("create", "delete") and path_kind(event.path).kind in ("member", "owner")
+        ),
+        default=(0, 0),
+    )
+    plan = picture.expected_owners(facts.end_zxid)
+    if plan is None or facts.end_ms - time_ms <= bounds["grace_ms"]:
+        return
+    found = _judge_shares(plan, _shares(plan, picture.threads()), _shares(plan, plan.owners))
+    if found is not None:
+        severity, detail = found
+        yield Finding("skew", severity, key[0], from_zxid=zxid, from_ms=time_ms, detail=detail)
+
+
+def _judge_shares(
+    plan: ExpectedOwners, owned: Mapping[str, int], meant: Mapping[str, int]
+) -> tuple[Severity, str] | None:
+    """A warning for what the plan did not mean, info for a plan that is uneven by itself."""
+    idle = [member for member, count in owned.items() if not count and meant[member]]
+    if idle:
+        more = f" and {len(idle) - _IDLE_NAMED} more" if len(idle) > _IDLE_NAMED else ""
+        return (
+            "warning",
+            f"idle, though the plan has partitions for them: {', '.join(idle[:_IDLE_NAMED])}{more}",
+        )
+    if _spread(owned) > max(_spread(meant), 1):
+        return "warning", f"{_extremes(owned)}; by the plan they would differ by {_spread(meant)}"
+    same = len({tuple(sorted(member.threads.items())) for member in plan.members}) == 1
+    if same and _spread(meant) > 1 and owned == meant:
+        return (
+            "info",
+            f"{_extremes(owned)}, which is the plan of {plan.strategy}: it cuts each topic by itself",
+        )
+    return None
+
+
+def _shares(plan: ExpectedOwners, owners: Mapping[TopicPartition, str]) -> dict[str, int]:
+    """Partitions by member, of those who want any."""
+    counts = {member.member: 0 for member in plan.members if member.threads}
+    for thread in owners.values():
+        member = Owner(thread).member
+        if member in counts:
+            counts[member] += 1
+    return counts
+
+
+def _spread(counts: Mapping[str, int]) -> int:
+    return max(counts.values(), default=0) - min(counts.values(), default=0)
+
+
+def _extremes(counts: Mapping[str, int]) -> str:
+    most, least = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
+    return f"{most} owns {counts[most]}, {least} owns {counts[least]}"
+
+
+SKEW: Final = Rule(
+    name="skew",
+    severity="warning",
+    question="Do members own what they are assigned, and is that even?",
+    needs=("snapshot",),
+    act=(
+        "Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
+        " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`."
+    ),
+    keys=BY_MEMBERSHIP,
+    find=skew,
+    bounds={"grace_ms": 10_000},
+)
+
+
+# --- handover_time ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Handover:
+    """A session that ended as an owner; its partitions wait for their first next claim."""
+
+    zxid: int
+    time_ms: int
+    session: int
+    expired: bool
+    silence_ms: int | None
+    heirs_to: tuple[int | None, int]
+    """Zxid and time up to which members were there to take over; None for the end of the history."""
+    partitions: int = 0
+    waiting: set[TopicPartition] = field(default_factory=set)
+    last_claim: Event | None = None
+
+
+def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """From the end of a session to the last of its partitions being owned again."""
+    handovers = _Handovers(key[0], facts)
+    for event in rows:
+        done = handovers.see(event)
+        if done is not None:
+            yield _handover_finding(done, key[0], facts)
+    for each in handovers.open.values():
+        if each.last_claim is not None or each.heirs_to[1] - each.time_ms > bounds["patience_ms"]:
+            yield _handover_finding(each, key[0], facts)
+
+
+class _Handovers:
+    """Takes the rows of a group in order."""
+
+    def __init__(self, group: str, facts: Facts) -> None:
+        self._facts = facts
+        self._known = {(life.path, life.from_zxid): life for life in facts.members.get(group, ())}
+        self._registered: dict[str, Life] = {}
+        """The registrations that stand, by path."""
+        self._wrote: dict[int, int] = {}
+        """When a session last wrote something of the group."""
+        self.open: dict[int, _Handover] = {}
+        """Those that are not done, by the session that ended."""
+        self._waits_for: dict[TopicPartition, int] = {}
+        """By partition, the session whose end it waits to be claimed after."""
+
+    def see(self, event: Event) -> _Handover | None:
+        """The handover that the row completed, if it completed one."""
+        place = path_kind(event.path)
+        if place.kind == "member":
+            self._register(event)
+        if event.seed:
+            return None
+        life = self._facts.sessions.get(event.session)
+        is_end = life is not None and life.to_zxid == event.zxid
+        if is_end and event.op == "delete" and place.kind == "owner":
+            self._lost(event, place)
+        elif not is_end:
+            self._wrote[event.session] = event.time_ms
+        if event.op == "create" and place.kind == "owner":
+            return self._claimed(event, TopicPartition(place.topic, place.partition))
+        return None
+
+    def _register(self, event: Event) -> None:
+        if event.op == "delete":
+            self._registered.pop(event.path, None)
+        elif event.op == "create" and (life := self._known.get((event.path, event.zxid))) is not None:
+            self._registered[event.path] = life
+
+    def _lost(self, event: Event, place: PathKind) -> None:
+        ended = self.open.get(event.session)
+        if ended is None:
+            heirs_to = self._heirs_to(event)
+            if heirs_to is None:
+                return
+            wrote_ms = self._wrote.pop(event.session, None)
+            silence_ms = None if wrote_ms is None else event.time_ms - wrote_ms
+            ended = self.open[event.session] = _Handover(
+                event.zxid, event.time_ms, event.session, event.cxid == 0, silence_ms, heirs_to
+            )
+        topic_partition = TopicPartition(place.topic, place.partition)
+        ended.partitions += 1
+        ended.waiting.add(topic_partition)
+        self._waits_for[topic_partition] = event.session
+
+    def _heirs_to(self, event: Event) -> tuple[int | None, int] | None:
+        """Up to when the members that outlived this session were there; None where there were none."""
+        ends = [
+            (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
+            for life in self._registered.values()
+            if life.to_zxid is None or life.to_zxid > event.zxid
+        ]
+        return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
+
+    def _claimed(self, event: Event, topic_partition: TopicPartition) -> _Handover | None:
+        session = self._waits_for.pop(topic_partition, None)
+        if session is None:
+            return None
+        ended = self.open[session]
+        ended.waiting.discard(topic_partition)
+        ended.last_claim = event
+        return None if ended.waiting else self.open.pop(session)
+
+
+def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
+    claim = ended.last_claim
+    silence = "" if ended.silence_ms is None else f" after {duration_text(ended.silence_ms)} of silence"
+    how = "expired" if ended.expired else "closed"
+    if claim is None:
+        then = f"none of them was claimed again in {duration_text(ended.heirs_to[1] - ended.time_ms)}"
+    else:
+        took = duration_text(claim.time_ms - ended.time_ms)
+        left = f", {len(ended.waiting)} never" if ended.waiting else ""
+        then = f"the last was claimed again {took} later{left}"
+    to_zxid, to_ms = ended.heirs_to
+    if claim is not None and not ended.waiting:
+        to_zxid, to_ms = claim.zxid, claim.time_ms
+    return Finding(
+        "handover_time",
+        "info",
+        group=group,
+        session=ended.session,
+        from_zxid=ended.zxid,
+        to_zxid=to_zxid,
+        from_ms=ended.time_ms,
+        to_ms=None if to_zxid is None else to_ms,
+        detail=f"{who(facts, ended.session, group)} {how}{silence} with"
+        f" {count_text(ended.partitions, 'partition')}; {then}",
+    )
+
+
+def _handover_time_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Rows of members and owners, and the last that a session that ended wrote in each group before."""
+    from zkgroup.audit.columns.groups import is_kind, last_before_the_end
+
+    groups = tables.groups
+    matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
+    matters[last_before_the_end(tables, groups)] = True
+    return Screened(groups.where(matters))
+
+
+HANDOVER_TIME: Final = Rule(
+    name="handover_time",
+    severity="info",
+    question="When a member's session ended, how long did its partitions stand before others had all of"
+    " them?",
+    needs=("log",),
+    act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
+    " long rebalance: check failed_claims and JVM members that wait between their attempts.",
+    keys=BY_GROUP,
+    find=handover_time,
+    bounds={"patience_ms": 10_000},
+    screen=_handover_time_screen,
+)
+
+
+# --- member_flapping ----------------------------------------------------------------------------------
+
+
+def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Members that come and go."""
+    most = int(bounds["lives"])
+    by_member: dict[str, list[Life]] = {}
+    for life in facts.members.get(key[0], ()):
+        by_member.setdefault(path_kind(life.path).member, []).append(life)
+    for member, lives in by_member.items():
+        if len(lives) <= most:
+            continue
+        window = SlidingWindow(most + 1, bounds["window_ms"])
+        bursts = [window.add_moment(life.from_zxid, life.from_ms) for life in lives]
+        for burst in (*bursts, window.end()):
+            if burst is not None:
+                yield _flapping_finding(key[0], member, lives, burst, facts)
+
+
+def _flapping_finding(group: str, member: str, lives: Sequence[Life], burst: Burst, facts: Facts) -> Finding:
+    within = [life for life in lives if burst.first.zxid <= life.from_zxid <= burst.last.zxid]
+    lasted = [(facts.end_ms if life.to_ms is None else life.to_ms) - life.from_ms for life in within]
+    return Finding(
+        "member_flapping",
+        "warning",
+        group=group,
+        session=within[-1].session,
+        from_zxid=burst.first.zxid,
+        to_zxid=burst.last.zxid,
+        from_ms=burst.first.time_ms,
+        to_ms=burst.last.time_ms,
+        detail=f"member {member} registered {burst.times} times within"
+        f" {duration_text(burst.last.time_ms - burst.first.time_ms)}, for"
+        f" {duration_text(int(median(lasted)))} each (median)",
+    )
+
+
+def _member_flapping_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """One row of each group: the lives of members are facts."""
+    from zkgroup.audit.columns.groups import first_rows
+
+    groups = tables.groups
+    return Screened(groups.where(first_rows(groups)))
+
+
+MEMBER_FLAPPING: Final = Rule(
+    name="member_flapping",
+    severity="warning",
+    question="Which members registered again and again?",
+    needs=("log",),
+    act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
+    " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
+    keys=BY_GROUP,
+    find=member_flapping,
+    bounds={"lives": 3, "window_ms": 3_600_000},
+    screen=_member_flapping_screen,
+)

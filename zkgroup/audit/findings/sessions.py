@@ -1,0 +1,280 @@
+"""Findings about sessions: how they end, and those that load the servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from zkgroup.audit.events import SINGLE, Event
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.keys import BY_SESSION, Key
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, finding_at
+from zkgroup.audit.sliding_window import Burst, bursts
+from zkgroup.audit.texts import (
+    count_text,
+    duration_text,
+    members_of,
+    only_group,
+    server_of,
+    session_text,
+    who,
+)
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.tables import Tables
+
+_NO_NODE: Final = -101
+_NODE_EXISTS: Final = -110
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+
+
+def _of_burst(name: str, session: int, burst: Burst, detail: str, facts: Facts) -> Finding:
+    """A warning about what a session did many times."""
+    return Finding(
+        name,
+        "warning",
+        group=only_group(facts, session),
+        session=session,
+        from_zxid=burst.first.zxid,
+        to_zxid=burst.last.zxid,
+        from_ms=burst.first.time_ms,
+        to_ms=burst.last.time_ms,
+        detail=detail,
+    )
+
+
+# --- session_end --------------------------------------------------------------------------------------
+
+
+def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """How sessions ended that took something with them, or did not mean to end."""
+    session = int(key[0])
+    life = facts.sessions.get(session)
+    end_zxid, timeout_ms = (None, None) if life is None else (life.to_zxid, life.timeout_ms)
+    last: Event | None = None  # what the session itself wrote last
+    close: Event | None = None
+    lost = 0
+    for event in rows:
+        if event.op == "closeSession":
+            close = event
+        elif event.zxid == end_zxid:
+            lost += event.op == "delete"
+        elif not event.seed:
+            last = event
+    if close is None or (close.cxid and not lost):
+        return
+    silence = " without a write in this history"
+    if last is not None:
+        timeout = f" (timeout {duration_text(timeout_ms)})" if timeout_ms is not None else ""
+        silence = f" {duration_text(close.time_ms - last.time_ms)} after its last write{timeout}"
+    detail = (
+        f"{who(facts, session)} {'closed' if close.cxid else 'expired'}{silence};"
+        f" {count_text(lost, 'ephemeral')} went with it"
+    )
+    yield finding_at("session_end", "info", close, detail, group=only_group(facts, session))
+
+
+def _session_end_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Of sessions that were closed: the close, what went with it, and the last row before it."""
+    s = tables.sessions
+    matters = s.is_end | s.is_close
+    last = s.last_of(~s.is_end & ~s.seed & ~s.is_close)
+    matters[last[last >= 0]] = True
+    return Screened(s.of_sessions(s.is_closed, matters))
+
+
+SESSION_END: Final = Rule(
+    name="session_end",
+    severity="info",
+    question="Which sessions expired, and which closed and took ephemerals with them?",
+    needs=("log",),
+    act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
+    " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
+    keys=BY_SESSION,
+    find=session_end,
+    screen=_session_end_screen,
+)
+
+
+# --- session_leak -------------------------------------------------------------------------------------
+
+
+def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Sessions that live on without doing anything.
+
+    Each is reported with the server that issued it, and how many sessions of that server live: a leak is
+    often one client's, and a client stays with a server.
+    """
+    ephemerals: set[str] = set()
+    last: Event | None = None
+    is_over = False
+    for event in rows:
+        if event.op == "closeSession":
+            is_over = True
+        elif event.op == "create" and event.ephemeral == "session" and event.applied:
+            ephemerals.add(event.path)
+        elif event.op == "delete" and event.applied:
+            ephemerals.discard(event.path)
+        if not event.seed:
+            last = event
+    if is_over or ephemerals or not facts.has_log:
+        return
+    zxid, since_ms = (facts.start_zxid, facts.start_ms) if last is None else (last.zxid, last.time_ms)
+    idle_ms = facts.end_ms - since_ms
+    if idle_ms <= bounds["idle_ms"]:
+        return
+    session = int(key[0])
+    server = server_of(session)
+    of_server = count_text(facts.open_by_server.get(server, 0), "open session")
+    yield Finding(
+        "session_leak",
+        "warning",
+        session=session,
+        from_zxid=zxid,
+        from_ms=since_ms,
+        detail=f"session {session_text(session)}, issued by server {server} ({of_server} of it),"
+        f" has no ephemeral and wrote nothing for {duration_text(idle_ms)}"
+        f"{' at least' if last is None else ''}",
+    )
+
+
+def _session_leak_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Sessions that are open, and silent for long."""
+    s = tables.sessions
+    return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
+
+
+SESSION_LEAK: Final = Rule(
+    name="session_leak",
+    severity="warning",
+    question="Which sessions are kept alive for days without an ephemeral and without a write?",
+    needs=("snapshot", "log"),
+    act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
+    " and never close them: `cons` of each server's four-letter commands names their addresses.",
+    keys=BY_SESSION,
+    find=session_leak,
+    bounds={"idle_ms": 3 * 86_400_000},
+    screen=_session_leak_screen,
+)
+
+
+# --- failed_claims ------------------------------------------------------------------------------------
+
+
+def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Members that fail to create owner znodes again and again, because other owners have them."""
+    session = int(key[0])
+    for burst in bursts(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
+        if members_of(facts, session):
+            lasted = duration_text(burst.last.time_ms - burst.first.time_ms)
+            detail = f"{burst.times} requests of {who(facts, session)} failed in {lasted}"
+            yield _of_burst("failed_claims", session, burst, f"{detail} because the znode existed", facts)
+
+
+def _contentions(rows: KeyRows) -> Iterator[Event]:
+    """Requests that failed because a znode was there, and it was not a parent.
+
+    A create below a missing parent fails, and a JVM client then creates the parents one by one, those
+    that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
+    specific error is the cause; those after it only mean that they were not tried.
+    """
+    before: Event | None = None
+    for event in rows:
+        if event.op == "error" and event.error == _NODE_EXISTS and not _is_parent(event, before):
+            yield event
+        before = event
+
+
+def _is_parent(event: Event, before: Event | None) -> bool:
+    if event.sub != SINGLE or before is None:
+        return False
+    return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
+
+
+def _failed_claims_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """Sessions with enough refusals."""
+    s = tables.sessions
+    return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
+
+
+FAILED_CLAIMS: Final = Rule(
+    name="failed_claims",
+    severity="warning",
+    question="Which members kept running into owner znodes of others?",
+    needs=("log",),
+    act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
+    " an owner of another group that stays, or members that do not agree about the assignment.",
+    keys=BY_SESSION,
+    find=failed_claims,
+    bounds={"per_minute": 10},
+    screen=_failed_claims_screen,
+)
+
+
+# --- ephemeral_churn ----------------------------------------------------------------------------------
+
+
+def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Sessions that make and drop ephemerals all the time, or live for moments only."""
+    session = int(key[0])
+    changes = list(_own_ephemerals(rows))
+    for burst in bursts(changes, int(bounds["per_hour"]), _HOUR_MS):
+        lasted = duration_text(burst.last.time_ms - burst.first.time_ms)
+        detail = f"{who(facts, session)} created and deleted ephemerals {burst.times} times in {lasted}"
+        yield _of_burst("ephemeral_churn", session, burst, detail, facts)
+    created = sum(event.op == "create" for event in changes)
+    life = facts.sessions.get(session)
+    if not created or life is None or life.from_ms is None or life.to_ms is None:
+        return
+    if life.to_ms - life.from_ms < bounds["short_ms"]:
+        yield Finding(
+            "ephemeral_churn",
+            "info",
+            group=only_group(facts, session),
+            session=session,
+            from_zxid=life.from_zxid,
+            to_zxid=life.to_zxid,
+            from_ms=life.from_ms,
+            to_ms=life.to_ms,
+            detail=f"{who(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
+            f" {count_text(created, 'ephemeral')}",
+        )
+
+
+def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
+    """Where a session made an ephemeral, or deleted one of its own."""
+    mine: set[str] = set()  # those that others delete stay in it
+    for event in rows:
+        if event.seed or not event.applied:
+            continue
+        if event.op == "create" and event.ephemeral == "session":
+            mine.add(event.path)
+            yield event
+        elif event.op == "delete" and event.path in mine:
+            mine.discard(event.path)
+            yield event
+
+
+def _ephemeral_churn_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """The rows of ephemerals, of sessions with many of them or a short life."""
+    s = tables.sessions
+    matters = s.is_of_ephemerals
+    busy = s.counts(matters) >= int(bounds["per_hour"])
+    return Screened(s.of_sessions(busy | s.shorter_than(bounds["short_ms"]), matters))
+
+
+EPHEMERAL_CHURN: Final = Rule(
+    name="ephemeral_churn",
+    severity="warning",
+    question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
+    " less than a minute?",
+    needs=("log",),
+    act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
+    " end (rebalance_storm) and for clients that open a session for each thing they do.",
+    keys=BY_SESSION,
+    find=ephemeral_churn,
+    bounds={"per_hour": 3_600, "short_ms": 60_000},
+    screen=_ephemeral_churn_screen,
+)
