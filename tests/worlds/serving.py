@@ -36,6 +36,7 @@ from zkgroup.wire.messages import (
     decode_response,
     encode_request,
 )
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.wire.record_batch import check_records
 from zkgroup.wire.records import NO_EPOCH, FetchedPartition, FetchPartition
 from zkgroup.wire.schema import Buffer
@@ -43,6 +44,8 @@ from zkgroup.wire.schema import Buffer
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 CLUSTER_ID = "LAKGEDWOQC6vMVe8_FqstQ"
+ALL = MetadataRequest.of()
+"""The metadata of all topics."""
 NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
 
 
@@ -325,3 +328,16 @@ class Client:
         self.writer.close()
         with suppress(ConnectionError):
             await self.writer.wait_closed()
+
+
+async def connected(broker: Served, count: int = 1) -> list[Client]:
+    """So many clients; each has received one answer."""
+    clients = [await broker.client() for _ in range(count)]
+    for client in clients:
+        await client.ask(ALL, MetadataResponse)
+    return clients
+
+
+async def closed(*clients: Client) -> None:
+    for client in clients:
+        await client.close()
