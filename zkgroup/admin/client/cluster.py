@@ -205,7 +205,7 @@ class ClusterMethods(AdminBase):
         Raises:
             NotFoundError: there is no such record.
             RefusedError: the change cannot be undone.
-            ConflictError: something else has gone on from the change.
+            ConflictError: something else was changed after it.
         """
         folder = self._recorder.folder
         if undo_id is None:

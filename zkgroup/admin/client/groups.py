@@ -37,7 +37,8 @@ class GroupMethods(AdminBase):
     def list_groups(self, log_ends: reads.LogEndReader | None = None) -> Listing[GroupSummary]:
         """Every group with its state. Waits 2 s, once for all, where one is wrong but may be rebalancing.
 
-        Groups that an ACL hides are in `unreadable`.
+        Groups that an ACL hides are in `unreadable`. Brokers that coordinate groups are asked for their
+        states; one that does not answer within 2 s leaves `protocol_state` None.
 
         Args:
             log_ends: is asked for the next offset of each partition, to compute the lag.
@@ -46,7 +47,7 @@ class GroupMethods(AdminBase):
         return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, denied.values())))
 
     def describe_group(self, group: str, log_ends: reads.LogEndReader | None = None) -> GroupDescription:
-        """Members, partitions, owners and offsets of a group.
+        """Members, partitions, owners and offsets of a group; its coordinator is asked, if it has one.
 
         Args:
             group: the group.
@@ -258,7 +259,7 @@ class GroupMethods(AdminBase):
             text: the exported offsets.
             group: only the offsets of this group; by default those of all groups in the text.
             allow_missing: also for partitions that do not exist.
-            force: also where a group has members: their owners then obey.
+            force: also where a group has members: their owners then continue from the new offsets.
             dry_run: only plan.
 
         Raises:

@@ -276,7 +276,7 @@ class ReassignmentMethods(AdminBase):
     def pause_plan(
         self, plan_id: str, *, dry_run: bool = False
     ) -> ChangeResult[PlanDescription, PlanDescription, None]:
-        """Submits no further phase until the plan is resumed; moves that are under way go on.
+        """Submits no further phase until the plan is resumed; moves that are under way continue.
 
         Args:
             plan_id: the id that `list_plans` returns.
@@ -287,7 +287,7 @@ class ReassignmentMethods(AdminBase):
     def cancel_plan(
         self, plan_id: str, *, dry_run: bool = False
     ) -> ChangeResult[PlanDescription, PlanDescription, None]:
-        """Ends a plan for good; moves that are under way go on. It cannot be undone.
+        """Ends a plan for good; moves that are under way continue. It cannot be undone.
 
         Args:
             plan_id: the id that `list_plans` returns.

@@ -125,7 +125,7 @@ class TopicMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[TopicDeletionPlan, None, DeletionSeen]:
-        """Deletes a topic: through the controller where one lives, else by removing its znodes.
+        """Deletes a topic: through the active controller where there is one, else by removing its znodes.
 
         Only a deletion without a controller can be undone.
 
@@ -198,7 +198,7 @@ class TopicMethods(AdminBase):
         dry_run: bool = False,
         wait_s: float | None = None,
     ) -> ChangeResult[ElectionPlan, None, bool]:
-        """Gives partitions back to their first replica, where it lives and is in sync.
+        """Gives partitions back to their first replica, where it is live and in sync.
 
         `outcome` says whether all that were asked for are led by it. It cannot be undone.
 
