@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from docs.tools import markdown
@@ -46,9 +45,7 @@ def _section(rule: AnyRule) -> Iterator[str]:
     yield ""
     yield f"*{rule.question}*"
     yield ""
-    yield markdown.one_line(
-        rule.find.__doc__ or sys.modules[f"zkgroup.audit.findings.{rule.name}"].__doc__ or ""
-    )
+    yield markdown.one_line(rule.find.__doc__ or "")
     yield ""
     yield f"What to do: {rule.act}"
     if rule.bounds:

@@ -165,19 +165,19 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
 def find_all(
     rules: Sequence[Rule], events: Iterable[Event], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """What the rules find, in the order of rules and keys. Memory: the rows."""
+    """What the rules find, key by key. Memory: the rows."""
     by_keys = {rule.keys.name: (rule.keys.key, defaultdict[Key, list[Event]](list)) for rule in rules}
     for event in events:
         for key_of, lists in by_keys.values():
             key = key_of(event)
             if key is not None:
                 lists[key].append(event)
-    rows = {
-        name: {key: KeyRows(of_key) for key, of_key in lists.items()} for name, (_, lists) in by_keys.items()
-    }
-    for rule in rules:
-        for key, of_key in rows[rule.keys.name].items():
-            yield from rule.find(of_key, key, facts, bounds[rule.name])
+    for name, (_, lists) in by_keys.items():
+        asked = [rule for rule in rules if rule.keys.name == name]
+        for key, of_key in lists.items():
+            rows = KeyRows(of_key)
+            for rule in asked:
+                yield from rule.find(rows, key, facts, bounds[rule.name])
 
 
 def order(finding: Finding) -> tuple[object, ...]:

@@ -6,14 +6,14 @@ What cannot be read is not known, and nothing is found in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
-from zkgroup.audit.rules import Bounds, Finding, Severity
+from zkgroup.audit.rules import Finding, Severity
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -57,7 +57,7 @@ def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: byte
 
 @lru_cache(maxsize=16)
 def topic_of(path: str, data: bytes | None) -> Topic | None:
-    """A topic, or None where it cannot be read. Several folds see each row: it is read once for all."""
+    """A topic, or None where it cannot be read. Several rules see each row: it is read once for all."""
     return decoded(Topic.decode, path, data)
 
 
@@ -72,69 +72,83 @@ def brokers_text(brokers: Iterable[int]) -> str:
     return "[" + ", ".join(map(str, brokers)) + "]"
 
 
-class TopicFold:
-    """A fold over the rows of one topic. A finding says what it makes of each change in `changed`."""
+class ViewChange(NamedTuple):
+    """A partition is not what it was; None for one that is not there."""
 
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        self.topic = key[0]
-        self.facts = facts
-        self.bounds = bounds
-        self.last = ChangeStamp(facts.end_zxid, facts.end_ms)
-        """The end of the history."""
-        self.first = ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else self.last
-        """Where the log begins; the end, where there is none: then all that is known is of that moment."""
-        self._path = Topic.path(self.topic)
-        self._deletion = TopicDeletion.path(self.topic)
+    partition: int
+    before: View | None
+    after: View | None
+    at: ChangeStamp
+
+
+def history_end(facts: Facts) -> ChangeStamp:
+    """The end of a history."""
+    return ChangeStamp(facts.end_zxid, facts.end_ms)
+
+
+def history_start(facts: Facts) -> ChangeStamp:
+    """Where the log begins; the end, where there is none: then all that is known is of that moment."""
+    return ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else history_end(facts)
+
+
+class TopicViews:
+    """Sees the rows of one topic, in order; gives what each transaction changed, once that is over."""
+
+    def __init__(self, topic: str, facts: Facts) -> None:
+        self._start = history_start(facts)
+        self._path = Topic.path(topic)
+        self._deletion = TopicDeletion.path(topic)
         self._value: Topic | None = None
         self._is_deleting = False
         self._states: dict[int, tuple[int, PartitionState | None]] = {}
         """By partition its czxid and state."""
-        self.views: dict[int, View] = {}
+        self._views: dict[int, View] = {}
         """By partition, as they were after the last whole transaction."""
-        self._moment: ChangeStamp | None = None
+        self._stamp: ChangeStamp | None = None
         self._touched: dict[int, ChangeStamp] = {}
 
-    def changed(
-        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
-    ) -> Iterable[Finding]:
-        """A partition is not what it was; None for one that is not there."""
-        raise NotImplementedError
-
-    def over(self) -> Iterable[Finding]:
-        """The history ends, with everything in it told."""
-        return ()
-
-    def see(self, event: Event) -> Iterable[Finding]:
+    def see(self, event: Event) -> Sequence[ViewChange]:
+        """Takes a row in; what the transaction before it changed."""
         if event.op not in _CHANGES:
             return ()
-        moment = self.first if event.seed else ChangeStamp(event.zxid, event.time_ms, event.session)
-        found = self._tell() if self._touched and moment != self._moment else ()
-        self._moment = moment
-        self._take(event, moment)
-        return found
+        stamp = self._start if event.seed else ChangeStamp(event.zxid, event.time_ms, event.session)
+        changes = self.end() if self._touched and stamp != self._stamp else ()
+        self._stamp = stamp
+        self._take(event, stamp)
+        return changes
 
-    def end(self) -> Iterator[Finding]:
-        yield from self._tell()
-        yield from self.over()
+    def end(self) -> Sequence[ViewChange]:
+        """What the last transaction changed."""
+        changes: list[ViewChange] = []
+        touched, self._touched = self._touched, {}
+        for partition, at in sorted(touched.items()):
+            before, after = self._views.get(partition), self._view(partition)
+            if after is None:
+                self._views.pop(partition, None)
+            else:
+                self._views[partition] = after
+            if before != after:
+                changes.append(ViewChange(partition, before, after, at))
+        return changes
 
-    def _take(self, event: Event, moment: ChangeStamp) -> None:
+    def _take(self, event: Event, stamp: ChangeStamp) -> None:
         gone = event.op == "delete"
         if event.path == self._path:
             before, self._value = self._value, None if gone else topic_of(event.path, event.data)
-            self._touch(event, moment, self._listed_otherwise(before, self._value))
+            self._touch(event, stamp, self._listed_otherwise(before, self._value))
         elif event.path == self._deletion:
             self._is_deleting = not gone
-            self._touch(event, moment, (*self.views, *self._states, *self._touched))
+            self._touch(event, stamp, (*self._views, *self._states, *self._touched))
         else:
             place = path_kind(event.path)
             if place.kind == "partition_state":
                 self._take_state(event, place.partition)
-                self._touch(event, moment, (place.partition,))
+                self._touch(event, stamp, (place.partition,))
 
     def _listed_otherwise(self, before: Topic | None, after: Topic | None) -> set[int]:
         """The partitions that a write of the topic says something else of."""
         if before is None or after is None:
-            return {*(after or before or Topic({})).partitions, *self.views, *self._states}
+            return {*(after or before or Topic({})).partitions, *self._views, *self._states}
         old, new = before.partitions, after.partitions
         changed = {number for number in {*old, *new} if old.get(number) != new.get(number)}
         return changed | set(before.moving) ^ set(after.moving)
@@ -147,28 +161,15 @@ class TopicFold:
         life = event.zxid if event.op == "create" or known is None else known[0]
         self._states[partition] = life, state_of(event.path, event.data)
 
-    def _touch(self, event: Event, moment: ChangeStamp, partitions: Iterable[int]) -> None:
+    def _touch(self, event: Event, stamp: ChangeStamp, partitions: Iterable[int]) -> None:
         """Of a seed only the time of its last write is known: what it says has been so since then."""
         for partition in partitions:
             if event.seed:
                 known = self._touched.get(partition)
                 since = max(event.mtime_ms or event.time_ms, known.ms if known else 0)
-                self._touched[partition] = moment._replace(ms=since)
+                self._touched[partition] = stamp._replace(ms=since)
             else:
-                self._touched[partition] = moment
-
-    def _tell(self) -> list[Finding]:
-        found: list[Finding] = []
-        touched, self._touched = self._touched, {}
-        for partition, at in sorted(touched.items()):
-            before, after = self.views.get(partition), self._view(partition)
-            if after is None:
-                self.views.pop(partition, None)
-            else:
-                self.views[partition] = after
-            if before != after:
-                found += self.changed(partition, before, after, at)
-        return found
+                self._touched[partition] = stamp
 
     def _view(self, partition: int) -> View | None:
         replicas = None if self._value is None else self._value.partitions.get(partition)
@@ -185,50 +186,54 @@ class Spell(NamedTuple):
 
     since: ChangeStamp
     to: ChangeStamp | None
-    view: View
-    """As it was when it began."""
+    views: tuple[tuple[ChangeStamp, View], ...]
+    """The partition as it was in that time, each with its beginning; at least one."""
     detail: str
 
-    def ms(self, last: ChangeStamp) -> int:
+    def ms(self, end: ChangeStamp) -> int:
         """How long, by the leader's clock; never below 0."""
-        return max((self.to or last).ms - self.since.ms, 0)
+        return max((self.to or end).ms - self.since.ms, 0)
 
 
-class SpellFold(TopicFold):
-    """A fold that finds the times in which something is wrong with a partition."""
+def partition_changes(
+    rows: Iterable[Event], key: Key, facts: Facts
+) -> Iterator[tuple[int, Sequence[ViewChange]]]:
+    """The partitions of a topic, each with all that changed it, out of the topic's rows. Rules share it."""
+    views = TopicViews(key[0], facts)
+    by_partition: dict[int, list[ViewChange]] = {}
+    for event in rows:
+        for change in views.see(event):
+            by_partition.setdefault(change.partition, []).append(change)
+    for change in views.end():
+        by_partition.setdefault(change.partition, []).append(change)
+    yield from sorted(by_partition.items())
 
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        super().__init__(key, facts, bounds)
-        self._open: dict[int, Spell] = {}
 
-    def fault(self, view: View) -> str | None:
-        """What is wrong, in words; None where nothing is."""
-        raise NotImplementedError
+def spells(changes: Iterable[ViewChange], fault: Callable[[View], str | None]) -> Iterator[Spell]:
+    """The times in which something was wrong with a partition.
 
-    def found(self, partition: int, spell: Spell) -> Iterable[Finding]:
-        """It is over, or lasts to the end."""
-        raise NotImplementedError
-
-    def changed(
-        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
-    ) -> Iterator[Finding]:
-        fault = None if after is None else self.fault(after)
-        if fault is None:
-            if spell := self._open.pop(partition, None):
-                yield from self.found(partition, spell._replace(to=at))
-        elif partition not in self._open:
-            assert after is not None
-            self._open[partition] = Spell(at, None, after, fault)
-
-    def over(self) -> Iterator[Finding]:
-        for partition, spell in sorted(self._open.items()):
-            yield from self.found(partition, spell)
+    Args:
+        fault: what is wrong, in words; None where nothing is.
+    """
+    current: Spell | None = None
+    for change in changes:
+        detail = None if change.after is None else fault(change.after)
+        if change.after is None or detail is None:
+            if current is not None:
+                yield current._replace(to=change.at)
+            current = None
+        elif current is None:
+            current = Spell(change.at, None, ((change.at, change.after),), detail)
+        else:
+            current = current._replace(views=(*current.views, (change.at, change.after)))
+    if current is not None:
+        yield current
 
 
 def spell_finding(
     name: str, severity: Severity, topic: str, partition: int, spell: Spell, detail: str
 ) -> Finding:
-    """What a spell is told as."""
+    """A finding about a spell."""
     return Finding(
         name,
         severity,
@@ -243,10 +248,10 @@ def spell_finding(
     )
 
 
-def moment_finding(
+def change_finding(
     name: str, severity: Severity, topic: str, partition: int, at: ChangeStamp, detail: str
 ) -> Finding:
-    """What happened in one transaction is told as."""
+    """A finding about what one transaction did."""
     return Finding(
         name,
         severity,

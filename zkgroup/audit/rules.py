@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -118,25 +118,3 @@ class WholeRule:
 
 
 AnyRule = Rule | WholeRule
-
-
-class Fold(Protocol):
-    """A finding whose state is an object: it takes the rows of one key one by one."""
-
-    def see(self, event: Event) -> Iterable[Finding]: ...
-
-    def end(self) -> Iterable[Finding]:
-        """The history is over; `Facts.end_zxid` and `Facts.end_ms` say when."""
-        ...
-
-
-def folded(fold: Callable[[Key, Facts, Bounds], Fold]) -> Find:
-    """The function of a rule that is written as a class."""
-
-    def find(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-        folding = fold(key, facts, bounds)
-        for event in rows:
-            yield from folding.see(event)
-        yield from folding.end()
-
-    return find

@@ -9,19 +9,14 @@ from zlib import adler32
 from tests.worlds.audit_folders import look, places
 from tests.worlds.server_files import Written
 from zkgroup.audit.findings import (
-    clock_step,
-    digest_mismatch,
-    ensemble_election,
-    growth,
-    history_hole,
-    split_history,
+    files,
 )
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
 
-FAULTS = (history_hole.RULE, split_history.RULE, digest_mismatch.RULE, clock_step.RULE)
+FAULTS = (files.HISTORY_HOLE, files.SPLIT_HISTORY, files.DIGEST_MISMATCH, files.CLOCK_STEP)
 
 
 def _entry_with(log: Path, text: bytes) -> tuple[Transaction, bytes]:
@@ -68,19 +63,19 @@ def test_an_election_is_reported_and_forged_or_removed_znodes_are_found(
     """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""
     folders = list(lost_leader.folders)
     epochs = [transaction.zxid >> 32 for transaction in History(*folders).transactions()]
-    elections = look(ensemble_election.RULE, *folders)
+    elections = look(files.ENSEMBLE_ELECTION, *folders)
     assert [each.severity for each in elections] == ["info"] * (len(set(epochs)) - 1)
     assert len(elections) >= 1
     assert [each for rule in FAULTS for each in look(rule, *folders)] == []
-    assert {each.severity for each in look(growth.RULE, *folders)} <= {"info"}
+    assert {each.severity for each in look(files.GROWTH, *folders)} <= {"info"}
 
     forged = _copied(folders, tmp_path / "forged")
     zxid = _forge(_log_with(forged[0], b"after 7"), b"after 7", b"after 0")
-    assert places(look(split_history.RULE, *forged)) == [("error", zxid, zxid)]
-    assert places(look(digest_mismatch.RULE, *forged)) == []
-    alone = look(digest_mismatch.RULE, forged[0])
+    assert places(look(files.SPLIT_HISTORY, *forged)) == [("error", zxid, zxid)]
+    assert places(look(files.DIGEST_MISMATCH, *forged)) == []
+    alone = look(files.DIGEST_MISMATCH, forged[0])
     assert ("error", zxid, zxid) in places(alone)
 
     taken = _copied(folders, tmp_path / "taken")
     assert {_take_out(_log_with(folder, b"after 7"), b"after 7") for folder in taken} == {zxid}
-    assert places(look(history_hole.RULE, *taken)) == [("error", zxid, zxid)]
+    assert places(look(files.HISTORY_HOLE, *taken)) == [("error", zxid, zxid)]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import Key
-from zkgroup.audit.partitions import ChangeStamp, TopicFold, View, brokers_text, decoded
+from zkgroup.audit.partitions import ChangeStamp, TopicViews, View, ViewChange, brokers_text, decoded
 from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
 from zkgroup.audit.report.timelines import Span, Timeline, columns
-from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.texts import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+
+_Spell = tuple[int, ChangeStamp, ChangeStamp | None, str]
+"""Partition, beginning, end, and what was wrong."""
 
 
 def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
@@ -58,19 +59,17 @@ class Replication:
     def __init__(self, facts: Facts, names: Names, limits: Limits) -> None:
         self._facts, self._names = facts, names
         self._timeline: Timeline[tuple[str, int]] = _timeline(facts, limits)
-        self._folds: dict[str, _Fold] = {}
+        self._topics: dict[str, _Topic] = {}
 
     def see(self, event: Event, topic: str) -> None:
-        fold = self._folds.get(topic)
-        if fold is None:
-            fold = self._folds[topic] = _Fold((topic,), self._facts, {})
-        fold.see(event)
-        self._take(fold)
+        of_topic = self._topics.get(topic)
+        if of_topic is None:
+            of_topic = self._topics[topic] = _Topic(topic, self._facts)
+        self._take(topic, of_topic.see(event))
 
     def end(self) -> None:
-        for fold in self._folds.values():
-            list(fold.end())
-            self._take(fold)
+        for topic, of_topic in self._topics.items():
+            self._take(topic, of_topic.end())
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
@@ -80,8 +79,8 @@ class Replication:
         ]
         return {"notes": self._timeline.notes("partition"), "rows": rows}
 
-    def _take(self, fold: _Fold) -> None:
-        for partition, since, to, text in fold.over_spells():
+    def _take(self, topic: str, spells: Iterable[_Spell]) -> None:
+        for partition, since, to, text in spells:
             session = self._names.of(session_text(since.session)) if since.session else NOBODY
             span = Span(
                 since.ms,
@@ -92,37 +91,35 @@ class Replication:
                 None if to is None else to.zxid,
                 self._names.of("open" if to is None else "over"),
             )
-            self._timeline.add((fold.topic, partition), span)
+            self._timeline.add((topic, partition), span)
 
 
-class _Fold(TopicFold):
+class _Topic:
     """Spells of one topic, each with what was wrong in it; a change of what is wrong begins another."""
 
-    def __init__(self, key: Key, facts: Facts, bounds: Bounds) -> None:
-        super().__init__(key, facts, bounds)
+    def __init__(self, topic: str, facts: Facts) -> None:
+        self._views = TopicViews(topic, facts)
         self._since: dict[int, tuple[ChangeStamp, str]] = {}
-        self._spells: list[tuple[int, ChangeStamp, ChangeStamp | None, str]] = []
 
-    def over_spells(self) -> list[tuple[int, ChangeStamp, ChangeStamp | None, str]]:
-        """Those that ended since the last call."""
-        over, self._spells = self._spells, []
-        return over
+    def see(self, event: Event) -> Iterator[_Spell]:
+        """Those that a row showed to be over."""
+        for change in self._views.see(event):
+            yield from self._over(change)
 
-    def changed(
-        self, partition: int, before: View | None, after: View | None, at: ChangeStamp
-    ) -> Iterable[Finding]:
-        fault = None if after is None else _fault(after)
-        known = self._since.get(partition)
+    def end(self) -> Iterator[_Spell]:
+        for change in self._views.end():
+            yield from self._over(change)
+        for partition, (since, text) in self._since.items():
+            yield partition, since, None, text
+
+    def _over(self, change: ViewChange) -> Iterator[_Spell]:
+        fault = None if change.after is None else _fault(change.after)
+        known = self._since.get(change.partition)
         if known is not None and known[1] != fault:
-            self._spells.append((partition, known[0], at, known[1]))
-            del self._since[partition]
+            yield change.partition, known[0], change.at, known[1]
+            del self._since[change.partition]
         if fault is not None and (known is None or known[1] != fault):
-            self._since[partition] = at, fault
-        return ()
-
-    def over(self) -> Iterable[Finding]:
-        self._spells.extend((number, since, None, text) for number, (since, text) in self._since.items())
-        return ()
+            self._since[change.partition] = change.at, fault
 
 
 def _fault(view: View) -> str | None:

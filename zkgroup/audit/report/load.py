@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings.write_hot_spot import BY_AREA
+from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.report.keeping import Limits, Names
 from zkgroup.audit.texts import count_text
 

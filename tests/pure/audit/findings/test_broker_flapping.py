@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path
-from zkgroup.audit.findings.broker_flapping import RULE
+from zkgroup.audit.findings.brokers import BROKER_FLAPPING as RULE
 
 
 def test_a_short_registration_is_reported_with_the_time_away() -> None:

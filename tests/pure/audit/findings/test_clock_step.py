@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.clock_step import RULE
+from zkgroup.audit.findings.files import CLOCK_STEP as RULE
 
 
 def test_a_step_back_is_a_warning_with_its_size(tmp_path: Path) -> None:

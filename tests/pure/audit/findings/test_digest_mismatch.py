@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.digest_mismatch import RULE
+from zkgroup.audit.findings.files import DIGEST_MISMATCH as RULE
 from zkgroup.zkfiles.records import TreeDigest
 
 

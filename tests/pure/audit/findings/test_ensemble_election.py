@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.ensemble_election import RULE
+from zkgroup.audit.findings.files import ENSEMBLE_ELECTION as RULE
 
 EPOCH = 1 << 32
 

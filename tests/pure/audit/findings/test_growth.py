@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import look
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.growth import RULE
+from zkgroup.audit.findings.files import GROWTH as RULE
 
 
 def grown() -> tuple[ServerHistory, int, int]:

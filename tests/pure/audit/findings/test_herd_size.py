@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.herd_size import RULE
+from zkgroup.audit.findings.load import HERD_SIZE as RULE
 
 
 def test_members_of_a_group_watch_its_ids() -> None:

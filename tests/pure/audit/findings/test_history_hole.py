@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.history_hole import RULE
-from zkgroup.audit.findings.split_history import RULE as SPLIT
+from zkgroup.audit.findings.files import HISTORY_HOLE as RULE
+from zkgroup.audit.findings.files import SPLIT_HISTORY as SPLIT
 
 EPOCH = 1 << 32
 

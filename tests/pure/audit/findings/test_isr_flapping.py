@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started
-from zkgroup.audit.findings.isr_flapping import RULE
+from zkgroup.audit.findings.replicas import ISR_FLAPPING as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import REASSIGN, Cluster, state_path, state_text
-from zkgroup.audit.findings.isr_outside_assignment import RULE
+from zkgroup.audit.findings.replicas import ISR_OUTSIDE_ASSIGNMENT as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path, state_text
-from zkgroup.audit.findings.leader_epoch_not_rising import RULE
+from zkgroup.audit.findings.replicas import LEADER_EPOCH_NOT_RISING as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, state_path
-from zkgroup.audit.findings.leader_not_in_isr import RULE
+from zkgroup.audit.findings.replicas import LEADER_NOT_IN_ISR as RULE
 
 T0, T1 = ("t", 0), ("t", 1)
 

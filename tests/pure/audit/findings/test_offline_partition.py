@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path, state_text
-from zkgroup.audit.findings.offline_partition import RULE
+from zkgroup.audit.findings.replicas import OFFLINE_PARTITION as RULE
 
 T0 = ("t", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.open_acl import RULE
+from zkgroup.audit.findings.load import OPEN_ACL as RULE
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, StoredStat, StoredZnode, TransactionType
 
 OPEN: Acl = (AclEntry(31, "world", "anyone"),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started
-from zkgroup.audit.findings.preferred_leader_imbalance import RULE
+from zkgroup.audit.findings.brokers import PREFERRED_LEADER_IMBALANCE as RULE
 
 
 def led() -> Cluster:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.digest_mismatch import RULE as DIGESTS
-from zkgroup.audit.findings.split_history import RULE
+from zkgroup.audit.findings.files import DIGEST_MISMATCH as DIGESTS
+from zkgroup.audit.findings.files import SPLIT_HISTORY as RULE
 from zkgroup.zkfiles.records import TreeDigest
 
 

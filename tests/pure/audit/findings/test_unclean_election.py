@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.audit.cluster import Cluster, state_path
-from zkgroup.audit.findings.unclean_election import RULE
+from zkgroup.audit.findings.replicas import UNCLEAN_ELECTION as RULE
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 T0 = ("t", 0)

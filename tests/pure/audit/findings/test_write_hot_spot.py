@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset
-from zkgroup.audit.findings.write_hot_spot import RULE
+from zkgroup.audit.findings.load import WRITE_HOT_SPOT as RULE
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B = 0xA, 0xB

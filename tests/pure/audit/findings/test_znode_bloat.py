@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.znode_bloat import RULE
+from zkgroup.audit.findings.load import ZNODE_BLOAT as RULE
 
 BOUND = 524_288
 
