@@ -17,7 +17,7 @@ try:
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ConfigError("zkgroup.metrics.prometheus needs: pip install 'zkgroup[metrics]'") from error
 
-_HELP = {
+HELP = {
     "zkgroup_rebalance_total": "Rebalances that this process took part in, by reason.",
     "zkgroup_rebalance_seconds": "From the first change noticed to the last claim.",
     "zkgroup_partitions_owned": "Partitions owned by the member now.",
@@ -48,7 +48,16 @@ _HELP = {
     "zkgroup_broker_bytes_in_total": "Bytes of record batches appended at their leader.",
     "zkgroup_broker_bytes_out_total": "Bytes of record batches sent to followers and consumers.",
     "zkgroup_broker_log_end_offset": "Offset of the next record of a replica.",
+    "zkgroup_broker_group_count": "Groups that the broker coordinates, by state.",
+    "zkgroup_broker_group_member_count": "Members of these groups.",
+    "zkgroup_broker_group_rebalances_total": "Rebalances that began, by reason.",
+    "zkgroup_broker_group_join_seconds": "From the beginning of a rebalance to its generation.",
+    "zkgroup_broker_group_members_removed_total": "Members removed, by what they did not do in time.",
+    "zkgroup_broker_group_commits_total": "Partitions of commits, by outcome.",
+    "zkgroup_broker_group_offsets_expired_total": "Offsets deleted after their retention time.",
+    "zkgroup_broker_group_load_seconds": "Loads of the groups of a partition of __consumer_offsets.",
 }
+"""Name of each metric to its help text."""
 
 
 class _Made:
@@ -104,4 +113,4 @@ class PrometheusMetrics:
 
 
 def _help(name: str) -> str:
-    return _HELP.get(name, name)
+    return HELP.get(name, name)
