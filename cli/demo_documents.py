@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkgroup.demo.audit import AuditDemoReport, Planted
 from zkgroup.demo.brokers.client_checks import ClientRun, LeftOut, SegmentDump
 from zkgroup.demo.brokers.scenario import BrokersDemoReport
+from zkgroup.demo.coordinator.scenario import ClientResult, CoordinatorDemoReport
 from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group.scenario import GroupDemoReport
 from zkgroup.demo.progress import CheckResult
@@ -48,6 +49,16 @@ BROKERS_DEMO = Document(
         *("controller_epochs=outcome.epochs", "replicas_moved=moved", "failovers_s", "took_s"),
         *("clients=outcome.clients.runs", "clients_left_out=outcome.clients.left_out"),
         "segment=outcome.clients.dump",
+    ),
+)
+CLIENT_RESULT = Shape(ClientResult)
+COORDINATOR_DEMO = Document(
+    "demo_coordinator",
+    Shape(
+        CoordinatorDemoReport,
+        *("group", "zookeeper", "kept=folder", "passed", "checks", "history=figures", "clients"),
+        *("clients_left_out=left_out", "records", "twice", "generations", "coordinators"),
+        *("failover_s", "kept_generation", "took_s"),
     ),
 )
 PLANTED = Shape(Planted, "findings", "partition", "owner", "session", "zxid", "before", "after")

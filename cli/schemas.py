@@ -23,7 +23,7 @@ from .commands.produce import PRODUCE
 from .schema import Document, JsonEvent, Schema, list_of, object_of
 
 _DOCUMENTS: tuple[Document[Any], ...] = (
-    *(demo.GROUP_DEMO, demo.BROKERS_DEMO, demo.AUDIT_DEMO),
+    *(demo.GROUP_DEMO, demo.BROKERS_DEMO, demo.COORDINATOR_DEMO, demo.AUDIT_DEMO),
     *(base.GROUPS, base.GROUP, base.VERIFICATION, base.PREVIEW, base.NUDGE, base.GROUP_DELETION),
     *(base.OFFSETS, base.OFFSET_EXPORT, base.OFFSET_CHANGES, base.OFFSET_CHANGES_LIST),
     *(base.CHROOT, base.RESTORATION, base.UNDO_LIST),

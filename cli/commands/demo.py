@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zkgroup.demo.audit import AuditDemoReport, Planted
     from zkgroup.demo.brokers.client_checks import ClientEvidence, ClientRun
     from zkgroup.demo.brokers.scenario import BrokersDemoReport
+    from zkgroup.demo.coordinator.scenario import ClientResult, CoordinatorDemoReport
     from zkgroup.demo.flight_data import AirportDelay
     from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
     from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
@@ -42,19 +43,24 @@ NEED_AN_ENSEMBLE = (
 
 
 @command("demo")
-@click.argument("what", type=click.Choice(["group", "brokers", "audit"]), default="group")
+@click.argument("what", type=click.Choice(["group", "brokers", "coordinator", "audit"]), default="group")
 @click.option("--keep", is_flag=True, help="Leave znodes and files for inspection.")
 @click.pass_context
 def demo(ctx: click.Context, what: str, keep: bool) -> int:
     """Run a demo: members or brokers are killed, and nothing is lost.
 
     \b
-    group    Three members share partitions; one is killed, another joins; nothing is lost. [default]
-    brokers  Four brokers host records that two consumers read; the controller is killed, another broker,
-             and the controller in the middle of a move; one broker is emptied; nothing is lost. Then the
-             clients of Kafka that are installed produce and read, and with Maven Kafka's own tools.
-    audit    The group demo, with two offsets written by a client that is not a member. The files of the
-             stopped server show which offsets, when and by which session, and a report is written.
+    group        Three members share partitions; one is killed, another joins; nothing is lost. [default]
+    brokers      Four brokers host records that two consumers read; the controller is killed, another
+                 broker, and the controller in the middle of a move; one broker is emptied; nothing is
+                 lost. Then the clients of Kafka that are installed produce and read, and with Maven
+                 Kafka's own tools.
+    coordinator  The clients of Kafka that are installed, and with Maven Java's console consumer, share a
+                 group on three brokers. Its coordinator is killed, a client is killed, another one is
+                 paused past its session; then ZooKeeper members carry on at the same offsets.
+    audit        The group demo, with two offsets written by a client that is not a member. The files of
+                 the stopped server show which offsets, when and by which session, and a report is
+                 written.
 
     Starts its own ZooKeeper servers (needs Java and the extra `embedded`). `group` uses the ensemble given
     with -z instead; ZKGROUP_ZOOKEEPER alone does not count. Exit code 0 when every check held, 3 when one
@@ -65,7 +71,8 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
       zkgroup demo brokers
     """
     options = shared(ctx)
-    return {"group": _group, "brokers": _brokers, "audit": _audit}[what](options, keep)
+    demos = {"group": _group, "brokers": _brokers, "coordinator": _coordinator, "audit": _audit}
+    return demos[what](options, keep)
 
 
 def _group(options: Shared, keep: bool) -> int:
@@ -98,6 +105,23 @@ def _brokers(options: Shared, keep: bool) -> int:
     if not out.document(BROKERS_DEMO.json(report.as_of, report)):
         print_brokers_report(out, report)
     _echo_left_of_brokers(report)
+    return 0 if report.passed else EXIT_CHECK_FAILED
+
+
+def _coordinator(options: Shared, keep: bool) -> int:
+    from zkgroup.demo.coordinator.cluster import CoordinatorDemoOptions
+    from zkgroup.demo.coordinator.scenario import run
+    from zkgroup.demo.coordinator.view import render
+
+    from ..demo_documents import COORDINATOR_DEMO
+
+    out = options.output()
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
+    with _sigterm_as_ctrl_c(), _screen(render) as screen:
+        report = run(CoordinatorDemoOptions(keep=keep), screen)
+    if not out.document(COORDINATOR_DEMO.json(report.as_of, report)):
+        print_coordinator_report(out, report)
+    _echo_left_of_coordinator(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
 
 
@@ -151,6 +175,10 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, former)
 
 
+ENDS = {"left": "left", "killed": "killed", "paused": "paused past its session, came back, left"}
+"""How a client of the coordinator's demo ended."""
+
+
 class _Lines:
     """The screen where there is no terminal: the events, line by line, on stderr."""
 
@@ -191,6 +219,14 @@ _CLIENT_COLUMNS: list[TableColumn[ClientRun]] = [
     TableColumn("version", lambda one: one.version),
     TableColumn("produced", lambda one: f"{one.produced:,}", right=True),
     TableColumn("read", lambda one: f"{one.records_read:,}", right=True),
+]
+_MEMBER_COLUMNS: list[TableColumn[ClientResult]] = [
+    TableColumn("member", lambda one: one.member),
+    TableColumn("client", lambda one: one.client),
+    TableColumn("version", lambda one: one.version),
+    TableColumn("records", lambda one: f"{one.records:,}", right=True),
+    TableColumn("failed commits", lambda one: one.commits_failed, right=True),
+    TableColumn("end", lambda one: ENDS[one.ended]),
 ]
 _PLANTED_COLUMNS: list[TableColumn[Planted]] = [
     TableColumn("partition", lambda one: one.partition, right=True),
@@ -284,6 +320,37 @@ def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
     echo_err(f"\nkept: {report.folder}")
     echo_err(f"inspect it: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
     echo_err("then: zkgroup -z HOST:PORT controller history")
+
+
+def print_coordinator_report(out: Output, report: CoordinatorDemoReport) -> None:
+    """The result for a person."""
+    check_table(out, report.checks)
+    out.line()
+    out.line(out.paint(f"Kafka's own clients, in the group {report.group}", "bold"))
+    out.table(_MEMBER_COLUMNS, report.clients)
+    for one in report.left_out:
+        out.line(f"left out: {one.client} ({one.reason})")
+    out.line()
+    out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
+    went_on = "went on in their generation" if report.kept_generation else "joined a new generation"
+    out.line(
+        f"When the coordinator was killed, the members {went_on}: what they had read was committed after "
+        f"{report.failover_s:.1f} s."
+    )
+    brokers = ", ".join(map(str, report.coordinators))
+    out.line(
+        f"In ZooKeeper's log: {counted(report.generations, 'generation')}, coordinated by broker {brokers}; "
+        f"{counted(report.figures.leader_changes, 'change')} of leader."
+    )
+
+
+def _echo_left_of_coordinator(report: CoordinatorDemoReport) -> None:
+    """Prints where the files are, if they were left, and the next commands."""
+    if report.folder is None:
+        return
+    echo_err(f"\nkept: {report.folder}")
+    echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
+    echo_err(f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
 
 
 NOUNS = {"error": "error", "warning": "warning", "info": "note"}

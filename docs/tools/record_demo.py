@@ -1,4 +1,4 @@
-"""Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers|audit]`, from the top folder.
+"""Records the demos' pictures: `python -m docs.tools.record_demo [group|brokers|coordinator|audit]`, from the top folder.
 
 Runs the demo and draws what a terminal shows in one run: the live view at one or two moments, and what is
 printed at the end. Of the group's demo the moments are the death of a member and the end of the takeover.
@@ -18,6 +18,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from zkgroup_cli.commands.demo import print_audit_report as print_audit
 from zkgroup_cli.commands.demo import print_brokers_report as print_brokers
+from zkgroup_cli.commands.demo import print_coordinator_report as print_coordinator
 from zkgroup_cli.commands.demo import print_report as print_group
 from zkgroup_cli.render import Output
 
@@ -26,6 +27,10 @@ from zkgroup.demo.brokers import scenario as brokers
 from zkgroup.demo.brokers import view as brokers_view
 from zkgroup.demo.brokers.demo_cluster import BrokersDemoOptions
 from zkgroup.demo.brokers.view import ClusterView
+from zkgroup.demo.coordinator import scenario as coordinator
+from zkgroup.demo.coordinator import view as coordinator_view
+from zkgroup.demo.coordinator.cluster import CoordinatorDemoOptions
+from zkgroup.demo.coordinator.view import CoordinatorView
 from zkgroup.demo.group import scenario as group
 from zkgroup.demo.group import view as group_view
 from zkgroup.demo.group.view import GroupView
@@ -35,6 +40,8 @@ PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
 HEIGHT = 26
 """Of each moment in the group's picture, so that two of them and the proof fit on a page."""
+PAUSED_S = 1.0
+"""What the session of the paused client has left in the picture of the coordinator's demo."""
 WIDTH_BROKERS = 130
 WIDTH_AUDIT = 140
 
@@ -68,6 +75,17 @@ def _dead_controller(view: ClusterView) -> bool:
     return "is dead" in view.headline and view.open_moves > 0
 
 
+def _dead_coordinator(view: CoordinatorView) -> bool:
+    """The coordinator was killed, and no other has taken the group over yet."""
+    return "the coordinator is dead" in view.headline and view.group.phase is None
+
+
+def _paused_client(view: CoordinatorView) -> bool:
+    """The session of the paused client is about to end."""
+    paused = [row for row in view.members if row.state == "paused"]
+    return any(row.expires_in_s is not None and row.expires_in_s < PAUSED_S for row in paused)
+
+
 def _noticed(view: GroupView) -> bool:
     """Whether the foreign client has written twice."""
     return "the owners detect it" in view.headline
@@ -91,6 +109,17 @@ def record_brokers() -> None:
     drawn = brokers_view.render(view, WIDTH_BROKERS)
     command = "zkgroup demo brokers"
     _draw("demo-brokers", command, [drawn], lambda out: print_brokers(out, report), WIDTH_BROKERS)
+
+
+def record_coordinator() -> None:
+    """`zkgroup demo coordinator`."""
+    album = Album()
+    report = coordinator.run(CoordinatorDemoOptions(), album)
+    dead = next(one for one in album.views if _dead_coordinator(one))
+    paused = next(one for one in album.views if _paused_client(one))
+    drawn = [coordinator_view.render(view, WIDTH_BROKERS, HEIGHT) for view in (dead, paused)]
+    command = "zkgroup demo coordinator"
+    _draw("demo-coordinator", command, drawn, lambda out: print_coordinator(out, report), WIDTH_BROKERS)
 
 
 def record_audit() -> None:
@@ -130,5 +159,10 @@ def _self_contained(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    recorders = {"group": record_group, "brokers": record_brokers, "audit": record_audit}
+    recorders = {
+        "group": record_group,
+        "brokers": record_brokers,
+        "coordinator": record_coordinator,
+        "audit": record_audit,
+    }
     recorders[sys.argv[1] if len(sys.argv) > 1 else "group"]()

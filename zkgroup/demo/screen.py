@@ -29,7 +29,7 @@ def headline(command: str, what: str, zookeeper: str, elapsed_s: float, width: i
         clock = address + clock
     grid = Table.grid(expand=True)
     grid.add_column(no_wrap=True, overflow="ellipsis")
-    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True, min_width=len(clock))
     grid.add_row(text, Text(clock, style="dim"))
     return grid
 

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import eventually
+from zkgroup.demo.brokers.kafka_tools import KafkaTools
+
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
 DEMO_TIMEOUT_S = 400
 
@@ -20,3 +23,17 @@ def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=DEMO_TIMEOUT_S,
     )
+
+
+def kafka_tools_are_there(folder: Path) -> bool:
+    """Whether Kafka's tools take part. Their jars are fetched first: how long Maven takes is not the demo's.
+
+    With ZKGROUP_TEST_INTEROP=required (as in CI wherever Maven is installed) they have to.
+    """
+    tools = KafkaTools(folder)
+    try:
+        eventually(lambda: not tools.is_fetching, what="Maven has ended")
+        assert not tools.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", tools.reason
+        return not tools.reason
+    finally:
+        tools.close()

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
-from tests.long.demos.demo_runs import demo
-from tests.waiting import eventually
+from tests.long.demos.demo_runs import demo, kafka_tools_are_there
 from tests.worlds.json_schema import violations
 from zkgroup.demo.brokers.demo_cluster import values_of
-from zkgroup.demo.brokers.kafka_tools import CONSOLE, KafkaTools
+from zkgroup.demo.brokers.kafka_tools import CONSOLE
 from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions
 
 pytestmark = pytest.mark.timeout(420)
-
-
-def kafka_tools_are_there(folder: Path) -> bool:
-    """Whether Kafka's tools take part. Their jars are fetched first: how long Maven takes is not the demo's.
-
-    With ZKGROUP_TEST_INTEROP=required (as in CI wherever Maven is installed) they have to.
-    """
-    tools = KafkaTools(folder)
-    try:
-        eventually(lambda: not tools.is_fetching, what="Maven has ended")
-        assert not tools.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", tools.reason
-        return not tools.reason
-    finally:
-        tools.close()
 
 
 def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ PRODUCED = "records are produced with acks=all"
         ("demo brokers", PRODUCED, signal.SIGTERM),
         ("demo", OWNED, signal.SIGKILL),
         ("demo brokers", PRODUCED, signal.SIGKILL),
+        ("demo coordinator", "join group demo", signal.SIGKILL),
     ],
 )
 def test_ended_demo_leaves_nothing(words: str, reached: str, number: signal.Signals, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 from tests.worlds.shell import Shell
 
 
-@pytest.mark.parametrize(("demo", "whose"), [("brokers", "own servers"), ("audit", "own server")])
+@pytest.mark.parametrize(
+    ("demo", "whose"), [("brokers", "own servers"), ("coordinator", "own server"), ("audit", "own server")]
+)
 @pytest.mark.parametrize(
     "options",
     [("-z", "h:1"), ("--profile", "p"), ("--zk-tls-ca", "ca"), ("--connect-timeout", "5s")],

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.topics import creation
@@ -22,6 +22,7 @@ from zkgroup.demo.brokers.client_checks import (
 from zkgroup.demo.brokers.demo_cluster import READ_EVERY_S, REPLICATION, DemoCluster, values_in
 from zkgroup.demo.brokers.kafka_clients import KafkaClient
 from zkgroup.demo.brokers.kafka_tools import ConsoleTools, KafkaTools
+from zkgroup.demo.progress import DemoRun
 from zkgroup.errors import SourceError
 from zkgroup.model import TopicPartition
 
@@ -34,6 +35,18 @@ MAVEN_S = 60.0
 """Longest wait for Maven, which began with the demo."""
 
 ResultT = TypeVar("ResultT")
+
+
+def wait_for_maven(run: DemoRun[Any], tools: KafkaTools) -> None:
+    """Waits until Kafka's jars are there; ends Maven where it takes too long."""
+    if not tools.is_fetching:
+        return
+    run.headline = f"Maven fetches Kafka {kafka_tools.RELEASE}, once"
+    run.log(f"{run.headline}, into {tools.jars}")
+    until_s = time.monotonic() + MAVEN_S
+    run.until("Maven has ended", lambda: not tools.is_fetching or time.monotonic() > until_s, READ_EVERY_S)
+    if tools.is_fetching:
+        tools.give_up()
 
 
 class _Call(Generic[ResultT]):
@@ -121,13 +134,7 @@ class ClientsStep:
 
     def _clients(self) -> list[KafkaClient]:
         """The clients that are there; the others are named."""
-        if self._tools.is_fetching:
-            self._stage.headline = f"Maven fetches Kafka {kafka_tools.RELEASE}, once"
-            self._stage.log(f"{self._stage.headline}, into {self._tools.jars}")
-            until_s = time.monotonic() + MAVEN_S
-            self._wait("Maven has ended", lambda: not self._tools.is_fetching or time.monotonic() > until_s)
-            if self._tools.is_fetching:
-                self._tools.give_up()
+        wait_for_maven(self._stage, self._tools)
         clients, self._left_out = kafka_clients.installed()
         if self._tools.reason:
             self._left_out += self._tools.left_out

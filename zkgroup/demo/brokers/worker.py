@@ -45,6 +45,7 @@ class BrokerChildSettings:
             replica_lag_time_max_ms=4_000,
             controlled_shutdown_retry_backoff_ms=500,
             auto_leader_rebalance_enable=False,
+            group_initial_rebalance_delay_ms=1_000,
         )
 
 

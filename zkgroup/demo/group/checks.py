@@ -38,18 +38,24 @@ class MemberEvidence:
 def check_members(evidence: MemberEvidence) -> tuple[CheckResult, ...]:
     """All checks, in the order in which the report prints them."""
     return (
-        _complete(evidence),
-        _equal(evidence),
+        *check_result(evidence.input_lines, evidence.reduction),
         _twice(evidence),
-        _committed(evidence),
+        check_committed(evidence.input_lines, evidence.committed),
         _fenced(evidence),
         _clean(evidence),
     )
 
 
-def _complete(evidence: MemberEvidence) -> CheckResult:
-    expected = {(p, o) for p, lines in enumerate(evidence.input_lines) for o in range(len(lines))}
-    found = evidence.reduction.processed
+def check_result(
+    input_lines: Sequence[Sequence[bytes]], reduction: Reduction
+) -> tuple[CheckResult, CheckResult]:
+    """Whether every record was processed, and whether the result is right."""
+    return _complete(input_lines, reduction), _equal(input_lines, reduction)
+
+
+def _complete(input_lines: Sequence[Sequence[bytes]], reduction: Reduction) -> CheckResult:
+    expected = {(p, o) for p, lines in enumerate(input_lines) for o in range(len(lines))}
+    found = reduction.processed
     missing, unknown = sorted(expected - found), sorted(found - expected)
     text = f"{len(found & expected):,} of {len(expected):,}"
     if missing:
@@ -59,11 +65,11 @@ def _complete(evidence: MemberEvidence) -> CheckResult:
     return CheckResult("every record was processed", not missing and not unknown, text)
 
 
-def _equal(evidence: MemberEvidence) -> CheckResult:
-    direct = delays(airport_and_delay(line) for lines in evidence.input_lines for line in lines)
-    found = evidence.reduction.airports
+def _equal(input_lines: Sequence[Sequence[bytes]], reduction: Reduction) -> CheckResult:
+    direct = delays(airport_and_delay(line) for lines in input_lines for line in lines)
+    found = reduction.airports
     wrong = [name for name in sorted({*direct, *found}) if direct.get(name) != found.get(name)]
-    differing = [f"{p}:{o}" for p, o in evidence.reduction.contradictions]
+    differing = [f"{p}:{o}" for p, o in reduction.contradictions]
     text = f"{len(direct)} airports"
     if wrong:
         text += f"; different for {named(wrong)}"
@@ -87,13 +93,16 @@ def _twice(evidence: MemberEvidence) -> CheckResult:
     return CheckResult(statement, not unexcused, ", ".join(parts) or "none")
 
 
-def _committed(evidence: MemberEvidence) -> CheckResult:
+def check_committed(
+    input_lines: Sequence[Sequence[bytes]], committed: Mapping[int, int | None]
+) -> CheckResult:
+    """Whether the offset of each partition is its end."""
     behind = [
-        f"{partition} at {evidence.committed.get(partition)} of {len(lines)}"
-        for partition, lines in enumerate(evidence.input_lines)
-        if evidence.committed.get(partition) != len(lines)
+        f"{partition} at {committed.get(partition)} of {len(lines)}"
+        for partition, lines in enumerate(input_lines)
+        if committed.get(partition) != len(lines)
     ]
-    text = f"{len(evidence.input_lines) - len(behind)} of {len(evidence.input_lines)} partitions"
+    text = f"{len(input_lines) - len(behind)} of {len(input_lines)} partitions"
     if behind:
         text += f"; {named(behind)}"
     return CheckResult("every partition is committed to its end", not behind, text)
