@@ -43,8 +43,10 @@ class BrokerSide(ABC):
     name: str
     SESSION_MS = 18_000
 
-    def __init__(self, brokers: int) -> None:
+    def __init__(self, brokers: int, settings: Mapping[str, str] | None = None) -> None:
+        """settings: of the brokers, besides `SETTINGS`."""
         self.ids = range(1, brokers + 1)
+        self.settings = {**SETTINGS, **(settings or {})}
         self.folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-brokers-"))
         self._held = {broker: ReservedPort() for broker in self.ids}
         self.ports = {broker: held.number for broker, held in self._held.items()}
@@ -116,6 +118,26 @@ class BrokerSide(ABC):
         """CPU seconds of the brokers so far."""
         return sum(usage(pid).cpu_s for pid in self.pids)
 
+    def packets(self) -> int:
+        """Packets that the ZooKeeper server has received so far."""
+        return self._zookeeper.packets()
+
+    def writes(self) -> int:
+        """Transactions of the ZooKeeper server so far, also refused ones and sessions."""
+        return self._zookeeper.last_zxid() & 0xFFFFFFFF
+
+    def put(self, path: str, data: bytes) -> None:
+        """Creates a znode, as an operator."""
+        self._tree.create(path, data)
+
+    def exists(self, path: str) -> bool:
+        return self._tree.exists(path) is not None
+
+    def read(self, path: str) -> tuple[bytes, float]:
+        """The data of a znode, and the wall time in seconds at which it was last set."""
+        data, stat = self._tree.get(path)
+        return data, stat.mtime / 1000
+
     def memory_mb(self) -> float:
         """Resident memory of the brokers, in MiB."""
         return sum(resident_mb(pid) for pid in self.pids)
@@ -132,7 +154,8 @@ class OurBrokers(BrokerSide):
     def command(self, broker: int) -> list[str]:
         words = ["-z", self.zookeeper, "broker", "run", "--id", str(broker), "--format", "ndjson"]
         words += ["--host", "127.0.0.1", "--port", str(self.ports[broker]), "--data", str(self.data(broker))]
-        for name, value in {**SETTINGS, "zookeeper.session.timeout.ms": f"{self.SESSION_MS}ms"}.items():
+        settings = {**self.settings, "zookeeper.session.timeout.ms": f"{self.SESSION_MS}ms"}
+        for name, value in settings.items():
             words += ["--set", f"{name}={value}"]
         return [sys.executable, "-c", PROGRAM, *words]
 
@@ -145,7 +168,7 @@ class KafkaBrokers(BrokerSide):
     def command(self, broker: int) -> list[str]:
         port = self.ports[broker]
         settings = {
-            **SETTINGS,
+            **self.settings,
             "broker.id": broker,
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
@@ -175,12 +198,14 @@ def sides(*, short: bool = False) -> Sequence[str]:
 
 
 @contextmanager
-def all_sides(names: Sequence[str], brokers: int) -> Iterator[dict[str, BrokerSide]]:
+def all_sides(
+    names: Sequence[str], brokers: int, settings: Mapping[str, str] | None = None
+) -> Iterator[dict[str, BrokerSide]]:
     """The sides, all started. Only one works at a time: an idle broker takes next to no CPU."""
     started: dict[str, BrokerSide] = {}
     try:
         for name in names:
-            side = SIDES[name](brokers)
+            side = SIDES[name](brokers, settings)
             started[name] = side.__enter__()
         yield started
     finally:

@@ -12,6 +12,7 @@ from tests.programs.benchmarks import (
     commits,
     embedded,
     file_measurements,
+    group_measurements,
     kafka_cluster_measurements,
     reads,
     replay_measurements,
@@ -305,6 +306,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "broker-connections": broker_measurements.connections,
     "broker-start": broker_measurements.start,
     "broker-memory": broker_measurements.memory,
+    **group_measurements.GROUP_MEASUREMENTS,
 }
 BY_NAME_ONLY = frozenset({"tree-at", "spark"})
 """What takes long, and is not of "everything"."""

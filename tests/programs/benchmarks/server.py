@@ -113,6 +113,11 @@ class BenchServer:
         )
         return int(rows["zk_packets_received"])
 
+    def last_zxid(self) -> int:
+        """The zxid of the last transaction."""
+        lines = four_letters(self.port, "srvr").splitlines()
+        return next(int(line.split()[1], 16) for line in lines if line.startswith("Zxid:"))
+
     def cpu(self) -> float:
         return cpu_seconds(self._process.pid)
 
