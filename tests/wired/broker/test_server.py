@@ -367,6 +367,24 @@ async def test_close_closes_all_connections_and_frees_the_port() -> None:
 
 
 @on_a_loop
+async def test_bytes_that_come_in_the_turn_in_which_a_connection_is_closed_are_dropped() -> None:
+    """Its task is cancelled and has not run yet; asyncio would log an error of the protocol."""
+    async with served() as broker:
+        client = await broker.client()
+        await client.ask(ALL, MetadataResponse)
+        (connection,) = broker.server._connections
+        assert connection._task is not None
+        frame = encode_request(ALL, 1, "late")
+        connection._chunk[: len(frame)] = frame
+        connection._task.cancel()
+
+        connection.buffer_updated(len(frame))
+
+        assert await client.is_closed()
+        await closed(client)
+
+
+@on_a_loop
 async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
     """A conflict with another process, or an error in the setting."""
     async with served() as broker:

@@ -296,8 +296,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._end is not None:
-            return
+        if self._end is not None or (self._frame is not None and self._frame.cancelled()):
+            return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
         self._hold(nbytes)
