@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Final
 
@@ -102,6 +103,8 @@ ITEMS_MAX: Final = 100_000
 Without a limit 100 MB of empty names took 2.8 GB, and minutes in which no other request was answered."""
 CONTROL_ITEMS_MAX: Final = 250_000
 """Those of a controller's request: one of 200,000 partitions names as many."""
+_START: Final = struct.Struct(">hhi")
+"""The first fields of every header: API key, version, correlation id."""
 _CONTROL: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA)
 
 
@@ -123,13 +126,15 @@ def decode_request(
         TooManyItemsError: it has more items.
         CorruptFrameError: the bytes are not what they should be.
     """
-    start, _ = decode_part(RequestHeader, 0, payload, 0)
-    kind = REQUESTS.get(start.api_key)
-    if kind is None or start.version not in served.get(start.api_key, ()):
-        raise UnsupportedRequestError(start.api_key, start.version, start.correlation_id)
+    if len(payload) < _START.size:
+        decode_part(RequestHeader, 0, payload, 0)  # raises CorruptFrameError
+    api_key, version, correlation_id = _START.unpack_from(payload)
+    kind = REQUESTS.get(api_key)
+    if kind is None or version not in served.get(api_key, ()):
+        raise UnsupportedRequestError(api_key, version, correlation_id)
     if items_max is None:
-        items_max = CONTROL_ITEMS_MAX if start.api_key in _CONTROL else ITEMS_MAX
+        items_max = CONTROL_ITEMS_MAX if api_key in _CONTROL else ITEMS_MAX
     limit = items_max if len(payload) > items_max else None  # an item has at least one byte
-    header, at = decode_part(RequestHeader, kind.header_version(start.version), payload, 0, limit)
+    header, at = decode_part(RequestHeader, kind.header_version(version), payload, 0, limit)
     body, _ = decode_part(kind, header.version, payload, at, limit)
     return header, body
