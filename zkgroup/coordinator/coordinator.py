@@ -165,9 +165,10 @@ class GroupCoordinator:
     def _error_of(self, request: GroupRequest) -> ErrorCode:
         """The checks that all requests have in common, in Kafka's order."""
         group_id = request.group_id
-        may_be_empty = isinstance(request, _MAY_HAVE_NO_NAME)
-        if not is_valid_group_id(group_id) or not (group_id or may_be_empty):
-            return ErrorCode.INVALID_GROUP_ID
+        if not group_id or not self._slots.has(group_id):  # the id of a group that is there was checked
+            may_be_empty = isinstance(request, _MAY_HAVE_NO_NAME)
+            if not is_valid_group_id(group_id) or not (group_id or may_be_empty):
+                return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         state = self._slots.state(self._slots.of(group_id))

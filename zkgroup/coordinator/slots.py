@@ -40,12 +40,19 @@ class SlotTable:
 
     def __init__(self, count: int) -> None:
         self._slots = [_Slot() for _ in range(count)]
+        self._numbers: dict[str, int] = {}
+        """The slot of each group that is there: most requests are about one of them."""
 
     # --- groups -----------------------------------------------------------------------------------
 
     def of(self, group_id: str) -> int:
         """The slot of a group."""
-        return slot_of(group_id, len(self._slots))
+        number = self._numbers.get(group_id)
+        return slot_of(group_id, len(self._slots)) if number is None else number
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group is there."""
+        return group_id in self._numbers
 
     def group(self, group_id: str) -> GroupMetadata | None:
         return self._slots[self.of(group_id)].groups.get(group_id)
@@ -55,10 +62,11 @@ class SlotTable:
             yield from slot.groups.values()
 
     def add(self, group: GroupMetadata) -> None:
-        self._slots[self.of(group.group_id)].groups[group.group_id] = group
+        number = self._numbers[group.group_id] = self.of(group.group_id)
+        self._slots[number].groups[group.group_id] = group
 
     def remove(self, group: GroupMetadata) -> None:
-        del self._slots[self.of(group.group_id)].groups[group.group_id]
+        del self._slots[self._numbers.pop(group.group_id)].groups[group.group_id]
 
     # --- states -----------------------------------------------------------------------------------
 
@@ -104,5 +112,7 @@ class SlotTable:
         found = self._slots[slot]
         found.state = SlotState.NOT_OWNED
         groups, found.groups = found.groups, {}
+        for group in groups.values():
+            del self._numbers[group.group_id]
         for group in groups.values():
             on_unload(group)

@@ -169,6 +169,15 @@ def test_the_empty_group_id_is_a_group_of_offsets_only(api: str, error: ErrorCod
     assert errors(Coordinator(), "")[api] is error
 
 
+def test_no_member_joins_the_empty_group_id_where_it_has_offsets() -> None:
+    """coordinator item 4: also once the group is there, for its commit."""
+    coordinator = Coordinator()
+    coordinator.commit(group="")
+
+    assert coordinator.machine.group("") is not None
+    assert coordinator.join(group="") is ErrorCode.INVALID_GROUP_ID
+
+
 def test_an_invalid_group_id_comes_before_everything_else() -> None:
     """24 also from a coordinator that stops."""
     coordinator = Coordinator()
