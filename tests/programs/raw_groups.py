@@ -106,14 +106,14 @@ async def find_coordinator(brokers: Sequence[Address], group: str) -> Address:
     while True:
         for broker in brokers:
             with suppress(OSError):
-                found = await _ask_coordinator(broker, group)
+                found = await ask_coordinator(broker, group)
                 if found is not None and await _is_served(found, group):
                     return found
         assert time.monotonic() < until_s, f"no coordinator of {group}"
         await asyncio.sleep(FIND_S)
 
 
-async def _ask_coordinator(broker: Address, group: str) -> Address | None:
+async def ask_coordinator(broker: Address, group: str) -> Address | None:
     """The coordinator, as this broker knows it."""
     connection = await RawConnection.open(broker)
     try:
