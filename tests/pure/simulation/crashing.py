@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from tests.pure.simulation.cluster_actions import ACTIONS
 from zkgroup.testing.simulation.cluster.simulation import play
 
-STRIDE = 5
-"""The tests of this folder use each fifth point; `tests/long/simulation` uses the others."""
+STRIDE = 10
+"""The tests of this folder use each tenth point; `tests/long/simulation` uses the others."""
 WITHOUT_WRITES = {"brokers-return"}
 """Actions whose request is in ZooKeeper already: only requests to brokers follow."""
 
@@ -22,15 +22,15 @@ def points_of(name: str) -> Sequence[str]:
     return points
 
 
-def each_fifth(points: int, name: str) -> range:
+def each_tenth(points: int, name: str) -> range:
     """Numbers of the points of these tests; actions have a common beginning, so each starts at another
     point."""
     return range(sum(name.encode()) % STRIDE, points, STRIDE)
 
 
 def others(points: int, name: str) -> list[int]:
-    """The numbers that `each_fifth` leaves out."""
-    return [at for at in range(points) if at not in each_fifth(points, name)]
+    """The numbers that `each_tenth` leaves out."""
+    return [at for at in range(points) if at not in each_tenth(points, name)]
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:

@@ -13,7 +13,7 @@ from tests.pure.simulation.drawn import hold_for_members
 from tests.pure.simulation.setups import SETUPS
 from zkgroup.testing import Simulation
 
-SEEDS_OF_A_GROUP = 6
+SEEDS_OF_A_GROUP = 3
 """`tests/long/simulation` goes on from here."""
 
 
