@@ -9,7 +9,7 @@ from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_SESSION, Key
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, finding_at
+from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
 from zkgroup.audit.sliding_window import Burst, bursts
 from zkgroup.audit.texts import (
     count_text,
@@ -49,7 +49,11 @@ def _of_burst(name: str, session: int, burst: Burst, detail: str, facts: Facts) 
 
 
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """How sessions ended that took something with them, or did not mean to end."""
+    """How sessions ended that took something with them, or did not mean to end.
+
+    A warning where a session expired and its member registered again: it had been paused, cut off or killed,
+    and until then did not know that it owned nothing.
+    """
     session = int(key[0])
     life = facts.sessions.get(session)
     end_zxid, timeout_ms = (None, None) if life is None else (life.to_zxid, life.timeout_ms)
@@ -73,7 +77,20 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
         f"{who(facts, session)} {'closed' if close.cxid else 'expired'}{silence};"
         f" {count_text(lost, 'ephemeral')} went with it"
     )
-    yield finding_at("session_end", "info", close, detail, group=only_group(facts, session))
+    back_ms = None if close.cxid else _back_after_ms(facts, close)
+    if back_ms is not None:
+        detail += f"; the member registered again {duration_text(back_ms)} later"
+    severity: Severity = "info" if back_ms is None else "warning"
+    yield finding_at("session_end", severity, close, detail, group=only_group(facts, session))
+
+
+def _back_after_ms(facts: Facts, close: Event) -> int | None:
+    """How long after the end of a session a member of it registered again; None where none did."""
+    times = []
+    for lives in facts.members.values():
+        paths = {life.path for life in lives if life.session == close.session}
+        times += [life.from_ms for life in lives if life.path in paths and life.from_zxid > close.zxid]
+    return max(min(times) - close.time_ms, 0) if times else None
 
 
 def _session_end_screen(tables: Tables, bounds: Bounds) -> Screened:
@@ -87,7 +104,7 @@ def _session_end_screen(tables: Tables, bounds: Bounds) -> Screened:
 
 SESSION_END: Final = Rule(
     name="session_end",
-    severity="info",
+    severity="warning",
     question="Which sessions expired, and which closed and took ephemerals with them?",
     needs=("log",),
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"

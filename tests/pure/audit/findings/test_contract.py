@@ -2,7 +2,8 @@
 
 Where findings differ from their queries is docs/adr/0023. Three have their reason here: `controller_election`
 also warns of storms and of long times without a controller; the offsets of 18 and 19 are info, for ZooKeeper
-does not know the ends of logs; and a snapshot alone does not tell what `session_leak` asks, for it does not
+does not know the ends of logs; `session_end` warns of members
+that were paused (docs/adr/0039); and a snapshot alone does not tell what `session_leak` asks, for it does not
 say when a session wrote.
 """
 
@@ -25,7 +26,7 @@ needless_move               L   warning
 skew                        S   warning
 failed_claims               L   warning
 handover_time               L   info
-session_end                 L   info
+session_end                 L   warning
 member_flapping             L   warning
 offset_regression           L   error
 zombie_commit               L   error

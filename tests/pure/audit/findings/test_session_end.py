@@ -32,6 +32,22 @@ def test_an_expiry_is_reported_with_the_idle_time_and_the_removed_znodes(with_li
     )
 
 
+def test_a_member_that_comes_back_after_its_expiry_was_paused() -> None:
+    """It did not know that it owned nothing any more: a warning, with the time until it knew."""
+    log = AuditLog()
+    log.come("g", "g_a", A)
+    log.come("g", "g_b", B)
+    log.expire(B)
+    log.expire(A)
+    log.wait(2_800)
+    log.come("g", "g_a", 0xC)
+
+    found = {each.session: each for each in log.find(RULE)}
+
+    assert (found[A].severity, found[B].severity) == ("warning", "info")
+    assert found[A].detail.endswith("1 ephemeral went with it; the member registered again 2.8 s later")
+
+
 def test_a_close_after_a_long_silence_is_no_expiry() -> None:
     """A client that only read for a minute and then closed."""
     log = AuditLog()
