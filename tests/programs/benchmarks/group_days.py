@@ -27,14 +27,21 @@ _HEAD = Struct(">qiqqi").pack
 _FRAME = Struct(">qi").pack
 _INT = Struct(">i").pack
 _DIGEST = Struct(">iQ").pack
+_NO_COUNT = _INT(-1)
+"""Of the children that the parent had before: records need not say it."""
 _OPEN_ACL = _INT(1) + _INT(31) + _INT(5) + b"world" + _INT(6) + b"anyone"
 
 _Asked = tuple[int, int, bytes]
 """Session, type and body of a record."""
 
 
-def write_logs(folder: Path, operations: int, logs: int, groups: int = GROUPS) -> Path:
-    """Writes this many logs with this many operations together; the last one may differ a bit in length."""
+def write_logs(
+    folder: Path, operations: int, logs: int, groups: int = GROUPS, *, with_digests: bool = True
+) -> Path:
+    """Writes this many logs with this many operations together; the last one may differ a bit in length.
+
+    Digests are of no tree: a replay finds them wrong. Without them the logs are those of servers before 3.6.
+    """
     folder.mkdir(parents=True)
     cluster = _Cluster(groups)
     numbered = enumerate(islice(chain(cluster.begin(), cluster.live()), operations))
@@ -46,7 +53,7 @@ def write_logs(folder: Path, operations: int, logs: int, groups: int = GROUPS) -
             for place, (session, kind, body) in islice(numbered, each if number < logs - 1 else None):
                 time_ms = FIRST_MS + place * _MS_PER_OPERATION
                 head = _HEAD(session, place & 0x7FFFFFFF | 1, FIRST_ZXID + place, time_ms, kind)
-                digest = b"" if kind == _ERROR else _DIGEST(2, rest.getrandbits(64))
+                digest = b"" if kind == _ERROR or not with_digests else _DIGEST(2, rest.getrandbits(64))
                 entry = head + body + digest
                 file.write(_FRAME(adler32(entry), len(entry)) + entry + b"B")
     return folder
@@ -58,7 +65,7 @@ def _text(value: str | bytes) -> bytes:
 
 
 def _create(path: str, data: str, *, ephemeral: bool = False) -> bytes:
-    return _text(path) + _text(data) + _OPEN_ACL + bytes([ephemeral]) + _INT(1)
+    return _text(path) + _text(data) + _OPEN_ACL + bytes([ephemeral]) + _NO_COUNT
 
 
 class _Cluster:

@@ -1,0 +1,165 @@
+"""Which findings are one incident: one cause each, built record by record."""
+
+from __future__ import annotations
+
+from tests.worlds.audit_log import AuditLog
+from zkgroup.audit.engine import find
+from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, attributed, incidents_of
+from zkgroup.audit.incidents.incident import Incident
+from zkgroup.audit.incidents.note_titles import NOTES
+from zkgroup.audit.rules import Finding
+
+A, B, FOREIGN = 0xA, 0xB, 0xF
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def told(log: AuditLog) -> list[Incident]:
+    """All incidents of a log."""
+    return incidents_of(find(RULES, log.events), log.facts())
+
+
+def bad(log: AuditLog) -> list[tuple[str, str]]:
+    """Severity and cause of those that are more than notes."""
+    return [(one.severity, one.cause.kind) for one in told(log) if one.severity != "info"]
+
+
+def group(log: AuditLog) -> AuditLog:
+    """A member that owns two partitions of t."""
+    log.topic("t", 2)
+    log.come("g", "g_a", A)
+    for partition in (T0, T1):
+        log.claim("g", partition, "g_a-0", A)
+        log.commit("g", partition, 500, A)
+    return log
+
+
+def test_a_tool_that_sets_an_offset_back_is_one_foreign_write() -> None:
+    """The commit without ownership and the rewind are one incident, and it names both offsets."""
+    log = group(AuditLog())
+    log.open(FOREIGN)
+    log.commit("g", T1, 120, FOREIGN)
+
+    (one,) = [each for each in told(log) if each.severity != "info"]
+
+    assert (one.severity, one.cause.kind, one.cause.session) == ("error", "foreign write", FOREIGN)
+    assert one.title == "22:13:20 session …f set back g's t-1 without owning it: offset 500 → 120"
+    assert {each.finding for each in one.findings} >= {"zombie_commit", "offset_regression"}
+    assert [(each.partition, each.delivered_again) for each in one.damage] == [(1, 380)]
+
+
+def test_two_foreign_sessions_are_two_incidents() -> None:
+    """What they did has two causes, though group and time are the same."""
+    log = group(AuditLog())
+    for session in (FOREIGN, 0xE):
+        log.open(session)
+        log.commit("g", T1, 120, session)
+        log.commit("g", T1, 500, A)
+
+    assert bad(log) == [("error", "foreign write")] * 2
+
+
+def test_one_session_long_after_is_another_incident() -> None:
+    """The same cause, further apart than the bound."""
+    for wait_ms, number in ((APART_MS - 1, 1), (APART_MS + 1, 2)):
+        log = group(AuditLog())
+        log.open(FOREIGN)
+        log.commit("g", T1, 120, FOREIGN)
+        log.wait(wait_ms)
+        log.commit("g", T1, 60, FOREIGN)
+
+        assert bad(log) == [("error", "foreign write")] * number
+
+
+def test_an_operators_reset_is_no_foreign_write() -> None:
+    """Severity info by its marker."""
+    marked = Finding("offset_regression", "info", "g", "t", 0, FOREIGN, 5, 5, 1, 1, "9 -> 2 by session 0xf")
+    ((_, cause),) = attributed([marked], group(AuditLog()).facts())
+
+    assert (cause.kind, cause.session) == ("operator reset", FOREIGN)
+
+
+def test_a_restart_is_a_note_and_a_long_one_a_warning() -> None:
+    """Partitions without an owner for the length of a rebalance are the rebalance."""
+    for down_ms, expected in (
+        (REBALANCE_MS, []),
+        (REBALANCE_MS + 1, [("warning", "membership change")]),
+    ):
+        log = group(AuditLog())
+        log.wait(60_000)
+        for partition in (T0, T1):
+            log.release("g", partition, A)
+        log.come("g", "g_b", B)
+        log.wait(down_ms)
+        log.claim("g", T0, "g_a-0", A)
+        log.claim("g", T1, "g_b-0", B)
+        log.passes(60_000)
+
+        assert bad(log) == expected
+        (change,) = [one for one in told(log) if one.cause.kind == "membership change" and one.damage]
+        assert sum(each.finding == "unowned_interval" for each in change.findings) == 2
+
+
+def test_an_expiry_has_its_rebalances_and_the_return_of_its_member() -> None:
+    """The session, the time without an owner, and the rebalance when the member is back."""
+    log = group(AuditLog())
+    log.come("g", "g_b", B)
+    log.wait(20_000)
+    log.expire(A)
+    log.wait(3_000)
+    log.claim("g", T0, "g_b-0", B)
+    log.claim("g", T1, "g_b-0", B)
+    log.wait(10_000)
+    log.come("g", "g_a", 0xC)
+
+    (one,) = [each for each in told(log) if each.severity != "info"]
+
+    assert (one.cause.kind, one.cause.what, one.cause.session) == ("expiry", "g_a", A)
+    assert [each.unowned_ms for each in one.damage] == [3_000, 3_000]
+    assert {each.finding for each in one.findings} >= {"session_end", "unowned_interval", "rebalance"}
+    assert one.title.startswith("22:13:40 member g_a of g was paused past its session of 6.0 s; t-0..1 had")
+
+
+def test_brokers_that_are_lost_together_are_one_incident() -> None:
+    """Within fifteen seconds; another one later is another incident."""
+    log = AuditLog()
+    for broker in (1, 2, 3):
+        log.open(broker)
+        log.create(f"/brokers/ids/{broker}", "{}", broker, ephemeral=True)
+    log.wait(400_000)
+    log.expire(1)
+    log.wait(14_000)
+    log.expire(2)
+    log.wait(100_000)
+    log.expire(3)
+
+    causes = [(one.cause.kind, one.cause.what) for one in told(log) if one.cause.kind == "lost broker"]
+
+    assert causes == [("lost broker", "1, 2"), ("lost broker", "3")]
+
+
+def test_slow_followers_are_one_warning() -> None:
+    """However many partitions they are of, where no broker left."""
+    rows = [
+        Finding("under_replicated", "warning", None, f"t{n}", 0, None, n, n + 5, 1_000 * n, 1_000 * n + 9)
+        for n in range(1, 300)
+    ]
+
+    (one,) = incidents_of(rows, AuditLog().facts())
+
+    assert (one.severity, one.cause.kind, len(one.findings)) == ("warning", "slow follower", 299)
+    assert one.title.endswith("followers fell behind in 299 partitions of 299 topics")
+
+
+def test_notes_of_one_name_are_one_incident() -> None:
+    """Whatever group and time they are of, and without a cause."""
+    rows = [Finding("commit_rate", "info", f"g{n}", from_zxid=n, from_ms=n * APART_MS * 2) for n in range(9)]
+
+    (one,) = incidents_of(rows, AuditLog().facts())
+
+    assert (one.severity, one.cause.kind, one.title) == ("info", "note", "9 rates of commits of 9 groups")
+
+
+def test_every_finding_has_words_for_several_of_it() -> None:
+    """A new rule needs them."""
+    assert list(NOTES) == [rule.name for rule in ALL_RULES]

@@ -1,0 +1,116 @@
+"""The labelled accidents of `tests/golden` as incidents: each is one, and little else is reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, incidents, source
+from zkgroup.audit import incidents as package
+from zkgroup.audit.engine import audit
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.incidents.attribution import incidents_of
+from zkgroup.audit.incidents.incident import Incident as Told
+
+TITLES = {
+    "poison registration": "00:00:07 g_poison registered in g with data that no JVM member can read;"
+    " t-0..3 had no owner for up to 10.1 s",
+    "foreign owner deleted by a JVM release": "00:00:19 session …07 took g's t-0 from g_a, until the owner"
+    " deleted that claim",
+    "zombie commit and rewind": "00:00:23 session …08 took g's t-0..3 from g_a, which kept committing:"
+    " offsets 1000 → 21",
+    "partitions without owner": "00:00:25 session …08 ended and with it the owners of g's t-0..3; t-0..3"
+    " had no owner for 4.1 s, while g_a kept committing",
+    "registered but idle": "00:00:30 session …09, which is no member, claimed idle's t-0; t-0..3 had no"
+    " owner for up to 11.4 s",
+    "owner adopted from another session": "00:00:42 session …0b, which is no member, claimed adopt's"
+    " t-0..3, while adopt_d kept committing",
+    "member paused past its session": "00:00:54 member pause_e of pause was paused past its session of 3.0 s",
+    "empty reassignment stuck": "00:00:58 a request of the controller did not end: the request names no"
+    " partition, and Kafka 0.8.2.2 never removes such a one; stood for 2.0 s, until session …01 deleted it"
+    " by hand",
+    "reassignment lost at failover": "00:01:03 brokers 3 and 1 were lost: the reassignment of mv-0 stopped;"
+    " mv-0 lacked replicas; another controller was elected",
+    "controller deleted by hand": "00:01:13 session …01, which is not the controller's, deleted"
+    " /controller: 1 election",
+    "controller id replaced": "00:01:17 session …12, which is no broker's, held /controller for 3.8 s, while"
+    " the former controller went on (1 write)",
+    "controller deleted again and again": "00:01:23 session …01, which is not the controller's, deleted"
+    " /controller 3 times: 3 elections",
+    "controller storm": "00:01:37 54 controller elections in 2.0 s; no JVM can read /brokers/ids/8",
+    "leaders lost": "00:01:48 broker 2 was lost: mv-0 had no leader for 1.6 s",
+}
+"""What the audit says of each accident, in one sentence."""
+
+
+def _told(name: str) -> list[Told]:
+    return incidents_of(findings(name), _facts(name))
+
+
+def _facts(name: str) -> Facts:
+    return audit(source(name), ()).facts
+
+
+def _begins_in(label: Incident, one: Told) -> bool:
+    """Whether an incident begins among the zxids of a label; its cause may be the record before them."""
+    return label.from_zxid <= (one.from_zxid or 0) <= label.to_zxid
+
+
+def test_each_accident_is_one_incident_with_this_title() -> None:
+    """Of severity warning or error; the labels name no other."""
+    bad = {one.title for one in _told(INCIDENTS) if one.severity != "info"}
+
+    assert {label.name for label in incidents()} - {"calm"} == set(TITLES)
+    assert set(TITLES.values()) <= bad
+    assert len(set(TITLES.values())) == len(TITLES)
+
+
+def test_at_most_five_others_are_warnings_and_none_an_error() -> None:
+    """One is: what the end of a foreign session left behind in the group `adopt`."""
+    others = [one for one in _told(INCIDENTS) if one.severity != "info" and one.title not in TITLES.values()]
+
+    assert [one.severity for one in others] == ["warning"]
+    assert others[0].title.startswith("00:00:45 session …0b ended")
+
+
+def test_incidents_begin_where_the_accidents_were() -> None:
+    """Each title lies within the zxids of its label."""
+    by_title = {one.title: one for one in _told(INCIDENTS)}
+    # The session that took the owners ended two records before the label of what followed begins.
+    early = {"partitions without owner"}
+
+    for label in incidents():
+        if label.name != "calm" and label.name not in early:
+            assert _begins_in(label, by_title[TITLES[label.name]]), label.name
+
+
+def test_every_finding_is_in_exactly_one_incident() -> None:
+    """Nothing is lost, nothing is counted twice."""
+    told = _told(INCIDENTS)
+    inside = [id(one) for each in told for one in each.findings]
+
+    assert sorted(inside) == sorted(map(id, findings(INCIDENTS)))
+
+
+def test_the_damage_of_the_rewind() -> None:
+    """979 records of each of four partitions, at least."""
+    (rewind,) = [one for one in _told(INCIDENTS) if "offsets 1000" in one.title]
+
+    assert [(one.topic, one.partition, one.delivered_again) for one in rewind.damage] == [
+        ("t", number, 979) for number in range(4)
+    ]
+    assert (rewind.cause.kind, rewind.cause.session, rewind.cause.zxid) == (
+        "foreign write",
+        0x1A1FB66FA0F0008,
+        130,
+    )
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_peaceful_history_has_no_error(name: str) -> None:
+    """Real Kafka and ZooKeeper, with crashes and moves that were meant."""
+    assert [one.title for one in _told(name) if one.severity == "error"] == []
+
+
+def test_the_package_says_where_its_rule_stands() -> None:
+    """The rule is a table on a page."""
+    assert "docs/incidents.md" in (package.__doc__ or "")

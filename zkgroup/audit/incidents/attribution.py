@@ -1,0 +1,169 @@
+"""The rule of attribution: which findings are one incident. docs/incidents.md has it as a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from zkgroup.audit.engine import order
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.cluster_causes import ClusterCauses
+from zkgroup.audit.incidents.damage import damage_of, length_ms
+from zkgroup.audit.incidents.group_causes import GroupCauses, SessionEnds
+from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind, Incident
+from zkgroup.audit.incidents.titles import Titles
+from zkgroup.audit.rules import Finding, Severity
+
+APART_MS = 600_000
+"""Findings with one cause that are further apart are two incidents."""
+REBALANCE_MS = 30_000
+"""A change of the membership that leaves no partition longer without an owner is a note."""
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_ACTS: dict[CauseKind, str] = {
+    "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
+    " without their partitions, and set offsets with `zkgroup offsets`, which leaves a marker.",
+    "session end": "Members of the JVM do not notice that an owner is gone: restart them, or change the"
+    " group's membership, so that they rebalance.",
+    "expiry": "The process was killed, paused (garbage collection, a stopped machine) or cut off for as"
+    " long as its session timeout. Look there; a longer `zookeeper.session.timeout.ms` bridges pauses.",
+    "unreadable registration": "Delete the registration, or stop the client that wrote it: until then no"
+    " JVM member can rebalance.",
+    "membership change": "Nothing, if members were started or stopped then. If partitions waited for long,"
+    " see who could not claim them, and why.",
+    "lost broker": "Start the brokers again, or find out why ZooKeeper lost them: their own logs and"
+    " pauses at that time.",
+    "broker shutdown": "Nothing, if brokers were stopped then; start them again.",
+    "controller change": "Nothing, for one election. Look at the broker's log if it resigned by itself.",
+    "slow follower": "Look at the followers that are named most: disk, network, pauses, or a"
+    " `replica.lag.time.max.ms` that is too short for their load.",
+    "operator reset": "Nothing: an operator set offsets, with a marker.",
+}
+_CONTROLLER_ACT = (
+    "Find the client behind the session. A controller that is deleted by hand is elected again at once; one"
+    " that another session replaced does not notice: stop that session, and delete /controller."
+)
+
+
+def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
+    """The incidents, errors first, then by time. Each finding is in exactly one of them."""
+    by_cause: dict[Cause, list[Finding]] = defaultdict(list)
+    for one, cause in attributed(findings, facts):
+        by_cause[cause].append(one)
+    titles = Titles(facts)
+    found = [
+        _incident(cause, run, facts, titles) for cause, each in by_cause.items() for run in _runs(cause, each)
+    ]
+    return sorted(found, key=_order)
+
+
+def attributed(findings: Iterable[Finding], facts: Facts) -> Iterator[tuple[Finding, Cause]]:
+    """Each finding with its cause, in the order of the audit."""
+    ordered = sorted(findings, key=order)
+    of_group: dict[str, list[Finding]] = defaultdict(list)
+    for one in ordered:
+        if one.group is not None:
+            of_group[one.group].append(one)
+    ends = SessionEnds(facts)
+    groups = {name: GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
+    cluster = ClusterCauses([one for one in ordered if one.group is None], facts)
+    for one in ordered:
+        yield one, _cause(one, groups, cluster)
+
+
+def _cause(one: Finding, groups: dict[str, GroupCauses], cluster: ClusterCauses) -> Cause:
+    if one.group is not None:
+        return groups[one.group].of(one)
+    if one.finding == "session_end" and one.session is not None:
+        for group in groups.values():
+            if group.wrote(one.session):
+                return group.foreign_write(one.session)
+    return cluster.of(one)
+
+
+def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
+    """Findings with one cause, apart where nothing was for long. Notes stay together."""
+    if cause.kind == "note":
+        yield list(findings)
+        return
+    run: list[Finding] = []
+    until_ms: float | None = None
+    for one in findings:
+        if run and until_ms is not None and (one.from_ms or until_ms) - until_ms > APART_MS:
+            yield run
+            run, until_ms = [], None
+        run.append(one)
+        end_ms = float("inf") if one.to_zxid is None else one.to_ms
+        if end_ms is not None:
+            until_ms = end_ms if until_ms is None else max(until_ms, end_ms)
+    if run:
+        yield run
+
+
+def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: Titles) -> Incident:
+    severity = _severity(cause, findings, facts)
+    ends = [_end(one) for one in findings]
+    to_zxids = [zxid for zxid, _ in ends]
+    to_times = [ms for _, ms in ends if ms is not None]
+    starts = [one.from_zxid for one in findings if one.from_zxid is not None]
+    start_times = [one.from_ms for one in findings if one.from_ms is not None]
+    lasts = any(zxid is None for zxid in to_zxids)
+    damage = damage_of(findings, facts)
+    return Incident(
+        titles.title(cause, findings, damage),
+        severity,
+        cause,
+        cause.group if cause.group is not None else _only(one.group for one in findings),
+        min(starts, default=None),
+        None if lasts else max(zxid for zxid in to_zxids if zxid is not None),
+        min(start_times, default=None),
+        None if lasts else max(to_times, default=None),
+        damage,
+        _act(cause, findings),
+        tuple(findings),
+    )
+
+
+def _end(one: Finding) -> tuple[int | None, int | None]:
+    """The end of a finding; of an election its moment, however long that controller stayed."""
+    is_storm = one.severity != "info" and one.to_zxid is not None
+    if one.finding == "controller_election" and not is_storm:
+        return one.from_zxid, one.from_ms
+    return one.to_zxid, one.to_ms
+
+
+def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severity:
+    worst = min((one.severity for one in findings), key=SEVERITIES.index)
+    if cause.kind == "membership change" and worst == "warning":
+        is_short = all(
+            one.severity == "info"
+            or (
+                one.finding == "unowned_interval"
+                and one.to_zxid is not None
+                and length_ms(one, facts) <= REBALANCE_MS
+            )
+            for one in findings
+        )
+        return "info" if is_short else worst
+    if cause.kind == "foreign write" and cause.what == CONTROLLER and worst == "info":
+        return "warning"
+    return worst
+
+
+def _act(cause: Cause, findings: Sequence[Finding]) -> str:
+    if cause.what == CONTROLLER:
+        return _CONTROLLER_ACT
+    known = _ACTS.get(cause.kind)
+    if known is not None:
+        return known
+    first = min(findings, key=lambda one: SEVERITIES.index(one.severity))
+    return next((rule.act for rule in ALL_RULES if rule.name == first.finding), "")
+
+
+def _only(groups: Iterable[str | None]) -> str | None:
+    known = set(groups)
+    return known.pop() if len(known) == 1 else None
+
+
+def _order(one: Incident) -> tuple[object, ...]:
+    return (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title)

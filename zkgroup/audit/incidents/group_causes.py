@@ -1,0 +1,222 @@
+"""The cause of each finding about a group; docs/incidents.md has the rule as a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from zkgroup.audit.facts import Facts, Life, SessionLife
+from zkgroup.audit.incidents.incident import Cause
+from zkgroup.audit.incidents.timeline import FindingsByZxid
+from zkgroup.audit.membership import member_of, registration_of
+from zkgroup.audit.rules import Finding
+
+NEAR_MS = 600_000
+"""A deletion of a claim explains commits on its partition for so long."""
+_OFFSETS = frozenset(("zombie_commit", "offset_regression", "double_ownership"))
+_OF_REBALANCES = frozenset(("rebalance", "needless_move", "handover_time"))
+_NOTHING = FindingsByZxid(())
+
+
+class SessionEnds:
+    """The sessions that ended, by zxid; one for all groups."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._by_zxid = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
+
+    def at(self, zxid: int) -> SessionLife | None:
+        return self._by_zxid.get(zxid)
+
+
+class GroupCauses:
+    """The findings of one group, and what caused each."""
+
+    def __init__(self, group: str, findings: Iterable[Finding], facts: Facts, ends: SessionEnds) -> None:
+        self._group, self._facts, self._ends = group, facts, ends
+        by_name: dict[str, list[Finding]] = defaultdict(list)
+        for one in findings:
+            by_name[one.finding].append(one)
+        self._claims = by_name["owner_session_mismatch"]
+        self._foreign_claims = FindingsByZxid(self._claims)
+        self._claims_of = _by_partition(self._claims)
+        self._thefts_of = _by_partition(by_name["claim_stolen"])
+        self._unowned_of = _by_partition(by_name["unowned_interval"])
+        self._rebalances = FindingsByZxid(by_name["rebalance"])
+        self._storms = FindingsByZxid(by_name["rebalance_storm"])
+        self._of_begun: dict[int, Cause] = {}
+        """By zxid of the first row of a rebalance."""
+        self._members = facts.members.get(group, ())
+        self._member_sessions = {life.session for life in self._members}
+        self._claimants = {one.session for one in self._claims}
+        self._foreign: dict[int, Finding] = {}
+        """By session that wrote owners it may not: the first finding about it."""
+        for one in sorted([*by_name["claim_stolen"], *self._claims], key=lambda each: each.from_zxid or 0):
+            if one.session is not None:
+                self._foreign.setdefault(self._writer(one), one)
+        self._unreadable = [
+            life for life in self._members if life.data is not None and registration_of(life.data) is None
+        ]
+
+    def of(self, one: Finding) -> Cause:
+        """The cause of a finding; every finding of the group has one."""
+        name = one.finding
+        if name in _OFFSETS:
+            return self._of_offset(one)
+        if name in ("owner_session_mismatch", "claim_stolen"):
+            return self.foreign_write(self._writer(one))
+        if name == "unowned_interval":
+            return self._of_unowned(one)
+        if name in _OF_REBALANCES:
+            return self._of_rebalance(one)
+        if name == "session_end" and one.session is not None:
+            return self._of_session_end(one, one.session)
+        if name in ("orphan_owner", "orphan_owner_interval"):
+            return Cause("orphaned claim", self._group, session=one.session)
+        if name == "rebalance_storm":
+            return self._of_storm(one)
+        if name == "failed_claims":
+            claim = self._foreign_claims.overlapping(one.from_zxid or 0, one.to_zxid)
+            if claim is not None and claim.session is not None:
+                return self.foreign_write(claim.session)
+        return Cause("note", what=name) if one.severity == "info" else Cause("state", self._group, name)
+
+    def wrote(self, session: int) -> bool:
+        """Whether a session wrote owners of this group that it may not."""
+        return session in self._foreign
+
+    def foreign_write(self, session: int) -> Cause:
+        first = self._foreign.get(session)
+        zxid, ms = (first.from_zxid, first.from_ms) if first else (None, None)
+        return Cause("foreign write", self._group, "owners", session, zxid, ms)
+
+    # --- one kind each ----------------------------------------------------------------------------
+
+    def _writer(self, one: Finding) -> int:
+        """Who wrote it: the claimant, or who deleted a claim. Of a member that deleted one, its claimant."""
+        zxid, session = one.from_zxid or 0, one.session or 0
+        if one.finding != "claim_stolen":
+            return session
+        victim = self._claims_of.get((one.topic, one.partition), _NOTHING).at(zxid)
+        is_member = session in self._member_sessions and session not in self._claimants
+        return victim.session if is_member and victim is not None and victim.session else session
+
+    def _of_offset(self, one: Finding) -> Cause:
+        zxid, session = one.from_zxid or 0, one.session or 0
+        if one.severity == "info":
+            return Cause("operator reset", self._group, session=session)
+        where = (one.topic, one.partition)
+        claim = self._claims_of.get(where, _NOTHING).overlapping(zxid, one.to_zxid)
+        if claim is not None and claim.session is not None:
+            return self.foreign_write(claim.session)
+        unowned = self._unowned_of.get(where, _NOTHING).at(zxid)
+        if unowned is not None and session in self._member_sessions:
+            return self._of_unowned(unowned)
+        theft = self._thefts_of.get(where, _NOTHING).before(zxid)
+        if theft is not None and (one.from_ms or 0) - (theft.from_ms or 0) <= NEAR_MS:
+            return self.foreign_write(self._writer(theft))
+        if session in self._member_sessions:
+            expired = self._expired_before(session, zxid)
+            if expired is not None:
+                return self._expiry(expired)
+        return Cause("foreign write", self._group, "offsets", session)
+
+    def _of_unowned(self, one: Finding) -> Cause:
+        zxid = one.from_zxid or 0
+        ended = self._ends.at(zxid)
+        if ended is not None and ended.expired:
+            return self._expiry(ended)
+        if ended is not None and ended.session not in self._member_sessions:
+            return Cause("session end", self._group, "", ended.session, ended.to_zxid, ended.to_ms)
+        for life in self._unreadable:
+            if life.from_zxid <= (one.to_zxid or self._facts.end_zxid) and (life.to_zxid or zxid) >= zxid:
+                return self._unreadable_registration(life)
+        claim = self._foreign_claims.overlapping(zxid, one.to_zxid)
+        if claim is not None and claim.session is not None:
+            return self.foreign_write(claim.session)
+        rebalance = self._rebalances.at(zxid)
+        return Cause("membership change", self._group) if rebalance is None else self._of_rebalance(rebalance)
+
+    def _of_rebalance(self, one: Finding) -> Cause:
+        """What began it: a foreign write, a registration or an expiry in it, else the membership itself."""
+        rebalance = self._rebalances.at(one.from_zxid or 0) or one
+        start = rebalance.from_zxid or 0
+        if start not in self._of_begun:
+            self._of_begun[start] = self._begun(rebalance, start, rebalance.to_zxid)
+        return self._of_begun[start]
+
+    def _begun(self, rebalance: Finding, start: int, end: int | None) -> Cause:
+        found = [
+            *(self.foreign_write(session) for session in self._foreign),
+            *(self._expiry(life) for life in self._expired_members(start, end)),
+        ]
+        found += map(self._unreadable_registration, self._unreadable)
+        within = [cause for cause in found if cause.zxid is not None and _is_in(cause.zxid, start, end)]
+        if within:
+            return min(within, key=lambda cause: cause.zxid or 0)
+        returned = self._returned(start, end)
+        if returned is not None:
+            return returned
+        storm = self._storms.at(start)
+        if storm is not None:
+            return self._of_storm(storm)
+        return Cause("membership change", self._group, "", None, rebalance.from_zxid, rebalance.from_ms)
+
+    def _of_session_end(self, one: Finding, session: int) -> Cause:
+        ended = self._facts.sessions.get(session)
+        if ended is not None and ended.expired:
+            return self._expiry(ended)
+        if session in self._foreign:
+            return self.foreign_write(session)
+        rebalance = self._rebalances.at(one.from_zxid or 0)
+        return Cause("note", what=one.finding) if rebalance is None else self._of_rebalance(rebalance)
+
+    def _of_storm(self, one: Finding) -> Cause:
+        return Cause("rebalance storm", self._group, "", None, one.from_zxid, one.from_ms)
+
+    # --- sessions of members ----------------------------------------------------------------------
+
+    def _expiry(self, life: SessionLife) -> Cause:
+        names = sorted({member_of(one) for one in self._members if one.session == life.session})
+        what = ", ".join(names)
+        return Cause("expiry", self._group, what, life.session, life.to_zxid, life.to_ms)
+
+    def _expired_before(self, session: int, zxid: int) -> SessionLife | None:
+        """The last session of the same member that expired before a zxid."""
+        names = {member_of(life) for life in self._members if life.session == session}
+        for life in reversed(self._members):
+            if member_of(life) in names and (life.to_zxid or zxid + 1) <= zxid:
+                ended = self._facts.sessions.get(life.session)
+                if ended is not None and ended.expired:
+                    return ended
+        return None
+
+    def _expired_members(self, start: int, end: int | None) -> Iterable[SessionLife]:
+        for session in dict.fromkeys(life.session for life in self._members if life.to_zxid is not None):
+            life = self._facts.sessions.get(session)
+            if life is not None and life.expired and _is_in(life.to_zxid or 0, start, end):
+                yield life
+
+    def _returned(self, start: int, end: int | None) -> Cause | None:
+        """The expiry of a member that came back in a stretch, where it was not long before."""
+        for life in self._members:
+            if not _is_in(life.from_zxid, start, end):
+                continue
+            expired = self._expired_before(life.session, life.from_zxid)
+            if expired is not None and life.from_ms - (expired.to_ms or 0) <= NEAR_MS:
+                return self._expiry(expired)
+        return None
+
+    def _unreadable_registration(self, life: Life) -> Cause:
+        what = member_of(life)
+        return Cause("unreadable registration", self._group, what, life.session, life.from_zxid, life.from_ms)
+
+
+def _by_partition(findings: Iterable[Finding]) -> Mapping[tuple[str | None, int | None], FindingsByZxid]:
+    lists: dict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
+    for one in findings:
+        lists[one.topic, one.partition].append(one)
+    return {where: FindingsByZxid(each) for where, each in lists.items()}
+
+
+def _is_in(zxid: int, start: int, end: int | None) -> bool:
+    return start <= zxid and (end is None or zxid <= end)

@@ -1,0 +1,316 @@
+"""The title sentence of an incident: when, who, what, with which effect."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.incidents.damage import length_ms, rewind_of
+from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind, PartitionDamage
+from zkgroup.audit.incidents.note_titles import NOTES
+from zkgroup.audit.membership import member_of
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.texts import count_text, duration_text, session_text
+from zkgroup.znodes.consumers import Owner
+
+_DAY_MS = 86_400_000
+_NAMED_MAX = 3
+_THREAD = re.compile(r"the claim of (?P<quote>['\"])(?P<thread>.*?)(?P=quote), ")
+_COMMITS = frozenset(("zombie_commit", "double_ownership", "offset_regression"))
+_Damage = Sequence[PartitionDamage]
+
+
+class Titles:
+    """Writes titles for one history: it knows how short a session's number may be."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        texts = {session_text(session) for session in facts.sessions}
+        self._digits = next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
+        self._is_one_day = facts.end_ms - facts.start_ms < _DAY_MS
+
+    def title(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        """One sentence without a full stop, with its time before it."""
+        sentence = _SENTENCES[cause.kind](self, cause, findings, damage)
+        if cause.kind == "note":
+            return sentence
+        times = [one.from_ms for one in findings if one.from_ms is not None]
+        when = min(times, default=None)
+        return sentence if when is None else f"{self._clock(when)} {sentence}"
+
+    # --- group ------------------------------------------------------------------------------------
+
+    def _foreign_write(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        who = self._session(cause.session)
+        if cause.what == CONTROLLER:
+            return self._foreign_controller(cause, findings)
+        if cause.what == "offsets":
+            where = _partitions(findings)
+            moved = _rewinds(findings)
+            did = "set back" if moved else "committed"
+            return f"{who} {did} {_of(cause.group, where)} without owning {_it(where)}{moved}"
+        taken = [one for one in findings if one.finding == "claim_stolen" and one.session == cause.session]
+        claimed = [one for one in findings if one.finding == "owner_session_mismatch"]
+        if taken:
+            victims = sorted({name for one in taken if (name := _victim(one))})
+            sentence = f"{who} took {_of(cause.group, _partitions(taken))} from {_few(victims)}"
+        else:
+            sentence = f"{who}, which is no member, claimed {_of(cause.group, _partitions(claimed))}"
+        return f"{sentence}{self._went_on(findings, bool(taken))}{_rewinds(findings)}{_waited(damage)}"
+
+    def _went_on(self, findings: Sequence[Finding], taken: bool) -> str:
+        """Who committed all the same."""
+        commits = [one for one in findings if one.finding in _COMMITS and one.severity != "info"]
+        if not commits:
+            back = [one for one in findings if one.finding == "claim_stolen"]
+            returned = {one.session for one in back} if len({one.session for one in back}) > 1 else set()
+            return ", until the owner deleted that claim" if returned and taken else ""
+        names = sorted({self._committer(one) for one in commits})
+        return f", {'which' if taken else f'while {_few(names)}'} kept committing"
+
+    def _committer(self, one: Finding) -> str:
+        """The member behind a commit, by its session; else the session."""
+        names = sorted(
+            {
+                member_of(life)
+                for life in self._facts.members.get(one.group or "", ())
+                if life.session == one.session
+            }
+        )
+        return _few(names) if names else self._session(one.session)
+
+    def _session_end(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        where = _of(cause.group, _partitions(findings))
+        commits = [one for one in findings if one.finding == "zombie_commit"]
+        names = sorted({self._committer(one) for one in commits})
+        more = f", while {_few(names)} kept committing" if names else ""
+        return (
+            f"{self._session(cause.session)} ended and with it the owners of {where}{_waited(damage)}{more}"
+        )
+
+    def _expiry(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        member = f"member {cause.what} of {cause.group}" if cause.what else f"a client of {cause.group}"
+        paused = any(one.finding == "session_end" and one.severity != "info" for one in findings)
+        did = "was paused past its session" if paused else "lost its session"
+        ends = [one for one in findings if one.finding == "session_end"]
+        timeout = re.search(r"\(timeout ([^)]*)\)", ends[0].detail) if ends else None
+        length = f" of {timeout[1]}" if timeout else ""
+        more = self._went_on(findings, True).replace("which", "and")
+        return f"{member} {did}{length}{_waited(damage)}{more}{_rewinds(findings)}"
+
+    def _unreadable(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        return (
+            f"{cause.what} registered in {cause.group} with data that no JVM member can read{_waited(damage)}"
+        )
+
+    def _membership(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        rebalances = [one for one in findings if one.finding == "rebalance"]
+        why = f": {rebalances[0].detail.split('; ')[0]}" if rebalances else ""
+        more = f" ({len(rebalances)} rebalances)" if len(rebalances) > 1 else ""
+        return f"{cause.group} rebalanced{more}{why}{_waited(damage)}"
+
+    def _rebalance_storm(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        storm = next((one for one in findings if one.finding == "rebalance_storm"), findings[0])
+        return f"{cause.group} rebalanced again and again: {storm.detail}{_waited(damage)}"
+
+    def _orphaned(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        where = _of(cause.group, _partitions(findings))
+        return (
+            f"claims of {self._session(cause.session)} on {where} outlived the registration of their member"
+        )
+
+    def _reset(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        return f"an operator set the offsets of {_of(cause.group, _partitions(findings))}"
+
+    # --- cluster ----------------------------------------------------------------------------------
+
+    def _foreign_controller(self, cause: Cause, findings: Sequence[Finding]) -> str:
+        who = self._session(cause.session)
+        elections = [one for one in findings if one.finding == "controller_election"]
+        own = [one for one in elections if one.session == cause.session]
+        writes = [one for one in findings if one.finding == "deposed_controller_write"]
+        more = f", while the former controller went on ({count_text(len(writes), 'write')})" if writes else ""
+        if own:
+            ms = sum(length_ms(one, self._facts) for one in own)
+            return f"{who}, which is no broker's, held /controller for {duration_text(ms)}{more}"
+        number = len(elections)
+        times = "" if number <= 1 else f" {number} times"
+        elected = "" if not number else f": {count_text(number, 'election')}"
+        return f"{who}, which is not the controller's, deleted /controller{times}{elected}{more}"
+
+    def _departed(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        brokers = cause.what.split(", ")
+        noun = f"broker{'' if len(brokers) == 1 else 's'} {' and '.join(brokers)}"
+        did = "lost" if cause.kind == "lost broker" else "shut down"
+        sentence = f"{noun} {'was' if len(brokers) == 1 else 'were'} {did}"
+        offline = [one for one in damage if one.leaderless_ms]
+        effects = []
+        if offline:
+            longest = duration_text(max(one.leaderless_ms for one in offline))
+            effects.append(
+                f"{_places((one.topic, one.partition) for one in offline)} had no leader for {longest}"
+            )
+        for name, text in (
+            ("stuck_reassignment", "the reassignment of {} stopped"),
+            ("under_replicated", "{} lacked replicas"),
+        ):
+            where = _partitions([one for one in findings if one.finding == name])
+            if where:
+                effects.append(text.format(where))
+        if any(one.finding == "controller_election" for one in findings):
+            effects.append("another controller was elected")
+        return f"{sentence}: {'; '.join(effects)}" if effects else sentence
+
+    def _controller_change(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        return f"the controller changed: {findings[0].detail}"
+
+    def _storm(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        storm = next((one for one in findings if one.severity != "info"), findings[0])
+        return storm.detail.removeprefix("a storm of ").replace("elections", "controller elections", 1)
+
+    def _slow(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        places = {(one.topic, one.partition) for one in findings if one.topic is not None}
+        topics = {topic for topic, _ in places}
+        flaps = sum(one.finding == "isr_flapping" for one in findings)
+        times = f", {flaps} times for less than a minute" if flaps else ""
+        return (
+            f"followers fell behind in {count_text(len(places), 'partition')} of"
+            f" {count_text(len(topics), 'topic')}{times}"
+        )
+
+    def _reassignment(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        what = f"the request for {_partitions(findings)}" if cause.what else "a request"
+        by_hand = [one for one in findings if one.finding == "deposed_controller_write"]
+        more = f", until {self._session(by_hand[0].session)} deleted it by hand" if by_hand else ""
+        first = next((one for one in findings if one.finding.startswith("stuck_")), findings[0])
+        return f"{what} of the controller did not end: {first.detail}{more}"
+
+    # --- what the log shows no cause of -----------------------------------------------------------
+
+    def _state(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        worst = [one for one in findings if one.severity != "info"] or list(findings)
+        if len(worst) == 1:
+            one = worst[0]
+            place = _of(one.group, _partitions(worst))
+            return f"{place}: {one.detail}" if place and place not in one.detail else one.detail
+        return _counted(cause.what, worst)
+
+    def _note(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
+        return findings[0].detail if len(findings) == 1 else _counted(cause.what, findings)
+
+    # --- texts ------------------------------------------------------------------------------------
+
+    def _session(self, session: int | None) -> str:
+        return "a session" if not session else f"session …{session_text(session)[2:][-self._digits :]}"
+
+    def _clock(self, ms: int) -> str:
+        try:
+            moment = datetime.fromtimestamp(ms // 1000, UTC)
+        except (OverflowError, OSError, ValueError):
+            return "at an unknown time"
+        return f"{moment:%H:%M:%S}" if self._is_one_day else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+_Sentence = Callable[[Titles, Cause, Sequence[Finding], _Damage], str]
+_SENTENCES: Mapping[CauseKind, _Sentence] = {
+    "foreign write": Titles._foreign_write,
+    "session end": Titles._session_end,
+    "expiry": Titles._expiry,
+    "unreadable registration": Titles._unreadable,
+    "membership change": Titles._membership,
+    "rebalance storm": Titles._rebalance_storm,
+    "orphaned claim": Titles._orphaned,
+    "operator reset": Titles._reset,
+    "lost broker": Titles._departed,
+    "broker shutdown": Titles._departed,
+    "controller change": Titles._controller_change,
+    "controller storm": Titles._storm,
+    "slow follower": Titles._slow,
+    "reassignment": Titles._reassignment,
+    "state": Titles._state,
+    "note": Titles._note,
+}
+
+
+def _counted(name: str, findings: Sequence[Finding]) -> str:
+    groups = {one.group for one in findings if one.group is not None}
+    of = (
+        f" of {count_text(len(groups), 'group') if len(groups) != 1 else next(iter(groups))}"
+        if groups
+        else ""
+    )
+    return f"{count_text(len(findings), *NOTES[name])}{of}"
+
+
+def _partitions(findings: Iterable[Finding]) -> str:
+    """The partitions of findings: `t-0..3, u-1`; empty where they are of none."""
+    return _places(
+        (one.topic, one.partition) for one in findings if one.topic is not None and one.partition is not None
+    )
+
+
+def _places(places: Iterable[tuple[str, int]]) -> str:
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for topic, partition in places:
+        numbers[topic].add(partition)
+    texts = [f"{topic}-{run}" for topic in sorted(numbers) for run in _number_runs(sorted(numbers[topic]))]
+    if len(texts) > _NAMED_MAX:
+        count = sum(map(len, numbers.values()))
+        return f"{count_text(count, 'partition')} of {count_text(len(numbers), 'topic')}"
+    return ", ".join(texts)
+
+
+def _number_runs(numbers: Sequence[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs]
+
+
+def _of(group: str | None, where: str) -> str:
+    if not where:
+        return group or ""
+    return where if group is None else f"{group}'s {where}"
+
+
+def _it(where: str) -> str:
+    return "them" if ".." in where or "," in where or "partitions" in where else "it"
+
+
+def _victim(one: Finding) -> str | None:
+    """Whose claim was deleted: the member of the thread in the detail of `claim_stolen`."""
+    thread = _THREAD.match(one.detail)
+    return None if thread is None else Owner(thread["thread"]).member or thread["thread"]
+
+
+def _rewinds(findings: Iterable[Finding]) -> str:
+    """`: offsets 1000 → 21`, of the largest rewind; and how many there were."""
+    moved = [rewind for one in findings if (rewind := rewind_of(one)) is not None]
+    if not moved:
+        return ""
+    most = max(moved, key=lambda each: each.before - each.after)
+    noun = "offset" if len(moved) == 1 else "offsets"
+    more = "" if len(set(moved)) == 1 else f" at most, {len(moved)} times"
+    return f": {noun} {most.before} → {most.after}{more}"
+
+
+def _waited(damage: _Damage) -> str:
+    """`; t-0..3 had no owner for up to 4.1 s`."""
+    unowned = [one for one in damage if one.unowned_ms]
+    if not unowned:
+        return ""
+    longest = max(one.unowned_ms for one in unowned)
+    how = "for" if all(one.unowned_ms == longest for one in unowned) else "for up to"
+    where = _places((one.topic, one.partition) for one in unowned)
+    return f"; {where} had no owner {how} {duration_text(longest)}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}" if names else "a client"
