@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from zkgroup.audit.engine import Found, Skipped
+from zkgroup.audit.documents import cause_fields, counts_of
+from zkgroup.audit.engine import Skipped
+from zkgroup.audit.incidents.incident import PartitionDamage
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, NumberedIncident
+from zkgroup.audit.incidents.summary import GroupSummary
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.views.group_rows import GroupPartition
@@ -32,7 +36,9 @@ from .schema import (
     T,
     given,
     list_of,
+    map_of,
     nullable,
+    object_of,
     word,
 )
 from .units import iso_time
@@ -66,6 +72,14 @@ def session_text(session: int | None) -> str | None:
 # A session of 0 is unknown there: a snapshot does not name the writer.
 _SESSION = JsonKey("session", nullable(SESSION), lambda row: session_text(row.session))
 # Nullable in the published schema, also where a row always knows it.
+_LENGTHS = ("unowned_ms", "leaderless_ms")
+
+
+def _milliseconds(name: str) -> JsonKey:
+    """A duration in milliseconds: by its name it would be a time."""
+    return given(name, COUNT)
+
+
 _SPAN = (
     given("from_zxid", nullable(COUNT)),
     "to_zxid",
@@ -110,13 +124,21 @@ class AuditExportDocument:
     header: ExportHeader
 
 
+class PartitionOwner(NamedTuple):
+    """An ownership, and of which partition."""
+
+    topic_partition: TopicPartition
+    life: OwnerLife
+
+
 @dataclass(frozen=True, slots=True)
 class AuditOwnersDocument:
     """`audit owners`."""
 
     group: str
-    topic_partition: TopicPartition
-    intervals: Sequence[OwnerLife]
+    topic_partition: TopicPartition | None
+    """None for all of the group."""
+    intervals: Sequence[PartitionOwner]
 
 
 class PartitionOffset(NamedTuple):
@@ -163,6 +185,14 @@ class AuditReportDocument:
     errors: int
     warnings: int
     notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSummaryDocument:
+    """`audit summary`."""
+
+    start_ms: int | None
+    groups: Sequence[GroupSummary]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +252,21 @@ EXPORT = _document(
     ),
 )
 OWNER = Shape(OwnerLife, "owner=thread", _SESSION, *_SPAN, "ended_by")
-OWNERS = _document("owners", Shape(AuditOwnersDocument))
+PARTITION_OWNER = Shape(PartitionOwner, Inline("life", OWNER), "topic_partition")
+OWNERS = _document(
+    "owners",
+    Shape(
+        AuditOwnersDocument,
+        "group",
+        JsonKey("topic", nullable(STRING), lambda row: row.topic_partition and row.topic_partition.topic),
+        JsonKey(
+            "partition",
+            nullable(COUNT),
+            lambda row: None if row.topic_partition is None else row.topic_partition.partition,
+        ),
+        "intervals",
+    ),
+)
 OFFSET = Shape(
     PartitionOffset,
     *("where.group", "where.topic_partition", "write.zxid", "write.time_ms"),
@@ -252,7 +296,26 @@ REPORT = _document("report", Shape(AuditReportDocument))
 # tests/pure/cli/test_documents.py and tests/real/spark/test_run_document.py compare them with these.
 FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", _SESSION, *_SPAN, "detail")
 SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
-FINDINGS = _document("findings", Shape(Found, "findings", "skipped"))
+NUMBERED_FINDING = Shape(NumberedFinding, Inline("finding", FINDING), "incident")
+DAMAGE = Shape(
+    PartitionDamage, *("group", "topic", "partition", "delivered_again"), *map(_milliseconds, _LENGTHS)
+)
+_CAUSE = object_of(
+    kind=STRING, what=STRING, session=nullable(SESSION), zxid=nullable(COUNT), time=nullable(TIME)
+)
+INCIDENT = Shape(
+    NumberedIncident,
+    *("number", "incident.title", "incident.severity", "incident.group"),
+    *("incident.from_zxid", "incident.to_zxid"),
+    JsonKey("from", nullable(TIME), lambda row: iso_time(row.incident.from_ms)),
+    JsonKey("to", nullable(TIME), lambda row: iso_time(row.incident.to_ms)),
+    JsonKey("cause", nullable(_CAUSE), lambda row: cause_fields(row.incident.cause)),
+    *("incident.damage", "incident.act"),
+    JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.incident.findings)),
+)
+FINDINGS = _document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
+GROUP_SUMMARY = Shape(GroupSummary)
+SUMMARY = _document("summary", Shape(AuditSummaryDocument, "start_ms", "groups"))
 ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", FINDING))
 ENSEMBLE_RUN = Shape(EnsembleRun)
 RUN = Document("audit_run", Shape(AuditRunDocument), as_of=None)

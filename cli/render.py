@@ -1,8 +1,8 @@
 """Output: data to stdout in the format asked for, everything else to stderr; text tables, progress.
 
 A table fits the terminal. Columns that name things are shortened first, in their middle (the ends
-distinguish ids), then the least important columns are left out and named below the table. Without a width
-nothing is shortened.
+distinguish ids), texts go on in further lines, then the least important columns are left out and named below
+the table. Without a width nothing is shortened.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from itertools import zip_longest
 from typing import Any, Generic, Literal, TypeVar
 
 import click
@@ -130,7 +132,8 @@ def _csv_value(value: object) -> object:
 GUTTER = "  "
 ELLIPSIS = "…"
 
-Shorten = Literal["no", "middle", "end"]
+Shorten = Literal["no", "middle", "end", "wrap"]
+"""`wrap` cuts nothing: the text goes on in further lines, below its column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,11 @@ def render(
         _line(
             [Cell(columns[i].header, "header") for i in visible], [columns[i] for i in visible], widths, paint
         ),
-        *(_line([row[i] for i in visible], [columns[i] for i in visible], widths, paint) for row in cells),
+        *(
+            _line(line, [columns[i] for i in visible], widths, paint)
+            for row in cells
+            for line in _wrapped([row[i] for i in visible], [columns[i] for i in visible], widths)
+        ),
     ]
     hidden = [column.header for i, column in enumerate(columns) if i not in visible]
     if hidden:
@@ -189,7 +196,7 @@ def render(
 
 def shorten(text: str, width: int, how: Shorten) -> str:
     """At most `width` characters; the middle or the end becomes an ellipsis."""
-    if len(text) <= width or how == "no":
+    if len(text) <= width or how in ("no", "wrap"):
         return text
     if width <= 1:
         return ELLIPSIS[:width]
@@ -202,6 +209,20 @@ def shorten(text: str, width: int, how: Shorten) -> str:
 def printable(text: str, keep: str = "") -> str:
     """Text without the characters that move a terminal's cursor or change its colours."""
     return "".join(character if character.isprintable() or character in keep else "·" for character in text)
+
+
+def _wrapped(
+    cells: Sequence[Cell], columns: Sequence[TableColumn[Any]], widths: Sequence[int]
+) -> Iterator[list[Cell]]:
+    """The lines of one row: one, unless a column wraps its text."""
+    parts = [
+        textwrap.wrap(cell.text, width, break_on_hyphens=False) or [""]
+        if column.shorten == "wrap" and len(cell.text) > width
+        else [cell.text]
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    ]
+    for texts in zip_longest(*parts, fillvalue=""):
+        yield [Cell(text, cell.style) for text, cell in zip(texts, cells, strict=True)]
 
 
 def _cell(value: CellValue) -> Cell:

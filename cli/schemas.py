@@ -36,7 +36,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),
     *(reassign.STORED_PLAN_DOCUMENT, reassign.CANCELLATION, reassign.PLAN),
     *(audit.FILES, audit.TREE, audit.DIFF, audit.OWNERS, audit.OFFSETS, audit.SESSIONS),
-    *(audit.FINDINGS, audit.REPORT, audit.RUN, audit.EXPORT),
+    *(audit.FINDINGS, audit.SUMMARY, audit.REPORT, audit.RUN, audit.EXPORT),
     *(base.ZNODE_DOCUMENT, base.ZNODE_LIST, base.ZNODES, base.STATUS, base.FINDINGS),
 )
 

@@ -2,25 +2,75 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from zkgroup.audit.engine import Found
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.incidents.incident import Cause, PartitionDamage
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedIncident, numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.texts import session_text
 
 SCHEMA = "zkgroup.audit_findings/1"
 
 
-def findings_document(found: Found) -> dict[str, Any]:
-    """The whole document; `as_of` is the last transaction that was looked at."""
+def findings_document(found: Found, incidents: FoundIncidents | None = None) -> dict[str, Any]:
+    """The whole document; `as_of` is the last transaction that was looked at.
+
+    Args:
+        incidents: those of `found`, where they are known already.
+    """
+    incidents = incidents or numbered(found)
     return {
         "schema": SCHEMA,
         "as_of": as_of(found.facts),
-        "findings": [finding_fields(one) for one in found.findings],
-        "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in found.skipped],
+        "incidents": [_incident_fields(one) for one in incidents.incidents],
+        "findings": [{**finding_fields(one.finding), "incident": one.incident} for one in incidents.findings],
+        "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in incidents.skipped],
     }
+
+
+def _incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
+    number, one = numbered_one
+    return {
+        "number": number,
+        "title": one.title,
+        "severity": one.severity,
+        "group": one.group,
+        "from_zxid": one.from_zxid,
+        "to_zxid": one.to_zxid,
+        "from": iso_time(one.from_ms),
+        "to": iso_time(one.to_ms),
+        "cause": cause_fields(one.cause),
+        "damage": [_damage_fields(each) for each in one.damage],
+        "act": one.act,
+        "counts": counts_of(one.findings),
+    }
+
+
+def counts_of(findings: Iterable[Finding]) -> dict[str, int]:
+    """How many there are of each name, the most first."""
+    return dict(Counter(one.finding for one in findings).most_common())
+
+
+def cause_fields(cause: Cause) -> dict[str, Any] | None:
+    """What the log shows of a cause; None where it shows none."""
+    if cause.kind in ("state", "note"):
+        return None
+    return {
+        "kind": cause.kind,
+        "what": cause.what,
+        "session": session_text(cause.session) if cause.session else None,
+        "zxid": cause.zxid,
+        "time": iso_time(cause.time_ms),
+    }
+
+
+def _damage_fields(one: PartitionDamage) -> dict[str, Any]:
+    return dict(one._asdict())
 
 
 def as_of(facts: Facts) -> dict[str, Any]:

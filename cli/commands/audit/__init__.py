@@ -7,10 +7,17 @@ from ...app import group as make_group
 audit = make_group(
     "audit",
     lazy={
+        "summary": (
+            ".commands.audit.summary:summary",
+            "Show a history on one screen: each group and its worst incident",
+        ),
         "inspect": (".commands.audit.inspect:inspect", "Check how far snapshots, logs and exports are good"),
         "tree": (".commands.audit.tree:tree", "Show PATH and everything below it as it was at a moment"),
         "diff": (".commands.audit.tree:diff", "Show what differs at and below PATH between two moments"),
-        "owners": (".commands.audit.history:owners", "Show who owned a partition when, and how that ended"),
+        "owners": (
+            ".commands.audit.history:owners",
+            "Show who owned the partitions of a group when, and how that ended",
+        ),
         "offsets": (
             ".commands.audit.history:offsets",
             "Show every write of an offset, and which session wrote it",

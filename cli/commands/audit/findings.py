@@ -12,6 +12,8 @@ import click
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.attribution import SEVERITIES
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import report_of, require_free, rows_beside, write_report
 from zkgroup.audit.rules import AnyRule, Finding, Severity
@@ -25,6 +27,7 @@ from ...param_types import (
 )
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time
+from .incident_text import STYLES, show_incidents
 from .inputs import (
     Inputs,
     between_options,
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
 
 
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
-_STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
 
 
 class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
@@ -85,6 +87,12 @@ class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
     metavar="FINDING.BOUND=N",
     help="Override a bound of a finding; may be repeated.",
 )
+@click.option(
+    "--severity",
+    type=click.Choice(SEVERITIES),
+    help="Only what is as bad as this, or worse.  [default: warning; for programs info]",
+)
+@click.option("--findings", "as_rows", is_flag=True, help="Print a row for each finding, not incidents.")
 @between_options
 @click.pass_context
 def findings(
@@ -93,13 +101,16 @@ def findings(
     only: tuple[AnyRule, ...] | None,
     group: str | None,
     bounds: Sequence[tuple[str, str]],
+    severity: Severity | None,
+    as_rows: bool,
     start: PointInTime | None,
     end: PointInTime | None,
 ) -> None:
     """Find what went wrong with groups, brokers and the ensemble.
 
-    Also with offsets and controllers. Exit code 3 where there is an error, or a file is damaged. In one tree
-    (an export, a live ensemble) only the findings that need no log are searched for.
+    Also with offsets and controllers. Findings that have one cause are printed as one incident, errors first;
+    JSON has both. Exit code 3 where there is an error, or a file is damaged. In one tree (an export, a live
+    ensemble) only the findings that need no log are searched for.
 
     \b
     Example:
@@ -109,10 +120,17 @@ def findings(
     chosen = bounds_given(bounds)
     with opened(inputs) as (source, _report):
         found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
-    fields = findings_document(found)
-    if not out.document(fields, "findings", documents.FINDING.keys):
-        out.table(_COLUMNS, found.findings)
-        summary(found)
+    told = numbered(found)
+    fields = findings_document(found, as_bad_as(severity or "info", told))
+    if not out.document(fields, "findings", documents.NUMBERED_FINDING.keys):
+        chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), told)
+        if as_rows:
+            out.table(_COLUMNS, chosen_ones.findings)
+        else:
+            show_incidents(out, chosen_ones.incidents)
+        summary(found, told)
+        if not as_rows and severity is None and len(chosen_ones.incidents) < len(told.incidents):
+            echo_err("notes: --severity info; every finding: --findings")
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
@@ -129,15 +147,30 @@ def bounds_given(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
     return chosen
 
 
-_COLUMNS: list[TableColumn[Finding]] = [
-    TableColumn("FROM", lambda one: iso_time(one.from_ms), rank=1),
-    TableColumn("SEVERITY", lambda one: Cell(one.severity, _STYLES[one.severity])),
-    TableColumn("FINDING", lambda one: one.finding),
-    TableColumn("GROUP", lambda one: one.group, shorten="middle", least=8, rank=1),
-    TableColumn("PARTITION", lambda one: _place(one), shorten="middle", least=8, rank=1),
-    TableColumn("ZXID", lambda one: hex_zxid(one.from_zxid), right=True, rank=2),
-    TableColumn("DETAIL", lambda one: one.detail, shorten="end", least=24),
+def as_bad_as(severity: Severity, found: FoundIncidents) -> FoundIncidents:
+    """The incidents and the findings of this severity, and of worse ones; numbers stay."""
+    wanted = SEVERITIES[: SEVERITIES.index(severity) + 1]
+    return FoundIncidents(
+        [one for one in found.incidents if one.incident.severity in wanted],
+        [one for one in found.findings if one.finding.severity in wanted],
+        found.skipped,
+    )
+
+
+_COLUMNS: list[TableColumn[NumberedFinding]] = [
+    TableColumn("FROM", lambda row: iso_time(row.finding.from_ms), rank=2),
+    TableColumn("SEVERITY", lambda row: Cell(row.finding.severity, STYLES[row.finding.severity])),
+    TableColumn("FINDING", lambda row: row.finding.finding),
+    TableColumn("INCIDENT", lambda row: row.incident, right=True, rank=3),
+    TableColumn("GROUP", lambda row: row.finding.group, shorten="middle", least=8, rank=1),
+    TableColumn("PARTITION", lambda row: _place(row.finding), shorten="middle", least=8, rank=1),
+    TableColumn("ZXID", lambda row: hex_zxid(row.finding.from_zxid), right=True, rank=3),
+    TableColumn("DETAIL", lambda row: row.finding.detail, shorten="wrap", least=24),
 ]
+
+
+def _counts(counts: Mapping[Severity, int]) -> str:
+    return ", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items())
 
 
 def _place(one: Finding) -> str | None:
@@ -146,10 +179,11 @@ def _place(one: Finding) -> str | None:
     return one.topic if one.partition is None else f"{one.topic}-{one.partition}"
 
 
-def summary(found: Found) -> None:
-    """Prints how many findings of each severity there are, and which were not searched for."""
+def summary(found: Found, told: FoundIncidents) -> None:
+    """Prints how many incidents and findings of each severity there are, and which were not searched for."""
+    incidents = Counter(one.incident.severity for one in told.incidents)
     counts = Counter(one.severity for one in found.findings)
-    echo_err(", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items()))
+    echo_err(f"{_counts(counts)}, in {counted(len(told.incidents), 'incident')}: {_counts(incidents)}")
     if found.skipped:
         reasons = Counter(one.reason for one in found.skipped)
         message = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
@@ -220,7 +254,7 @@ def report(
     if not out.document(document, "files", documents.REPORT_FILE.keys):
         for path in written:
             echo_err(f"wrote {path}")
-        summary(found)
+        summary(found, numbered(found))
     if "error" in severities or damaged:
         ctx.exit(EXIT_CHECK_FAILED)
 

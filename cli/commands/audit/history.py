@@ -40,10 +40,9 @@ _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good
 @click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
 @click.option(
     "--partition",
-    required=True,
     type=OnePartition(),
     metavar="TOPIC:P",
-    help="The partition, for example orders:3.",
+    help="Only this partition, for example orders:3.  [default: all of the group]",
 )
 @click.option(
     "--between",
@@ -57,10 +56,10 @@ def owners(
     ctx: click.Context,
     inputs: Inputs,
     group: str,
-    partition: TopicPartition,
+    partition: TopicPartition | None,
     between: tuple[PointInTime, PointInTime] | None,
 ) -> None:
-    """Show who owned a partition when, and how that ended.
+    """Show who owned the partitions of a group when, and how that ended.
 
     `release`: deleted by its own session. `session_end`: its session was closed or expired.
     `deleted_by_other`: deleted by another session. `open`: it existed at the end. Exit code 5 where there
@@ -73,16 +72,25 @@ def owners(
     out = output()
     with opened(inputs) as (source, _report):
         facts, rows = read_partitions(source.rows(between and between[0], between and between[1]), group)
-        mine = rows_by_partition(rows, group).get(GroupPartition(group, partition), [])
-        lives = owners_of(mine, facts, group, partition)
+        mine = rows_by_partition(rows, group)
+        if partition is not None:
+            mine = {where: mine[where] for where in (GroupPartition(group, partition),) if where in mine}
+        lives = [
+            documents.PartitionOwner(where.topic_partition, life)
+            for where, events in sorted(mine.items())
+            for life in owners_of(events, facts, *where)
+        ]
     document = documents.OWNERS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
         documents.AuditOwnersDocument(group, partition, lives),
     )
-    if not out.document(document, "intervals", documents.OWNER.keys):
-        show_owners(out, lives)
+    if not out.document(document, "intervals", documents.PARTITION_OWNER.keys):
+        if partition is None:
+            out.table(_GROUP_COLUMNS, lives)
+        else:
+            show_owners(out, [each.life for each in lives])
         if not lives:
-            echo_err(f"{partition} of {group} had no owner")
+            echo_err(f"{f'{partition} of {group}' if partition else group} had no owner")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
@@ -95,6 +103,23 @@ _OWNER_COLUMNS: list[TableColumn[OwnerLife]] = [
     TableColumn("FROM ZXID", lambda life: hex_zxid(life.from_zxid), right=True, rank=1),
     TableColumn("TO ZXID", lambda life: hex_zxid(life.to_zxid), right=True, rank=1),
     TableColumn("SESSION", lambda life: documents.session_text(life.session), right=True, rank=2),
+]
+
+
+def _of_life(column: TableColumn[OwnerLife]) -> TableColumn[documents.PartitionOwner]:
+    return TableColumn(
+        column.header,
+        lambda row: column.value(row.life),
+        right=column.right,
+        shorten=column.shorten,
+        least=column.least,
+        rank=column.rank,
+    )
+
+
+_GROUP_COLUMNS: list[TableColumn[documents.PartitionOwner]] = [
+    TableColumn("PARTITION", lambda row: str(row.topic_partition), shorten="middle", least=10),
+    *map(_of_life, _OWNER_COLUMNS),
 ]
 
 

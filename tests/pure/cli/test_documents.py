@@ -17,6 +17,7 @@ from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.consumer.sources.port import Record
 from zkgroup.groups.ensemble import AsOf
@@ -118,11 +119,12 @@ def test_findings_of_the_command_and_of_the_file_are_one_document() -> None:
     """`zkgroup.audit` writes findings.json by itself; the schema is derived from the same classes."""
     rows = [
         Finding("orphan_owner", "error", "g", "orders", 3, 0x1A, 4, 5, 1_000, 2_000, "why"),
-        Finding("tree_mismatch", "info", session=0),
+        Finding("digest_mismatch", "info", session=0),
+        Finding("offset_regression", "error", "g", "orders", 3, 0x1B, 5, 5, 1_000, 1_000, "9 -> 2 by x"),
     ]
     found = Found(rows, [Skipped(ALL_RULES[0], "no log")], Facts(end_zxid=7, end_ms=1_000))
     written = findings_document(found)
-    derived = audit_documents.FINDINGS.json(audit_documents.LastTransaction.of(7, 1_000), found)
+    derived = audit_documents.FINDINGS.json(audit_documents.LastTransaction.of(7, 1_000), numbered(found))
 
     assert json.dumps(written) == json.dumps(derived)
     assert violations(written, SCHEMAS["zkgroup.audit_findings/1"]) == []

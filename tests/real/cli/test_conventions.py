@@ -113,6 +113,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "cluster usage",
         "config describe",
         "config alter",
+        "audit summary",
         "audit inspect",
         "audit tree",
         "audit diff",

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from zkgroup.audit.incidents.numbered import NumberedFinding
 from zkgroup.audit.report.tables import TABLES
-from zkgroup.audit.rules import Finding
 from zkgroup.audit.texts import session_text
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.batches import Batch
@@ -30,8 +30,9 @@ def is_there() -> bool:
     return pa is not None
 
 
-def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+def write_findings(path: Path, rows: Sequence[NumberedFinding]) -> None:
     """The columns of `findings.json`; times are timestamps in UTC. Raises OSError."""
+    findings = [one.finding for one in rows]
     time = pa.timestamp("ms", tz="UTC")
     columns = {
         "finding": ([one.finding for one in findings], pa.string()),
@@ -45,6 +46,7 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
         "from": ([one.from_ms for one in findings], time),
         "to": ([one.to_ms for one in findings], time),
         "detail": ([one.detail for one in findings], pa.string()),
+        "incident": ([one.incident for one in rows], pa.int64()),
     }
     table = pa.table({name: pa.array(values, type_) for name, (values, type_) in columns.items()})
     pq.write_table(table, path)

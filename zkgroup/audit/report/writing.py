@@ -11,6 +11,7 @@ from typing import Any
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found
 from zkgroup.audit.groups import of_group
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import parquet
@@ -65,12 +66,13 @@ def write_report(
     require_free(output, overwrite=overwrite)
     html, json_file = output, output.with_name(FINDINGS)
     _write(html, lambda draft: draft.write_text(page(data), encoding="utf-8"))
-    text = json.dumps(findings_document(found), indent=2) + "\n"
+    told = numbered(found)
+    text = json.dumps(findings_document(found, told), indent=2) + "\n"
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
     written = [html, json_file]
     if parquet.is_there():
         table = output.with_name(parquet.FINDINGS)
-        _write(table, lambda draft: parquet.write_findings(draft, found.findings))
+        _write(table, lambda draft: parquet.write_findings(draft, told.findings))
         written.append(table)
     if isinstance(rows, Drafts):
         written += rows.finish()

@@ -190,15 +190,83 @@ def test_a_mistyped_finding_names_the_nearest(lone_shell: Shell) -> None:
 
 
 def test_findings_for_people_and_programs(lone_shell: Shell) -> None:
-    """One row each in every format; the sum on stderr."""
+    """A row each in every format with `--findings`; the sums on stderr."""
     words = ("audit", "findings", str(V394), "--only", "rebalance,session_end")
-    table = lone_shell.run(*words)
+    table = lone_shell.run(*words, "--findings")
     rows = list(csv.DictReader(lone_shell.run(*words, "--format", "csv").lines))
     lines = [json.loads(line) for line in lone_shell.run(*words, "--format", "ndjson").lines]
 
     assert table.code == 0
     assert len(table.lines) - 1 == len(rows) == len(lines) > 0
     assert table.err.startswith("0 errors, ")
+    assert {int(row["incident"]) for row in rows} == {line["incident"] for line in lines}
+
+
+def test_incidents_for_people_fit_80_columns_and_lose_nothing(lone_shell: Shell) -> None:
+    """Errors first, warnings after them; texts go on in further lines."""
+    lone_shell.environment["COLUMNS"] = "80"
+    ran = lone_shell.run("audit", "findings", str(INCIDENTS))
+    rows = lone_shell.run("audit", "findings", str(INCIDENTS), "--findings", "--severity", "error")
+    document = lone_shell.json("audit", "findings", str(INCIDENTS), code=3)
+
+    assert ran.code == 3
+    assert max(map(len, [*ran.lines, *rows.lines])) <= 80
+    heads = [line.split()[0] for line in ran.lines if line[:1] not in ("", " ")]
+    assert heads == ["error"] * 6 + ["warning"] * 9
+    assert "…" not in rows.out
+    text = " ".join(ran.out.split())
+    for incident in document["incidents"]:
+        if incident["severity"] != "info":
+            assert f"{incident['number']}. {incident['title']}" in text
+            assert incident["act"] in text
+    assert "3,916 records delivered again at least (t-0 979," in text
+
+
+def test_severity_selects_incidents_and_findings(lone_shell: Shell) -> None:
+    """As bad as that or worse, with the numbers that they have without it; the exit code stays."""
+    words = ("audit", "findings", str(INCIDENTS))
+    whole = lone_shell.json(*words, code=3)
+    bad = lone_shell.json(*words, "--severity", "error", code=3)
+    notes = lone_shell.run(*words, "--severity", "info")
+
+    for name in ("incidents", "findings"):
+        assert bad[name] == [one for one in whole[name] if one["severity"] == "error"] != []
+    assert len([line for line in notes.lines if line.startswith("info")]) == len(
+        [one for one in whole["incidents"] if one["severity"] == "info"]
+    )
+    numbers = {one["incident"] for one in whole["findings"]}
+    assert numbers == {one["number"] for one in whole["incidents"]}
+
+
+def test_owners_and_offsets_of_a_whole_group(lone_shell: Shell) -> None:
+    """Without --partition: the rows of each partition, with its name."""
+    words = ("--input", str(INCIDENTS), "--group", "g")
+    whole = lone_shell.json("audit", "owners", *words)
+    one = lone_shell.json("audit", "owners", *words, "--partition", "t:1")
+    table = lone_shell.run("audit", "owners", *words)
+
+    assert (whole["topic"], whole["partition"], one["topic"], one["partition"]) == (None, None, "t", 1)
+    assert [row for row in whole["intervals"] if row["partition"] == 1] == one["intervals"] != []
+    assert {row["partition"] for row in whole["intervals"]} == {0, 1, 2, 3}
+    assert table.lines[0].split()[0] == "PARTITION"
+    assert len(table.lines) - 1 == len(whole["intervals"])
+    offsets = lone_shell.json("audit", "offsets", *words)["offsets"]
+    assert {row["partition"] for row in offsets} == {0, 1, 2, 3}
+
+
+def test_a_summary_is_one_screen(lone_shell: Shell) -> None:
+    """A row for each group, errors first, and one for what is about no group."""
+    lone_shell.environment["COLUMNS"] = "80"
+    ran = lone_shell.run("audit", "summary", str(INCIDENTS))
+    document = lone_shell.json("audit", "summary", str(INCIDENTS), code=3)
+
+    assert ran.code == 3
+    assert max(map(len, ran.lines)) <= 80
+    assert [row["group"] for row in document["groups"]] == ["g", "adopt", "idle", "pause", None]
+    assert [(row["errors"], row["warnings"]) for row in document["groups"]] == [
+        *((2, 2), (1, 1), (1, 0), (0, 1), (2, 5)),
+    ]
+    assert document["groups"][3]["worst"].endswith("pause_e of pause was paused past its session of 3.0 s")
 
 
 def test_a_damaged_folder_still_answers_with_exit_3(lone_shell: Shell, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""Incidents as text for a person: a block each, wrapped to the width."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from zkgroup.audit.documents import counts_of
+from zkgroup.audit.incidents.incident import Cause, Incident, PartitionDamage
+from zkgroup.audit.incidents.numbered import NumberedIncident
+from zkgroup.audit.rules import Severity
+from zkgroup.audit.texts import duration_text, session_text
+
+from ...render import Output, printable
+from ...units import iso_time
+from .inputs import hex_zxid
+
+WIDTH = 80
+"""Where no terminal says another."""
+_LEAST, _MOST = 50, 110
+_INDENT = 9
+STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}
+_PLACES_MAX = 4
+
+
+def show_incidents(out: Output, incidents: Sequence[NumberedIncident]) -> None:
+    """Errors and warnings as blocks; notes as a line each."""
+    width = min(max(out.width or WIDTH, _LEAST), _MOST)
+    for at, (number, one) in enumerate(incidents):
+        is_block = one.severity != "info"
+        if at and (is_block or incidents[at - 1].incident.severity != "info"):
+            out.line()
+        head, *rest = _wrapped(f"{number}. {one.title}", width)
+        out.line(
+            f"{out.paint(one.severity, STYLES[one.severity])}{' ' * (_INDENT - len(one.severity))}{head}"
+        )
+        for line in rest:
+            out.line(" " * _INDENT + line)
+        for name, text in _rows(one) if is_block else ():
+            for place, line in enumerate(_wrapped(text, width - _INDENT + 1)):
+                label = out.paint(name, "dim") + " " * (8 - len(name)) if place == 0 else " " * 8
+                out.line(f"{' ' * _INDENT}{label}{line}")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(printable(text), width - _INDENT, break_on_hyphens=False) or [""]
+
+
+def _rows(one: Incident) -> Iterator[tuple[str, str]]:
+    yield "when", _when(one)
+    if one.cause.kind not in ("state", "note"):
+        yield "cause", _cause_text(one.cause)
+    damage = damage_text(one.damage)
+    if damage:
+        yield "damage", damage
+    counts = counts_of(one.findings)
+    yield "found", ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts.items())
+    yield "to do", one.act
+
+
+def _when(one: Incident) -> str:
+    if one.from_zxid is None:
+        return "at the end of the history"
+    times = [iso_time(one.from_ms), "the end" if one.to_zxid is None else iso_time(one.to_ms)]
+    zxids = [hex_zxid(one.from_zxid), "" if one.to_zxid is None else hex_zxid(one.to_zxid)]
+    time, zxid = (" to ".join(dict.fromkeys(text for text in each if text)) for each in (times, zxids))
+    return f"{time}, zxid {zxid}"
+
+
+def _cause_text(cause: Cause) -> str:
+    parts: list[str] = [cause.kind]
+    if cause.what:
+        parts.append(f"({cause.what})")
+    if cause.session:
+        parts.append(f"by session {session_text(cause.session)}")
+    if cause.zxid is not None:
+        parts.append(f"at zxid {hex_zxid(cause.zxid)}")
+    return " ".join(parts)
+
+
+def damage_text(damage: Sequence[PartitionDamage]) -> str:
+    """What it cost, summed, with the partitions that cost most."""
+    parts = []
+    for attribute, what in (
+        ("delivered_again", "records delivered again at least"),
+        ("unowned_ms", "without an owner"),
+        ("leaderless_ms", "without a leader"),
+    ):
+        values = [(getattr(one, attribute), one) for one in damage if getattr(one, attribute)]
+        if not values:
+            continue
+        total = sum(value for value, _ in values)
+        text = f"{total:,}" if attribute == "delivered_again" else duration_text(total)
+        places = [
+            f"{one.topic}-{one.partition} {f'{value:,}' if text == f'{total:,}' else duration_text(value)}"
+            for value, one in sorted(values, key=lambda each: -each[0])
+        ]
+        more = f" and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
+        parts.append(f"{text} {what} ({', '.join(places[:_PLACES_MAX])}{more})")
+    return "; ".join(parts)

@@ -1,0 +1,73 @@
+"""`zkgroup audit summary`: a history on one screen."""
+
+from __future__ import annotations
+
+import click
+
+from zkgroup.audit.engine import audit
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.attribution import incidents_of
+from zkgroup.audit.incidents.summary import GroupSummary, summaries
+from zkgroup.audit.points_in_time import PointInTime
+
+from ... import audit_documents as documents
+from ...app import EXIT_CHECK_FAILED, output
+from ...render import Cell, TableColumn, echo_err
+from ...units import counted, iso_time
+from .inputs import Inputs, between_options, command, input_options, opened
+
+ROWS = 15
+"""As many groups are on the screen."""
+
+
+@command()
+@input_options(more=True, converted=True)
+@between_options
+@click.pass_context
+def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
+    """Show a history on one screen: each group and its worst incident.
+
+    Groups with errors come first. The last row is what is about no group: brokers, controllers, the ensemble.
+    JSON has all groups. Exit code 3 where there is an error, or a file is damaged.
+
+    \b
+    Example:
+      zkgroup audit summary --input copy/version-2
+    """
+    out = output()
+    with opened(inputs) as (source, _report):
+        found = audit(source, ALL_RULES, start=start, end=end)
+    facts = found.facts
+    rows = summaries(incidents_of(found.findings, facts), facts)
+    start_ms = facts.start_ms if facts.has_log else None
+    document = documents.SUMMARY.json(
+        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
+        documents.AuditSummaryDocument(start_ms, rows),
+    )
+    if not out.document(document, "groups", documents.GROUP_SUMMARY.keys):
+        *groups, cluster = rows
+        if start_ms is not None:
+            out.line(f"{iso_time(start_ms)} to {iso_time(facts.end_ms)}")
+        out.table(_COLUMNS, [*groups[:ROWS], cluster])
+        if len(groups) > ROWS:
+            echo_err(f"{counted(len(groups) - ROWS, 'group')} more, with fewer errors and warnings")
+    if any(row.errors for row in rows) or source.damages():
+        ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _bad(count: int, style: str) -> Cell:
+    return Cell(str(count), style if count else "dim")
+
+
+_COLUMNS: list[TableColumn[GroupSummary]] = [
+    TableColumn(
+        "GROUP", lambda row: "(cluster)" if row.group is None else row.group, shorten="middle", least=12
+    ),
+    TableColumn("MEMBERS", lambda row: row.members, right=True, rank=2),
+    TableColumn("REBALANCES", lambda row: row.rebalances, right=True, rank=3),
+    TableColumn("EXPIRIES", lambda row: row.expiries, right=True, rank=1),
+    TableColumn("ERRORS", lambda row: _bad(row.errors, "bad"), right=True),
+    TableColumn("WARNINGS", lambda row: _bad(row.warnings, "warn"), right=True),
+    TableColumn("NOTES", lambda row: row.notes, right=True, rank=4),
+    TableColumn("WORST", lambda row: row.worst, shorten="wrap", least=24),
+]
