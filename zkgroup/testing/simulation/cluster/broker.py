@@ -52,6 +52,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
 from zkgroup.testing.batches import batches_in, records_of
+from zkgroup.testing.simulation.cluster.coordination import SimulatedCoordinator
 from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
 from zkgroup.testing.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from zkgroup.testing.simulation.cluster.shell import MachineShell
@@ -128,10 +129,21 @@ class SimulatedBroker:
             self.machine.startup = Kafka08Startup(self.machine.core)
         store: Store = Kafka08Registering(self.client) if is_kafka else self.client
         self.shell = MachineShell(self.machine, store, world.clock, self._perform)
+        settings = world.setup.coordinator
+        self.coordinator = (
+            None
+            if settings is None
+            else SimulatedCoordinator(world, settings, broker, self.client, self._note)
+        )
+        """The group coordinator, where the schedule has groups."""
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        """Of the last role that had one."""
 
     def stop(self) -> None:
         """Ends the process; its session stays, and its logs are not closed."""
         self.shell.stop()
+        if self.coordinator is not None:
+            self.coordinator.stop()
         self.is_up = False
         self.host_tasks.clear()
         self.waiting.clear()
@@ -216,6 +228,11 @@ class SimulatedBroker:
                 fetcher.drop(tp)
         change.apply_to(self.min_insync)
         self.shell.enqueue(change.event)
+        if self.coordinator is not None:
+            epoch = self._leader_epochs.get(tp) if change.leader_epoch is None else change.leader_epoch
+            if epoch is not None:
+                self._leader_epochs[tp] = epoch
+            self.coordinator.role_taken(tp, change.role, epoch)
         if change.leader is not None and change.role is Role.FOLLOWER:  # nothing opens failed files again
             self.follows[tp] = change.leader.broker
         if change.role is Role.LEADER:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zkgroup.controller.machine.settings import ControllerSettings
+from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
@@ -86,6 +87,8 @@ class ClusterSetup:
     """Replica lists of the topics at the start."""
     slots: int = 0
     """Partitions of `__consumer_offsets`, which are the slots of group coordinators; 0: no such topic."""
+    coordinator: CoordinatorSettings | None = None
+    """Of the brokers' group coordinators; None: they have none."""
     steps: int = 250
     bursts: float = 0.12
     """Chance in each step that all waiting events happen, a few times."""

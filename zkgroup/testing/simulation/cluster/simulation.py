@@ -63,8 +63,8 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             steps: number of events that are drawn before the faults end.
             setup: replaces the drawn setup, its `steps` too.
         """
-        super().__init__(seed, steps, setup, draw_cluster)
-        self.world = ClusterWorld(self.setup, self.rng)
+        super().__init__(seed, steps, setup, self._draw)
+        self.world = self._new_world()
         self.convergence = ClusterConvergence(self.world)
         self._faults = ClusterFaults(self.world, self.rng)
         self._operations = Operations(self.world, self.rng)
@@ -73,6 +73,12 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         self._quiet_from_ms = 0
         self._unserved: dict[TopicPartition, set[int]] = {}
         """Partitions that brokers refused when the cluster had converged; they may have come back since."""
+
+    def _draw(self, seed: int, steps: int) -> ClusterSetup:
+        return draw_cluster(seed, steps)
+
+    def _new_world(self) -> ClusterWorld:
+        return ClusterWorld(self.setup, self.rng)
 
     def run(self, chaos: Action | None = None) -> ClusterRun:
         """Runs the whole schedule: start, faults (drawn, unless `chaos` is given), convergence, history

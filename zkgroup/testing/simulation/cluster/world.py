@@ -299,12 +299,19 @@ class ClusterWorld(ClusterEnvironment):
                 yield broker.shell.take_event
             if broker.shell.has_due_timers():
                 yield broker.shell.fire_timers
+            if broker.coordinator is not None:
+                yield from broker.coordinator.actions(has_requests=self.has_requests_of_groups(broker))
             if broker.host_tasks:
                 yield lambda one=broker: one.host_tasks.popleft()()  # type: ignore[misc]
             for fetcher in tuple(broker.fetchers.values()):
                 if fetcher.response is not None:
                     yield fetcher.take
         yield from self.network.steps(self._may_run)
+
+    def has_requests_of_groups(self, broker: SimulatedBroker) -> bool:
+        """Whether requests to the broker's group coordinator wait; here no client sends any."""
+        del broker
+        return False
 
     def _may_run(self, process: object) -> bool:
         return isinstance(process, SimulatedBroker) and self.is_awake(process.name)
@@ -321,7 +328,10 @@ class ClusterWorld(ClusterEnvironment):
         """Time of the next timer of a running machine."""
         shells = [one.shell for one in self.awake_brokers()]
         shells += [one.shell for one in self.awake_controllers() if isinstance(one, ControllerProcess)]
-        return min((at for shell in shells if (at := shell.next_timer_ms()) is not None), default=None)
+        timers = [shell.next_timer_ms() for shell in shells]
+        coordinators = (one.coordinator for one in self.awake_brokers())
+        timers += [one.next_timer_ms() for one in coordinators if one is not None]
+        return min((at for at in timers if at is not None), default=None)
 
     def _ping(self, name: str) -> None:
         """A ping of the client. A client whose session has ended learns it, because the ping has no

@@ -275,7 +275,7 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
 
     def run(self) -> Report:
         """Runs the whole schedule: faults, convergence, history check."""
-        with _members_log_nothing():
+        with members_log_nothing():
             return self._run(self._steps)
 
     # --- faults ------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
 
 
 @contextmanager
-def _members_log_nothing() -> Iterator[None]:
+def members_log_nothing() -> Iterator[None]:
     """Switches off logging, which is slow and reports only injected faults here."""
     loggers = [logging.getLogger(name) for name in ("zkgroup.consumer", "zkgroup.state_change")]
     levels = [logger.level for logger in loggers]

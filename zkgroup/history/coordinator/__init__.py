@@ -1,0 +1,5 @@
+"""The checker of groups with a coordinator: S23-S29, from servers' log and members' records."""
+
+from zkgroup.history.coordinator.checker import CoordinatorReport, check_coordinator
+
+__all__ = ["CoordinatorReport", "check_coordinator"]

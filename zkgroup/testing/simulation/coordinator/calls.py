@@ -1,0 +1,132 @@
+"""Requests of simulated clients to group coordinators, on connections that break.
+
+The requests of one client reach a broker in the order in which they were sent. One on a broken connection may
+still be handled, after those of a newer connection; its answer is lost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from zkgroup.broker.groups.stored_coordinator import DROPPED, ServiceResult
+from zkgroup.coordinator.events import GroupRequest
+from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
+from zkgroup.testing.simulation.schedule import Action
+
+
+class Stage(Enum):
+    """How far a request has come."""
+
+    SENT = "sent"
+    HANDLED = "handled"
+    """The coordinator has it, and has not answered."""
+    ANSWERED = "answered"
+
+
+class Caller(Protocol):
+    """The client's end of a connection."""
+
+    name: str
+
+    def received(self, call: Call, result: ServiceResult) -> None: ...
+
+    def disconnected(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Call:
+    """One request and its answer."""
+
+    caller: Caller
+    process: SimulatedBroker
+    request: GroupRequest
+    give_up_ms: int
+    """When the client breaks the connection, because it has no answer."""
+    stage: Stage = Stage.SENT
+    result: ServiceResult | None = None
+    is_lost: bool = False
+    """Whether its connection is broken: nobody waits for the answer."""
+
+
+class ClientNetwork:
+    """The connections of all clients to all brokers."""
+
+    def __init__(self, rng: random.Random, figures: Counter[str]) -> None:
+        self._rng, self._figures = rng, figures
+        self._calls: list[Call] = []
+
+    def send(self, caller: Caller, process: SimulatedBroker, request: GroupRequest, give_up_ms: int) -> Call:
+        """Sends a request to a process that runs."""
+        call = Call(caller, process, request, give_up_ms)
+        self._calls.append(call)
+        return call
+
+    def cut(self, caller: Caller) -> int:
+        """Breaks the connections of a client; returns how many requests and answers were on them."""
+        found = [call for call in self._calls if call.caller is caller and not call.is_lost]
+        for call in found:
+            call.is_lost = True
+            self._figures[f"lost {call.stage.value}"] += 1
+            if call.stage is not Stage.SENT or self._rng.random() < 0.5:
+                self._calls.remove(call)
+        return len(found)
+
+    def process_gone(self, process: SimulatedBroker) -> None:
+        """The requests to a process that has ended are lost."""
+        self._calls = [call for call in self._calls if call.process is not process]
+
+    def waits_at(self, process: SimulatedBroker) -> bool:
+        """Whether requests that are not lost wait at a broker."""
+        return any(
+            call.process is process and call.stage is Stage.SENT and not call.is_lost for call in self._calls
+        )
+
+    def busy(self) -> list[Caller]:
+        """The clients with a request or an answer on its way."""
+        return [*dict.fromkeys(call.caller for call in self._calls if not call.is_lost)]
+
+    def steps(self, is_awake: Callable[[str], bool]) -> list[Action]:
+        """Possible next events."""
+        found: list[Action] = []
+        connections: set[tuple[str, int, bool]] = set()
+        for call in self._calls:
+            connection = call.caller.name, call.process.pid, call.is_lost
+            if call.stage is Stage.SENT and connection not in connections:
+                connections.add(connection)
+                if is_awake(call.process.name):
+                    found.append(lambda call=call: self._deliver(call))  # type: ignore[misc]
+            elif call.stage is Stage.ANSWERED and is_awake(call.caller.name):
+                found.append(lambda call=call: self._receive(call))  # type: ignore[misc]
+        return found
+
+    def _deliver(self, call: Call) -> None:
+        coordinator = call.process.coordinator
+        if call not in self._calls or coordinator is None or call.stage is not Stage.SENT:
+            return  # it was lost meanwhile
+        call.stage = Stage.HANDLED
+        if call.is_lost:
+            self._figures["late requests of clients"] += 1
+            self._calls.remove(call)
+            coordinator.ask(call.request, lambda result: None)
+            return
+        coordinator.ask(call.request, lambda result: self._answered(call, result))
+
+    def _answered(self, call: Call, result: ServiceResult) -> None:
+        if call not in self._calls:
+            return
+        if result is DROPPED:
+            self.cut(call.caller)
+            call.caller.disconnected()
+            return
+        call.stage, call.result = Stage.ANSWERED, result
+
+    def _receive(self, call: Call) -> None:
+        if call in self._calls:
+            self._calls.remove(call)
+            assert call.result is not None
+            call.caller.received(call, call.result)

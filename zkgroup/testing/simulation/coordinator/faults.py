@@ -1,0 +1,130 @@
+"""Faults of clients and ZooKeeper consumers of coordinated groups."""
+
+from __future__ import annotations
+
+import random
+
+from zkgroup.testing.simulation.coordinator.client import GroupClient
+from zkgroup.testing.simulation.coordinator.world import CoordinatorWorld, OutsideClient
+from zkgroup.testing.simulation.coordinator.zookeeper_member import ZooKeeperMember
+from zkgroup.znodes.coordinated_groups import SlotOwner
+
+
+class MemberFaults:
+    """The faults of one schedule. Each method injects one, or returns False where it is not possible."""
+
+    def __init__(self, world: CoordinatorWorld, rng: random.Random) -> None:
+        self._world, self._rng = world, rng
+        self._outside = 0
+
+    def inject(self, fault: str) -> object:
+        """Injects the fault of that name; False where it is not possible."""
+        self._world.forget_ended()
+        return getattr(self, fault)()
+
+    def _client(self) -> GroupClient | None:
+        clients = self._world.group_clients
+        return self._rng.choice(clients) if clients else None
+
+    def _member(self) -> ZooKeeperMember | None:
+        members = self._world.zookeeper_members
+        return self._rng.choice(members) if members else None
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def cut_group_client(self) -> object:
+        """Breaks the connection of a client, preferably one with a request or an answer on it."""
+        busy = self._world.calls.busy()
+        caller = self._rng.choice(busy) if busy else self._client()
+        if caller is None:
+            return False
+        self._world.calls.cut(caller)
+        caller.disconnected()
+        return caller.name
+
+    def pause_group_client(self) -> object:
+        """Pauses a client, perhaps for longer than its session."""
+        client = self._client()
+        if client is None:
+            return False
+        ms = self._rng.choice((300, 1_000, 4_000))
+        self._world.pause(client.name, ms)
+        return f"{client.name} for {ms}"
+
+    def kill_group_client(self) -> object:
+        client = self._client()
+        if client is None:
+            return False
+        client.end()
+        return client.name
+
+    def leave_group(self) -> object:
+        """Several clients of a group leave it in order: often all, so that the group is empty."""
+        client = self._client()
+        if client is None:
+            return False
+        leaving = self._world.clients_of(client.group) if self._rng.random() < 0.6 else [client]
+        for each in leaving:
+            each.leave()
+        return [each.name for each in leaving]
+
+    def duplicate_static(self) -> object:
+        """Starts a static member again, while the former process still runs."""
+        static = [one for one in self._world.group_clients if one.instance_id is not None]
+        if not static:
+            return False
+        former = self._rng.choice(static)
+        return self._world.start_client(former.group, former.index).name
+
+    def commit_outside(self) -> object:
+        """A client that is no member commits."""
+        self._outside += 1
+        group = self._rng.choice(self._world.members_setup.groups)
+        outside = OutsideClient(self._world, group, self._outside)
+        return outside.name if outside.commit() else False
+
+    # --- ZooKeeper consumers ------------------------------------------------------------------------
+
+    def pause_zookeeper_member(self) -> object:
+        member = self._member()
+        if member is None:
+            return False
+        ms = self._rng.choice((500, 3_000, 9_000))
+        self._world.pause(member.name, ms)
+        return f"{member.name} for {ms}"
+
+    def kill_zookeeper_member(self) -> object:
+        member = self._member()
+        if member is None:
+            return False
+        self._world.kill_zookeeper_member(member)
+        return member.name
+
+    def stop_zookeeper_member(self) -> object:
+        member = self._member()
+        if member is None:
+            return False
+        member.leave()
+        return member.name
+
+    # --- both -------------------------------------------------------------------------------------
+
+    def start_member(self) -> object:
+        """Starts a member that a group lacks, of any kind."""
+        world, setup = self._world, self._world.members_setup
+        group = self._rng.choice(setup.groups)
+        lacks_clients = len(world.clients_of(group)) < setup.clients
+        lacks_members = len(world.members_of(group)) < setup.zookeeper_members
+        if not lacks_clients and not lacks_members:
+            return False
+        if lacks_clients and (not lacks_members or self._rng.random() < 0.6):
+            return world.start_client(group, self._rng.randrange(setup.clients)).name
+        return world.start_zookeeper_member(group, self._rng.randrange(setup.zookeeper_members)).name
+
+    def fence_slot(self) -> object:
+        """An operator fences a slot, as `coordinator release` does where no broker leads it."""
+        slot = self._rng.randrange(self._world.setup.slots)
+        if self._world.server.find(SlotOwner.path(slot)) is None:
+            return False
+        self._world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
+        return slot

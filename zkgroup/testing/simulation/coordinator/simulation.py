@@ -1,0 +1,196 @@
+"""Simulated schedules of coordinated groups: production coordinators on production brokers and controllers.
+
+`CoordinatorSimulation`: the seed draws the cluster, clients that behave as Kafka's, ZooKeeper consumers of
+the same groups, and the faults: clients, brokers and controllers that are paused or killed, connections that
+break, answers that are lost, slots that move, operators that fence. After the faults each group must become
+stable with the one or the other kind of members, commit, and stay as it is. The checker of
+`zkgroup.history.coordinator` decides about the whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkgroup.history.coordinator import check_coordinator
+from zkgroup.testing.memory_zookeeper.leader import server_transactions
+from zkgroup.testing.simulation.cluster.setup import ClusterSetup
+from zkgroup.testing.simulation.cluster.simulation import (
+    ClusterRun,
+    ClusterSimulation,
+    ClusterSimulationError,
+)
+from zkgroup.testing.simulation.cluster.world import ClusterWorld
+from zkgroup.testing.simulation.coordinator.faults import MemberFaults
+from zkgroup.testing.simulation.coordinator.setup import GROUP_FAULTS, CoordinatorSetup, draw_coordinator
+from zkgroup.testing.simulation.coordinator.world import CoordinatorWorld, is_settled
+from zkgroup.testing.simulation.group.simulation import members_log_nothing
+from zkgroup.testing.simulation.schedule import Action
+
+CONVERGE_MS = 60_000
+ROUND_MS = 500
+STEP_MS = 250
+STAY_MS = 2_500
+"""Longer than a heartbeat and a commit of each client."""
+
+
+class CoordinatorSimulationError(ClusterSimulationError):
+    """A schedule violated an invariant. The message names the seed, which reproduces it."""
+
+
+class CoordinatorSimulation(ClusterSimulation):
+    """A seeded schedule. `run()` returns its report or raises `CoordinatorSimulationError`."""
+
+    error = CoordinatorSimulationError
+    groups_world: CoordinatorWorld
+
+    def __init__(self, seed: int, *, steps: int = 250, setup: CoordinatorSetup | None = None) -> None:
+        """Draws the setup; `run` plays the schedule.
+
+        Args:
+            seed: decides everything that is drawn: the same seed gives the same schedule.
+            steps: number of events that are drawn before the faults end.
+            setup: replaces the drawn setup, its `steps` too.
+        """
+        super().__init__(seed, steps=steps, setup=setup)
+        self._member_faults = MemberFaults(self.groups_world, self.rng)
+
+    def _draw(self, seed: int, steps: int) -> ClusterSetup:
+        return draw_coordinator(seed, steps)
+
+    def _new_world(self) -> ClusterWorld:
+        assert isinstance(self.setup, CoordinatorSetup)
+        self.groups_world = CoordinatorWorld(self.setup, self.rng)
+        return self.groups_world
+
+    def run(self, chaos: Action | None = None) -> ClusterRun:
+        """Runs the whole schedule: start, faults (drawn, unless `chaos` is given), convergence, history
+        check."""
+        with members_log_nothing():
+            return super().run(chaos)
+
+    def begin(self) -> None:
+        """Starts all processes and members, and creates the topics."""
+        super().begin()
+        world, setup = self.groups_world, self.groups_world.members_setup
+        for group in setup.groups:
+            is_with_clients = setup.zookeeper_members == 0 or self.rng.random() < 0.7
+            for index in range(setup.clients if is_with_clients else 0):
+                world.start_client(group, index)
+            for index in range(0 if is_with_clients else setup.zookeeper_members):
+                world.start_zookeeper_member(group, index)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def _happen(self, what: str) -> tuple[str, object]:
+        if what in GROUP_FAULTS:
+            return "fault", self._member_faults.inject(what)
+        return super()._happen(what)
+
+    def step(self) -> None:
+        """Perhaps a fault, then one of the possible events; members that have ended come back."""
+        super().step()
+        if self.rng.random() < 0.03:
+            self.inject("start_member")
+
+    def _choices(self) -> list[Action]:
+        world, server = self.world, self.world.server
+        self._catch_up()
+        pending = filter(world.passes, server.pending())
+        choices: list[Action] = [lambda s=step: server.deliver(s) for step in pending]  # type: ignore[misc]
+        choices += list(world.actions())
+        is_busy = bool(choices)
+        fetches = list(world.fetches())
+        if fetches:
+            choices.append(self.rng.choice(fetches))
+        choices.append(lambda: self._pass_time(is_busy))
+        return choices
+
+    # --- convergence and the history check ----------------------------------------------------------
+
+    def converge(self) -> None:
+        """Ends the faults: each group must become stable within a bound (L8), commit, and stay."""
+        world = self.groups_world
+        for broker in sorted(world.stopping & world.brokers.keys()):
+            world.close(broker)
+        world.heal()
+        started_ms = world.clock.now_ms()
+        while (reason := self._missing() or self._moving()) is not None:
+            assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L8 {reason}"
+            self._complete_groups()
+            self._pass(ROUND_MS)
+        self.report.converged_ms = world.clock.now_ms() - started_ms
+
+    def _pass(self, ms: int) -> None:
+        """Lets time pass, in steps in which everything that is due happens."""
+        for _ in range(0, ms, STEP_MS):
+            self.world.advance(STEP_MS, expires=1.0)
+            self.convergence.drain()
+
+    def _moving(self) -> str | None:
+        """What has changed, or was not acknowledged, in a time at rest; slots may still move in the first."""
+        world = self.groups_world
+        before = [(one, one.believes.generation, one.acknowledged) for one in world.group_clients]
+        self._pass(STAY_MS)
+        if (reason := self._missing()) is not None:
+            return f"did not stay: {reason}"
+        for client, generation, acknowledged in before:
+            if client.believes.generation != generation:
+                return f"{client.name} rebalances at rest, from {generation}"
+            if client.assigned and client.acknowledged == acknowledged:
+                return f"commits of {client.name} are not acknowledged at rest"
+        return None
+
+    def _complete_groups(self) -> None:
+        """Ends the members of the kind that the schedule does not end with, and starts those that lack."""
+        world, setup = self.groups_world, self.groups_world.members_setup
+        world.forget_ended()
+        with_clients = setup.ends_with_clients or not setup.zookeeper_members
+        for group in setup.groups:
+            clients, members = world.clients_of(group), world.members_of(group)
+            if with_clients:
+                for member in members:
+                    member.leave()
+                missing = set(range(setup.clients)) - {one.index for one in clients}
+                for index in sorted(missing):
+                    world.start_client(group, index)
+            else:
+                for client in clients:
+                    client.leave()
+                if len(members) < setup.zookeeper_members:
+                    world.start_zookeeper_member(group, len(members))
+
+    def _missing(self) -> str | None:
+        """The first group that is not as it should be at the end."""
+        world, setup = self.groups_world, self.groups_world.members_setup
+        world.forget_ended()
+        with_clients = setup.ends_with_clients or not setup.zookeeper_members
+        for group in setup.groups:
+            clients, members = world.clients_of(group), world.members_of(group)
+            if with_clients and (members or len(clients) < setup.clients or not is_settled(clients)):
+                return f"{group} is stuck"
+            owned = {tp for one in members for tp in one.owned}
+            if not with_clients and (clients or owned != set(world.partitions())):
+                return f"{group} is stuck, its ZooKeeper consumers own {sorted(owned)}"
+        return None
+
+    def check_history(self) -> None:
+        """Runs the history checker on the log, and on what brokers and clients recorded."""
+        world = self.world
+        log = server_transactions(world.server.log, world.clock)
+        report = check_coordinator(log, world.recording.records)
+        if report.violations:
+            raise AssertionError("; ".join(map(str, report.violations)))
+        self.report.figures.update(report.figures)
+
+    def _state(self) -> Iterable[str]:
+        world = self.groups_world
+        yield from super()._state()
+        for client in world.group_clients:
+            yield f"{client.name}: {client.phase.value}, {client.believes}, calls {client.open_calls}"
+        for member in world.zookeeper_members:
+            yield f"{member.name} of {member.group}: {member.actor.state}, owns {sorted(member.owned)}"
+        for broker in world.brokers.values():
+            if broker.coordinator is not None:
+                groups = broker.coordinator.stored.coordinator.groups()
+                known = [(one.group_id, one.state.value, one.generation, [*one.members]) for one in groups]
+                yield f"{broker.name}: leads {broker.coordinator.led_slots}, {known}"
