@@ -1,7 +1,8 @@
 """Thousands of drawn schedules, after the first ones, which are in `tests/pure/simulation`.
 
-`ZKGROUP_SIMULATION_SCHEDULES=20000` and `ZKGROUP_CLUSTER_SCHEDULES=100000` say how many in all.
-A failure prints its seed; `Simulation(seed).run()`, or `ClusterSimulation(seed).run()`, does it again.
+`ZKGROUP_SIMULATION_SCHEDULES=20000`, `ZKGROUP_CLUSTER_SCHEDULES=100000` and
+`ZKGROUP_COORDINATOR_SCHEDULES=20000` say how many in all.
+A failure prints its seed, and the call that does it again, as `Simulation(seed).run()`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,15 @@ import os
 
 import pytest
 
-from tests.pure.simulation.batches import FIRST, batches, name_of
-from tests.pure.simulation.drawn import hold_for_clusters, hold_for_members
+from tests.pure.simulation.batches import FIRST, batches, name_of, require_that_faults_bit
+from tests.pure.simulation.drawn import (
+    OF_COORDINATORS,
+    hold_for_clusters,
+    hold_for_coordinators,
+    hold_for_members,
+)
 from tests.pure.simulation.setups import SETUPS
+from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
 from tests.pure.simulation.test_schedules import SEEDS_OF_A_GROUP
 from zkgroup.testing import Simulation
 
@@ -20,6 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "1000"))
 OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "1000"))
+COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
 
 
 @pytest.mark.parametrize("seeds", batches(OF_MEMBERS, FIRST), ids=name_of)
@@ -39,3 +47,9 @@ def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
 def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
     """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged record."""
     hold_for_clusters(seeds)
+
+
+@pytest.mark.parametrize("seeds", batches(COORDINATED, FIRST_OF_COORDINATORS), ids=name_of)
+def test_schedules_of_coordinated_groups_hold_and_the_faults_bite(seeds: range) -> None:
+    """S23-S29 throughout, L8 after the faults; and the faults took effect."""
+    require_that_faults_bit(hold_for_coordinators(seeds), seeds, OF_COORDINATORS)

@@ -1,6 +1,6 @@
 """Runs drawn schedules of groups and of clusters, and checks that their faults had effects.
 
-A failure prints its seed; `Simulation(seed).run()`, or `ClusterSimulation(seed).run()`, does it again.
+A failure prints its seed, and the call that does it again, as `Simulation(seed).run()`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from tests.pure.simulation.batches import require_that_faults_bit
 from zkgroup.testing import Simulation
 from zkgroup.testing.simulation.cluster import ClusterSimulation
+from zkgroup.testing.simulation.coordinator import CoordinatorSimulation
 
 OF_MEMBERS = {
     "deliveries": 1500,
@@ -76,6 +77,29 @@ OF_CLUSTERS = {
 }
 """Least figures of a hundred schedules."""
 
+OF_COORDINATORS = {
+    "generations": 100,
+    "client sync.ok": 200,
+    "client join.refused": 30,
+    "client fenced": 10,
+    "commits of members": 600,
+    "commits of ZooKeeper members": 250,
+    "commits of clients outside": 0.4,
+    "ZooKeeper members registered": 40,
+    "markers set": 60,
+    "slots loaded": 130,
+    "groups loaded": 40,
+    "refused by the slot's check": 5,
+    "late requests of clients": 6,
+    "lost answered": 6,
+    "lost handled": 12,
+    "note member_expired": 20,
+    "sessions expired": 60,
+    "fault fence_slot": 30,
+}
+"""Least figures of a hundred schedules."""
+COORDINATOR_STEPS = 120
+
 
 def hold_for_members(seeds: range) -> None:
     """S1-S10 and S22 at every step, L1-L5 after the faults; and the faults had effects."""
@@ -93,3 +117,11 @@ def hold_for_clusters(seeds: range) -> None:
         figures.update(ClusterSimulation(seed).run().figures)
 
     require_that_faults_bit(figures, seeds, OF_CLUSTERS)
+
+
+def hold_for_coordinators(seeds: range) -> Counter[str]:
+    """S23-S29 throughout, L8 after the faults; the figures of what happened."""
+    figures: Counter[str] = Counter()
+    for seed in seeds:
+        figures.update(CoordinatorSimulation(seed, steps=COORDINATOR_STEPS).run().figures)
+    return figures
