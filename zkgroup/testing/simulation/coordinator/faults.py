@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 
+from zkgroup.model import TopicPartition
+from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.coordinator.client import GroupClient
 from zkgroup.testing.simulation.coordinator.world import CoordinatorWorld, OutsideClient
 from zkgroup.testing.simulation.coordinator.zookeeper_member import ZooKeeperMember
-from zkgroup.znodes.coordinated_groups import SlotOwner
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotOwner
 
 
 class MemberFaults:
     """The faults of one schedule. Each method injects one, or returns False where it is not possible."""
 
-    def __init__(self, world: CoordinatorWorld, rng: random.Random) -> None:
-        self._world, self._rng = world, rng
+    def __init__(self, world: CoordinatorWorld, rng: random.Random, operations: Operations) -> None:
+        self._world, self._rng, self._operations = world, rng, operations
         self._outside = 0
 
     def inject(self, fault: str) -> object:
@@ -107,6 +109,24 @@ class MemberFaults:
         member.leave()
         return member.name
 
+    # --- slots ------------------------------------------------------------------------------------
+
+    def move_slot(self) -> object:
+        """A reassignment moves a slot from the broker that leads it to another one."""
+        world = self._world
+        tp = TopicPartition(OFFSETS_TOPIC, self._rng.randrange(world.setup.slots))
+        state = world.audit.catch_up().state(tp)
+        others = [] if state is None else sorted(world.brokers.keys() - {state.leader})
+        return bool(others) and self._operations.move({tp: (self._rng.choice(others),)})
+
+    def fence_slot(self) -> object:
+        """An operator fences a slot, as `coordinator release` does where no broker leads it."""
+        slot = self._rng.randrange(self._world.setup.slots)
+        if self._world.server.find(SlotOwner.path(slot)) is None:
+            return False
+        self._world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
+        return slot
+
     # --- both -------------------------------------------------------------------------------------
 
     def start_member(self) -> object:
@@ -120,11 +140,3 @@ class MemberFaults:
         if lacks_clients and (not lacks_members or self._rng.random() < 0.6):
             return world.start_client(group, self._rng.randrange(setup.clients)).name
         return world.start_zookeeper_member(group, self._rng.randrange(setup.zookeeper_members)).name
-
-    def fence_slot(self) -> object:
-        """An operator fences a slot, as `coordinator release` does where no broker leads it."""
-        slot = self._rng.randrange(self._world.setup.slots)
-        if self._world.server.find(SlotOwner.path(slot)) is None:
-            return False
-        self._world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
-        return slot

@@ -43,6 +43,7 @@ GROUP_FAULTS: Final = (
     "start_member",
     "commit_outside",
     "fence_slot",
+    "move_slot",
     "duplicate_static",
 )
 
@@ -71,6 +72,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
     weights = {fault: rng.choice((0.0, 0.0, 5.0, 12.0)) for fault in CLUSTER_FAULTS}
     weights |= {operation: rng.choice((0.0, 0.0, 10.0)) for operation in OPERATIONS}
     weights |= {fault: rng.choice((0.0, 8.0, 20.0)) for fault in GROUP_FAULTS}
+    weights["part"] = rng.choice((0.0, 10.0, 25.0))
     weights |= {name: weights[name] * times for name, times in AWAITED.items() if name in weights}
     clients = rng.choice((2, 2, 3))
     return CoordinatorSetup(
@@ -80,7 +82,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
         topics={
             TOPIC: ((1,),) * PARTITIONS,
             OFFSETS_TOPIC: tuple(
-                tuple(rng.sample(brokers, rng.randint(1, len(brokers)))) for _ in range(slots)
+                tuple(rng.sample(brokers, rng.randint(2, len(brokers)))) for _ in range(slots)
             ),
         },
         slots=slots,

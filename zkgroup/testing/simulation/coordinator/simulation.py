@@ -52,7 +52,7 @@ class CoordinatorSimulation(ClusterSimulation):
             setup: replaces the drawn setup, its `steps` too.
         """
         super().__init__(seed, steps=steps, setup=setup)
-        self._member_faults = MemberFaults(self.groups_world, self.rng)
+        self._member_faults = MemberFaults(self.groups_world, self.rng, self._operations)
 
     def _draw(self, seed: int, steps: int) -> ClusterSetup:
         return draw_coordinator(seed, steps)
