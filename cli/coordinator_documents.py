@@ -29,7 +29,10 @@ class GroupRelease:
 COORDINATED_MEMBER = Shape(
     CoordinatedMember,
     *("member", "client_id", "host", "instance_id", "topics", "partitions"),
-    *(given(key, nullable(COUNT)) for key in ("session_timeout_ms", "session_expires_in_ms")),
+    *(
+        given(key, nullable(COUNT))
+        for key in ("session_timeout_ms", "rebalance_timeout_ms", "session_expires_in_ms")
+    ),
     *("has_joined", "is_awaiting_sync"),
 )
 COORDINATED_GROUP = Shape(

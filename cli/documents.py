@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.admin.cluster.brokers import Brokers
+from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.files import SavedOffset
+from zkgroup.admin.finding import Finding
 from zkgroup.admin.offsets.planning import OffsetChange
 from zkgroup.admin.reassign.throttles import Throttled
-from zkgroup.admin.status import CLEAR_THROTTLE, Finding, Status
+from zkgroup.admin.status import CLEAR_THROTTLE, Status
 from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.topics.listing import (
@@ -108,6 +110,7 @@ THROTTLE_LEFT = Shape(
     JsonKey("topics", list_of(STRING), lambda left: list(left.topics)),
     JsonKey("next", STRING, lambda _: CLEAR_THROTTLE),
 )
+COORDINATOR_STATUS = Shape(CoordinatorStatus)
 UNDO = Shape(
     UndoRecord,
     *("undo=undo_id", "time_ms", "command", "zookeeper"),
@@ -374,6 +377,11 @@ STATUS = Document(
             "throttle_left",
             nullable(THROTTLE_LEFT.schema),
             lambda one: THROTTLE_LEFT.json(one.status.throttle_left) if one.status.throttle_left else None,
+        ),
+        JsonKey(
+            "coordinator",
+            nullable(COORDINATOR_STATUS.schema),
+            lambda one: COORDINATOR_STATUS.json(one.status.coordinator) if one.status.coordinator else None,
         ),
         "status.groups",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
+from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_status
 
 from .. import documents, group_tables
@@ -80,6 +81,8 @@ def _show(out: Output, found: Status) -> None:
     if found.throttle_left:
         left = out.paint(f"{found.throttle_left.named}, and nothing moves", "warn")
         rows.insert(-1, ("throttled", f"{left}: {CLEAR_THROTTLE}"))
+    if found.coordinator is not None:
+        rows.append(("coordinator", _coordinator(out, found.coordinator)))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
     _show_health(out, found)
@@ -94,6 +97,13 @@ def _controller(out: Output, health: ControllerHealth) -> str:
     who = "unreadable" if health.controller is None else f"broker {health.controller}, epoch {health.epoch}"
     hung = out.paint(f", hangs since zxid {health.last_processed_zxid}", "bad") if health.hung else ""
     return f"{who}, {'zkgroup' if health.kind == 'zkgroup' else 'Kafka'}{hung}"
+
+
+def _coordinator(out: Output, found: CoordinatorStatus) -> str:
+    slots = counted(found.slots, "slot")
+    if missing := len(found.slots_without_leader):
+        return f"{slots}, {out.paint(f'{missing} without a live leader', 'bad')}"
+    return f"{slots}, all led"
 
 
 def _partitions(out: Output, found: Status) -> str:
@@ -115,6 +125,7 @@ def _show_health(out: Output, found: Status) -> None:
     ]
     rows += [(f"broker {broker}", why) for broker, why in health.restart.items()]
     rows += [("waits", f"{what}: {why}") for what, why in blocked_by_topic(health.waiting)]
+    rows += [("coordinator", text) for text in (found.coordinator.unanswered if found.coordinator else ())]
     if health.left_off:
         rows.append(("and", f"{health.left_off} more"))
     for name, value in rows:

@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from zkgroup.admin.coordinator import CoordinatedMember as CoordinatedMember
     from zkgroup.admin.coordinator import CoordinatorDescription as CoordinatorDescription
     from zkgroup.admin.coordinator import SlotDescription as SlotDescription
+    from zkgroup.admin.coordinator_status import CoordinatorStatus as CoordinatorStatus
     from zkgroup.admin.elections import Candidate as Candidate
     from zkgroup.admin.elections import ElectionPlan as ElectionPlan
     from zkgroup.admin.elections import Leaderless as Leaderless
     from zkgroup.admin.elections import UncleanPlan as UncleanPlan
+    from zkgroup.admin.finding import Finding as Finding
     from zkgroup.admin.groups import DeletionPlan as DeletionPlan
     from zkgroup.admin.groups import NudgePlan as NudgePlan
     from zkgroup.admin.offsets.planning import Absolute as Absolute
@@ -68,7 +70,6 @@ if TYPE_CHECKING:
     from zkgroup.admin.reassign.submission import ReplicaMove as ReplicaMove
     from zkgroup.admin.reassign.submission import RunningRequest as RunningRequest
     from zkgroup.admin.reassign.throttles import Throttled as Throttled
-    from zkgroup.admin.status import Finding as Finding
     from zkgroup.admin.status import Status as Status
     from zkgroup.admin.topics.alteration import AlterationPlan as AlterationPlan
     from zkgroup.admin.topics.creation import LeadersSeen as LeadersSeen
@@ -145,6 +146,7 @@ _HOMES = {
     "CoordinatedGroupDescription": "zkgroup.admin.coordinator",
     "CoordinatedMember": "zkgroup.admin.coordinator",
     "CoordinatorDescription": "zkgroup.admin.coordinator",
+    "CoordinatorStatus": "zkgroup.admin.coordinator_status",
     "Counts": "zkgroup.admin.cluster.usage",
     "DeletionPlan": "zkgroup.admin.groups",
     "DeletionSeen": "zkgroup.admin.topics.deletion",
@@ -153,7 +155,7 @@ _HOMES = {
     "EntityConfig": "zkgroup.znodes.config",
     "EntityKind": "zkgroup.znodes.config",
     "Estimate": "zkgroup.admin.cluster.usage",
-    "Finding": "zkgroup.admin.status",
+    "Finding": "zkgroup.admin.finding",
     "ForgettingPlan": "zkgroup.admin.cluster.brokers",
     "GroupDescription": "zkgroup.groups.descriptions",
     "GroupState": "zkgroup.groups.descriptions",
@@ -254,6 +256,7 @@ __all__ = [
     "CoordinatedGroupDescription",
     "CoordinatedMember",
     "CoordinatorDescription",
+    "CoordinatorStatus",
     "Counts",
     "DeletionPlan",
     "DeletionSeen",

@@ -75,6 +75,8 @@ class CoordinatedMember:
     """What is assigned to it; None if that is not known."""
     session_timeout_ms: int | None
     """As it was stored; None if the member is not stored yet."""
+    rebalance_timeout_ms: int | None
+    """As it was stored: how long a rebalance waits for it; None if the member is not stored yet."""
     session_expires_in_ms: int | None
     """When it is removed unless it sends a heartbeat; None while a request is parked, or if not known."""
     has_joined: bool | None
@@ -310,11 +312,11 @@ def _group(
 def _members(
     found: ClientMembership, stored: CoordinatedGroup, live: LiveGroup | None
 ) -> tuple[CoordinatedMember, ...]:
-    timeouts = {member.member_id: member.session_timeout_ms for member in stored.members}
+    known = {member.member_id: member for member in stored.members}
     reported = {member.member_id: member for member in live.members} if live else {}
 
     def described(member: ClientMember) -> CoordinatedMember:
-        timers = reported.get(member.member_id)
+        timers, kept = reported.get(member.member_id), known.get(member.member_id)
         return CoordinatedMember(
             member=member.member_id,
             client_id=member.client_id,
@@ -322,7 +324,8 @@ def _members(
             instance_id=member.instance_id,
             topics=member.topics,
             partitions=member.assigned,
-            session_timeout_ms=timeouts.get(member.member_id),
+            session_timeout_ms=kept.session_timeout_ms if kept else None,
+            rebalance_timeout_ms=kept.rebalance_timeout_ms if kept else None,
             session_expires_in_ms=timers.session_expires_in_ms if timers else None,
             has_joined=timers.has_joined if timers else None,
             is_awaiting_sync=timers.is_awaiting_sync if timers else None,

@@ -5,11 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from zkgroup.admin.cluster.brokers import Brokers, live_brokers
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic, read_controller_health
 from zkgroup.admin.configs import unreadable_configs
+from zkgroup.admin.coordinator import CoordinatedGroupDescription, live_reader
+from zkgroup.admin.coordinator_status import (
+    CoordinatorStatus,
+    diagnose_coordinated,
+    read_coordinator,
+    read_rebalances,
+)
+from zkgroup.admin.finding import Finding
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans
 from zkgroup.admin.reassign.throttles import Throttled, read_throttles
@@ -70,6 +77,8 @@ class Status:
     """The same of the request to move replicas: no other can be made while it is there."""
     throttle_left: Throttled | None = None
     """What slows replication down though nothing moves and no plan runs; None where nothing does."""
+    coordinator: CoordinatorStatus | None = None
+    """The slots of group coordinators; None where no coordinator has ever started."""
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -101,22 +110,11 @@ class Status:
         return (ill(topic, self.brokers.data) for topic in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that an operator should know, and the command to run next."""
-
-    severity: Literal["error", "warning", "info"]
-    """`error`, `warning` or `info`."""
-    subject: str
-    """What the finding is about: `brokers`, `controller`, `orders`, ..."""
-    detail: str
-    """What is wrong, in one sentence."""
-    next: str | None = None
-    """The command to run."""
-
-
 def read_status(ensemble: Ensemble) -> Status:
-    """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and does not change."""
+    """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and does not change.
+
+    Brokers that coordinate groups are asked; a silent one takes 2 s more.
+    """
     session = ensemble.zk.wait_connected()
     health = read_controller_health(ensemble)
     brokers = live_brokers(ensemble)
@@ -132,7 +130,8 @@ def read_status(ensemble: Ensemble) -> Status:
         if error.path == Reassignment.path()
     }
     configs = unreadable_configs(ensemble)
-    as_of, groups, denied = list_groups(ensemble)
+    unanswered: list[str] = []
+    as_of, groups, denied = list_groups(ensemble, live=live_reader(ensemble, unanswered.append))
     return Status(
         as_of=as_of,
         session_timeout_ms=session.timeout_ms,
@@ -153,6 +152,7 @@ def read_status(ensemble: Ensemble) -> Status:
         },
         request_unreadable=broken_request,
         throttle_left=throttled if throttled and not (moves or plans or broken_request) else None,
+        coordinator=read_coordinator(ensemble, unanswered),
     )
 
 
@@ -168,16 +168,25 @@ def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, 
     """Reads everything that `doctor` judges."""
     status = read_status(ensemble)
     partitions = diagnose_partitions(status.partitions, status.brokers.data)
-    return status.as_of, diagnose(status, partitions, wanted_timeout_ms=wanted_timeout_ms)
+    rebalances = read_rebalances(ensemble, status.groups)
+    found = diagnose(status, partitions, rebalances, wanted_timeout_ms=wanted_timeout_ms)
+    return status.as_of, found
 
 
 def diagnose(
-    status: Status, partitions: Sequence[Finding] = (), *, wanted_timeout_ms: int
+    status: Status,
+    partitions: Sequence[Finding] = (),
+    rebalances: Mapping[str, CoordinatedGroupDescription] | None = None,
+    *,
+    wanted_timeout_ms: int,
 ) -> tuple[Finding, ...]:
-    """What is wrong or worth knowing, the worst first; `partitions` as `diagnose_partitions` says."""
+    """What is wrong or worth knowing, the worst first.
+
+    `partitions` as `diagnose_partitions` says, `rebalances` as `read_rebalances`.
+    """
     order = {"error": 0, "warning": 1, "info": 2}
     found = [
-        *_groups(status.groups),
+        *_groups(status, rebalances or {}),
         *_topics(status),
         *partitions,
         *_brokers(status),
@@ -223,8 +232,11 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-def _groups(groups: Sequence[GroupSummary]) -> Iterator[Finding]:
-    for group in groups:
+def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription]) -> Iterator[Finding]:
+    for group in status.groups:
+        if status.coordinator and (own := diagnose_coordinated(group, status.coordinator, rebalances)):
+            yield own
+            continue
         subject, verify = f"group {group.group}", f"zkgroup group verify {group.group}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
