@@ -9,6 +9,7 @@ import numpy as np
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
 from zkgroup.audit.columns.selection import Selection
+from zkgroup.audit.columns.session_rows import sessions_in
 from zkgroup.audit.columns.tables import Tables
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of, is_fact_path
@@ -18,6 +19,7 @@ from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import Key
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
 from zkgroup.audit.source import Rows
+from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.znodes.paths import path_kind
 
 
@@ -63,6 +65,16 @@ def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
     of_rows = np.flatnonzero(of_groups[columns.path])
     matters[of_rows[np.unique(codes[columns.path[of_rows]], return_index=True)[1]]] = True
     return facts_in(columns), list(columns.events(np.flatnonzero(matters)))
+
+
+def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
+    """The facts, every session, and the names of all groups."""
+    columns = rows.columns()
+    if columns is None:
+        columns = columns_of(rows.events())
+    facts = facts_in(columns)
+    groups = {place.name for place in map(path_kind, columns.paths) if is_of_groups(place)}
+    return facts, sessions_in(columns, facts), groups
 
 
 def facts_in(columns: Columns) -> Facts:

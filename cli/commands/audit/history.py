@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from zkgroup.audit.groups import groups_of, require_group
+from zkgroup.audit.groups import require_group
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.audit.views.owners import owners_of
-from zkgroup.audit.views.sessions import SessionRow, sessions_of
+from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.model import TopicPartition
 
 from ... import audit_documents as documents
@@ -28,8 +28,8 @@ from .inputs import (
     hex_zxid,
     input_options,
     opened,
-    read_facts,
     read_partitions,
+    read_sessions,
 )
 
 _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
@@ -224,10 +224,9 @@ def sessions(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        rows, facts = read_facts(source, start, end)
-        if group is not None:
-            require_group(group, groups_of(rows.events()))
-        found = [row for row in sessions_of(rows.events(), facts) if group is None or _is_of(row, group)]
+        facts, all_sessions, groups = read_sessions(source.rows(start, end))
+        require_group(group, groups)
+        found = [row for row in all_sessions if group is None or _is_of(row, group)]
     document = documents.SESSIONS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.AuditSessionsDocument(found)
     )

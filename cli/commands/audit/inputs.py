@@ -18,6 +18,7 @@ import click
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.groups import groups_of
 from zkgroup.audit.live import walk
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.one_tree import OneTree, told_of
@@ -25,6 +26,7 @@ from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import Rows, Source
 from zkgroup.audit.sources import open_source
+from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.exports import is_export
@@ -280,12 +282,6 @@ class OnePartition(click.ParamType[TopicPartition]):
         return TopicPartition(topic, partitions[0])
 
 
-def read_facts(source: Source, start: PointInTime | None, end: PointInTime | None) -> tuple[Rows, Facts]:
-    """The rows of a stretch, and the facts about it: a first pass over them."""
-    rows = source.rows(start, end)
-    return rows, facts_of(rows.events())
-
-
 def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Event]]:
     """The facts, and rows that have all owners and offsets of the group; without numpy all rows."""
     try:
@@ -293,6 +289,16 @@ def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Even
     except ImportError:
         return facts_of(rows.events()), rows.events()
     return partition_rows(rows, group)
+
+
+def read_sessions(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
+    """The facts, every session, and the names of all groups; without numpy from rows as objects."""
+    try:
+        from zkgroup.audit.screening import session_views
+    except ImportError:
+        facts = facts_of(rows.events())
+        return facts, sessions_of(rows.events(), facts), groups_of(rows.events())
+    return session_views(rows)
 
 
 @contextmanager

@@ -20,9 +20,10 @@ from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.screening import find_screened, partition_rows
+from zkgroup.audit.screening import find_screened, partition_rows, session_views
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.zkfiles.history import History
 
 SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)
@@ -120,3 +121,14 @@ def test_views_of_partitions_are_those_of_all_rows(group: str | None) -> None:
     assert rows_by_partition(some, group) == rows_by_partition(rows.events(), group)
     assert groups_of(some) == groups_of(rows.events())
     assert len(some) < len(list(rows.events()))
+
+
+def test_sessions_from_columns_are_those_of_all_rows() -> None:
+    """With the facts, and the names of all groups."""
+    rows = open_source([folder_of(INCIDENTS)]).rows()
+
+    facts, sessions, groups = session_views(rows)
+
+    assert facts == facts_of(rows.events())
+    assert sessions == sessions_of(rows.events(), facts)
+    assert groups == groups_of(rows.events())

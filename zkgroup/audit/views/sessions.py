@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.events import Event
@@ -41,15 +42,15 @@ class SessionRow(NamedTuple):
     was_controller: bool
 
 
-class _Tally:
+@dataclass(slots=True)
+class SessionCounts:
     """What is counted of one session."""
 
-    def __init__(self) -> None:
-        self.writes = 0
-        self.last_zxid = -1
-        self.last_ms: int | None = None
-        self.created = 0
-        self.lost = 0
+    writes: int = 0
+    last_zxid: int = -1
+    last_ms: int | None = None
+    created: int = 0
+    lost: int = 0
 
 
 class _Roles:
@@ -74,14 +75,14 @@ class SessionRows:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._tallies: dict[int, _Tally] = {}
+        self._counts: dict[int, SessionCounts] = {}
         self._owners: dict[str, int] = {}
         """Of each ephemeral that lives, its session."""
 
     def see(self, event: Event) -> None:
         if event.session:
-            tally = self._tallies.setdefault(event.session, _Tally())
-            _count(event, tally, self._facts.sessions.get(event.session))
+            counts = self._counts.setdefault(event.session, SessionCounts())
+            _count(event, counts, self._facts.sessions.get(event.session))
         if event.applied and event.op == "create" and event.ephemeral == "session":
             self._owners[event.path] = event.session
         elif event.applied and event.op == "delete":
@@ -89,12 +90,23 @@ class SessionRows:
 
     def rows(self) -> list[SessionRow]:
         """By the zxid of the creation; those from before come first."""
-        living, roles = Counter(self._owners.values()), _Roles(self._facts)
-        rows = (
-            _row(life, self._tallies.get(session, _Tally()), living[session], roles, self._facts)
-            for session, life in self._facts.sessions.items()
-        )
-        return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
+        return session_rows(self._counts, Counter(self._owners.values()), self._facts)
+
+
+def session_rows(
+    counts: Mapping[int, SessionCounts], living: Mapping[int, int], facts: Facts
+) -> list[SessionRow]:
+    """By the zxid of the creation; those from before come first.
+
+    Args:
+        living: by session, the ephemerals that it has at the end.
+    """
+    roles, nothing = _Roles(facts), SessionCounts()
+    rows = (
+        _row(life, counts.get(session, nothing), living.get(session, 0), roles, facts)
+        for session, life in facts.sessions.items()
+    )
+    return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
 
 
 def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
@@ -105,21 +117,21 @@ def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
     return rows.rows()
 
 
-def _count(event: Event, tally: _Tally, life: SessionLife | None) -> None:
+def _count(event: Event, counts: SessionCounts, life: SessionLife | None) -> None:
     if life is not None and event.zxid == life.to_zxid:
-        tally.lost += event.op == "delete"
+        counts.lost += event.op == "delete"
         return
     if event.op == "create" and event.ephemeral == "session" and event.applied:
-        tally.created += 1
+        counts.created += 1
     if event.seed:
         return
-    tally.last_ms = event.time_ms
-    if event.op != "createSession" and event.zxid != tally.last_zxid:
-        tally.writes += 1
-    tally.last_zxid = event.zxid
+    counts.last_ms = event.time_ms
+    if event.op != "createSession" and event.zxid != counts.last_zxid:
+        counts.writes += 1
+    counts.last_zxid = event.zxid
 
 
-def _row(life: SessionLife, tally: _Tally, living: int, roles: _Roles, facts: Facts) -> SessionRow:
+def _row(life: SessionLife, counts: SessionCounts, living: int, roles: _Roles, facts: Facts) -> SessionRow:
     ended: SessionEnd = "open" if life.to_zxid is None else "expired" if life.expired else "closed"
     end_ms = facts.end_ms if life.to_ms is None else life.to_ms
     return SessionRow(
@@ -131,10 +143,10 @@ def _row(life: SessionLife, tally: _Tally, living: int, roles: _Roles, facts: Fa
         life.to_zxid,
         life.to_ms,
         ended,
-        tally.writes,
-        None if tally.last_ms is None else max(end_ms - tally.last_ms, 0),
-        living if ended == "open" else tally.lost,
-        tally.created,
+        counts.writes,
+        None if counts.last_ms is None else max(end_ms - counts.last_ms, 0),
+        living if ended == "open" else counts.lost,
+        counts.created,
         roles.members.get(life.session, ()),
         roles.brokers.get(life.session, ()),
         life.session in roles.controllers,
