@@ -35,7 +35,7 @@ from zkgroup.model.requests import (
     Sync,
 )
 from zkgroup.runtime.procedures import Procedure, Query, ask, read_many, write
-from zkgroup.znodes.consumers import group_path, ids_path, offset_path, offsets_path
+from zkgroup.znodes.consumers import group_path, ids_path, offset_path, offsets_path, owners_path
 from zkgroup.znodes.coordinated_groups import (
     GroupHeader,
     OffsetMetadata,
@@ -165,14 +165,18 @@ class Deletions:
     # --- a group ----------------------------------------------------------------------------------
 
     def _delete_group(self, slot: LedSlot, group: StoredGroup, group_id: str) -> Procedure[WriteOutcome]:
-        """Deletes offsets with their parents, metadata, chunks, marker and header."""
+        """Deletes offsets with their parents, metadata, chunks, marker and header.
+
+        What ZooKeeper consumers have left without a member goes too, so that no tool lists the group.
+        """
         for _ in range(TRIES):
             topics, offsets = yield from self._list([offsets_path(group_id)])
             meta_topics, metadata = yield from self._list([meta_path(slot.number, group_id)])
             parents = yield from self._parents(slot, group_id)
             leaves = [*offsets, *metadata]
+            root = yield from self._root(group_id)
             rest = [*topics, *meta_topics, *parents]
-            outcome = yield from self._delete_paths(slot, group_id, leaves, rest)
+            outcome = yield from self._delete_paths(slot, group_id, leaves, rest, root)
             if outcome is WriteOutcome.STORED:
                 group.forget()
             if outcome is not None:
@@ -198,16 +202,38 @@ class Deletions:
         existing = [path for path, znode in zip(paths, found.znodes, strict=True) if znode is not None]
         return [*children, *existing]
 
+    def _root(self, group_id: str) -> Procedure[list[str]]:
+        """The group's znode with what is left below it, the deepest first; `ids` is the guard.
+
+        Empty where there is none, where it has owners, and where it has a child that is not known here.
+        """
+        owner_topics, owners = yield from self._list([owners_path(group_id)])
+        root = group_path(group_id)
+        below = yield from _children([root])
+        known = [owners_path(group_id), ids_path(group_id)]
+        is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}
+        ((found,),) = yield from read_many([root])
+        if found is None or owners or not is_ours.issuperset(below):
+            return []
+        return [*owner_topics, *(each for each in known if each in below), root]
+
     def _delete_paths(
-        self, slot: LedSlot, group_id: str, leaves: Sequence[str], rest: Sequence[str]
+        self,
+        slot: LedSlot,
+        group_id: str,
+        leaves: Sequence[str],
+        rest: Sequence[str],
+        root: Sequence[str],
     ) -> Procedure[WriteOutcome | None]:
         """Deletes offsets in several transactions, and the rest with the last of them; None after a race."""
         starts = range(0, max(len(leaves), 1), PARTITIONS_AT_ONCE)
         for start in starts:
-            paths = [*leaves[start : start + PARTITIONS_AT_ONCE], *(rest if start == starts[-1] else ())]
+            is_last = start == starts[-1]
+            paths = [*leaves[start : start + PARTITIONS_AT_ONCE], *((*rest, *root) if is_last else ())]
             if not paths:
                 return WriteOutcome.STORED
-            guard = yield from self._guard(group_id)
+            has_guard = is_last and ids_path(group_id) in root
+            guard = [] if has_guard else (yield from self._guard(group_id))
             operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
             outcome = yield from write(operations, {slot.path})
             if not isinstance(outcome, MultiDone):

@@ -9,7 +9,7 @@ from zkgroup.broker.groups.store_events import SlotResigned, ZooKeeperMembersNot
 from zkgroup.coordinator.events import GroupWritten, OffsetsWritten, WriteOutcome
 from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.znodes.consumers import group_path, ids_path
+from zkgroup.znodes.consumers import group_path, ids_path, owner_path, owners_topic_path
 from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk, GroupHeader, ProtocolMarker, SlotOwner
 
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
@@ -535,18 +535,50 @@ def test_what_zookeeper_does_not_accept_is_too_large() -> None:
 # --- deletion -------------------------------------------------------------------------------------
 
 
-def test_a_group_is_deleted_with_its_offsets() -> None:
-    """Header, chunks, offsets with their parents, metadata and the marker."""
+@pytest.mark.parametrize("has_owners", [False, True])
+def test_a_group_is_deleted_with_its_offsets(has_owners: bool) -> None:
+    """Header, chunks, metadata, offsets, marker, and what is below /consumers: no tool lists the group."""
     world, node = led()
     world.stable(node)
     world.commit(node)
     world.store(node, record(generation=2, members=()))
+    if has_owners:
+        world.server.put(owners_topic_path(GROUP, "t"))
     deleted = world.delete(node)
     world.run()
 
     assert node.outcome(deleted) is STORED
-    left = [path for path in world.server.tree() if GROUP in path]
-    assert left == [group_path(GROUP), ids_path(GROUP)]
+    assert [path for path in world.server.tree() if GROUP in path] == []
+
+
+@pytest.mark.parametrize("path", [owner_path(GROUP, P0), f"{group_path(GROUP)}/notes"])
+def test_a_deleted_group_keeps_what_is_not_its_own(path: str) -> None:
+    """An owner's znode, or a znode that nobody knows; the offsets are gone."""
+    world, node = led()
+    world.commit(node)
+    world.run()
+    world.server.put(path)
+    deleted = world.delete(node)
+    world.run()
+
+    assert node.outcome(deleted) is STORED
+    assert world.server.find(path) is not None
+    assert world.offset() is None
+
+
+def test_a_zookeeper_consumer_that_registers_while_its_group_is_deleted_keeps_the_offsets() -> None:
+    """The last transaction deletes `ids`, which is refused while there is a member."""
+    world, node = led()
+    world.commit(node)
+    world.run()
+    world.server.put(ids_path(GROUP))
+    deleted = world.delete(node)
+    world.until_asks(node, Multi, f"Delete(path='{ids_path(GROUP)}'")
+    world.zookeeper_member()
+    world.run()
+
+    assert node.outcome(deleted) is WriteOutcome.ZOOKEEPER_MEMBERS
+    assert world.offset() == b"1"
 
 
 def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
