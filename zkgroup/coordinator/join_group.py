@@ -7,6 +7,7 @@ updateStaticMemberAndRebalance).
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.effects import JoinGroupResult, SyncGroupResult
@@ -30,6 +31,9 @@ from zkgroup.coordinator.rebalance import (
 from zkgroup.coordinator.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from zkgroup.coordinator.timers import Timer
 from zkgroup.model.error_codes import ErrorCode
+
+STRING_BYTES_MAX: Final = 32_767
+"""Longest string of Kafka's protocol. A member id is longer than the id of its client, or of its instance."""
 
 
 def refuse(context: CoordinatorContext, join: JoinGroup, error: ErrorCode) -> None:
@@ -68,7 +72,9 @@ def _no_room(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup)
 def _join_without_id(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup) -> None:
     instance = join.group_instance_id
     member_id = context.new_member_id(join.client_id if instance is None else instance)
-    if instance is not None and instance in group.static_members:
+    if len(member_id.encode()) > STRING_BYTES_MAX:
+        refuse(context, join, ErrorCode.INVALID_REQUEST)
+    elif instance is not None and instance in group.static_members:
         _replace_static(context, group, join, member_id)
     elif join.requires_member_id and instance is None:
         timer = Timer(partial(_pending_expired, context, group, member_id))

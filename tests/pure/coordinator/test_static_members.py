@@ -20,6 +20,17 @@ def test_a_static_member_needs_no_id_first() -> None:
     assert Coordinator().join(instance="i", v4=True) is None
 
 
+@pytest.mark.parametrize("options", [{"instance": "i" * 32_767}, {"client": "c" * 32_767, "v4": True}])
+def test_a_member_id_that_no_answer_could_carry_is_refused(options: dict[str, Any]) -> None:
+    """42: with the unique part it would be longer than a string of Kafka's protocol may be."""
+    coordinator = Coordinator()
+
+    assert coordinator.join(**options) is ErrorCode.INVALID_REQUEST
+    assert coordinator.written == []
+    shorter = {name: value[:200] if isinstance(value, str) else value for name, value in options.items()}
+    assert coordinator.join(**shorter) is not ErrorCode.INVALID_REQUEST
+
+
 def test_a_static_member_returns_without_a_rebalance() -> None:
     """coordinator item 53: new id, same generation, old assignment; the former id is fenced everywhere."""
     coordinator = Coordinator()
