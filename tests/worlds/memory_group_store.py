@@ -59,6 +59,8 @@ class MemoryGroupStore:
         self.slots = slots
         self.groups: dict[str, GroupRecord] = {}
         self.offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.unreadable: set[TopicPartition] = set()
+        """Offsets that are no numbers."""
         self.outcome = WriteOutcome.STORED
         self.holds = False
         self.is_counted = False
@@ -96,7 +98,8 @@ class MemoryGroupStore:
             case ReadLegacyOffsets():
                 stored = self.offsets.get(event.group_id, {})
                 offsets = {each: stored[each].offset for each in event.partitions if each in stored}
-                return [LegacyOffsetsRead(event.request_id, ErrorCode.NONE, offsets)]
+                unreadable = frozenset(self.unreadable.intersection(event.partitions))
+                return [LegacyOffsetsRead(event.request_id, ErrorCode.NONE, offsets, unreadable)]
             case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteStoredOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write(event))

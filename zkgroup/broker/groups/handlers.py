@@ -194,7 +194,7 @@ class GroupHandlers:
         return translation.fetch_response(translation.fetched_offsets(partitions, result))
 
     async def _fetch_legacy(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """OffsetFetch 0: a partition without an offset has error 3, as in Kafka 0.8.2.2."""
+        """OffsetFetch 0, as in Kafka 0.8.2.2: 3 without an offset, -1 for one that cannot be read."""
         partitions = translation.requested_partitions(request) or ()
         known = tuple(tp for tp in partitions if self._is_known(tp))
         none = (translation.NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -211,6 +211,7 @@ class GroupHandlers:
                 found.update(dict.fromkeys(known, (translation.NO_OFFSET, result.error)))
             for tp, offset in result.offsets.items():
                 found[tp] = OffsetAndMetadata(offset=offset), ErrorCode.NONE
+            found.update(dict.fromkeys(result.unreadable, (translation.NO_OFFSET, ErrorCode.UNKNOWN)))
         return translation.fetch_response(found)
 
     async def offset_delete(

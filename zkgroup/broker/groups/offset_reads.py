@@ -199,16 +199,17 @@ class OffsetReads:
 
     def _read_legacy(self, read: ReadLegacyOffsets) -> Procedure[None]:
         paths = tuple(offset_path(read.group_id, each) for each in read.partitions)
-        offsets: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, int | None] = {}
         if paths:
             (outcome,) = yield from ask(Query(ReadMany(paths)))
             assert isinstance(outcome, ReadManyDone), outcome
             for partition, znode in zip(read.partitions, outcome.znodes, strict=True):
-                if isinstance(znode, Znode):
-                    value = self._legacy_value(znode)
-                    offsets.update({} if value is None else {partition: value})
+                if znode is not None:
+                    found[partition] = self._legacy_value(znode) if isinstance(znode, Znode) else None
         del self._legacy[read.request_id]
-        self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.NONE, offsets))
+        offsets = {partition: value for partition, value in found.items() if value is not None}
+        unreadable = frozenset(found.keys() - offsets.keys())
+        self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.NONE, offsets, unreadable))
 
     def _legacy_value(self, znode: Znode) -> int | None:
         try:

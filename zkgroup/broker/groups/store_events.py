@@ -197,6 +197,8 @@ class LegacyOffsetsRead:
     error: ErrorCode
     offsets: Mapping[TopicPartition, int]
     """Without the partitions that have no offset; a negative one means "none" too."""
+    unreadable: frozenset[TopicPartition] = frozenset()
+    """Those whose znode is no number, or may not be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -464,6 +464,20 @@ def test_version_0_writes_and_reads_kafkas_znodes_on_any_broker() -> None:
     assert world.server.find(ProtocolMarker.path(GROUP)) is None
 
 
+def test_version_0_tells_an_unreadable_offset_from_none() -> None:
+    """As Kafka 0.8.2.2, where the number's exception is -1: a client would begin anew at error 3."""
+    world = SteppedStores()
+    node = world.node()
+    world.run()
+    assert legacy(world, node, {P0: 5}) == {P0: STORED}
+    world.server.put(offset_path(GROUP, P1), b"none")
+    node.loop.post(ReadLegacyOffsets(9002, GROUP, (P0, P1, P2)))
+    world.run()
+
+    (read,) = node.emitted(LegacyOffsetsRead)
+    assert (read.offsets, read.unreadable) == ({P0: 5}, {P1})
+
+
 def test_version_0_is_refused_while_the_group_has_members() -> None:
     """Of ZooKeeper by `ids`, of the coordinator by the marker."""
     world, node = led()

@@ -147,6 +147,8 @@ async def test_fetches_of_one_partition_and_of_all() -> None:
         assert offsets_of(await client.fetch(UNKNOWN, version=0)) == {UNKNOWN: (-1, "", 3)}
         assert offsets_of(await client.fetch()) == {PARTITION: (5, "", 0)}
         assert offsets_of(await client.fetch(group="other")) == {}
+        broker.store.unreadable.add(SECOND)
+        assert offsets_of(await client.fetch(SECOND, version=0)) == {SECOND: (-1, "", -1)}
         await client.close()
 
 
