@@ -237,6 +237,19 @@ def test_every_crash_of_a_controller_leaves_the_replicas_to_the_next() -> None:
             return
 
 
+def test_a_list_with_a_dead_broker_grows() -> None:
+    """The move ends without that broker, which would never be in sync."""
+    world, _ = cluster({0: (1, 4)}, (1, 4))
+    world.stop_broker(4)
+    for broker in (2, 3):
+        world.start_broker(broker, is_zkgroup=True)
+    leaders_follow(world)
+    leaders_follow(world)
+
+    assert [set(each) for each in lists(world).values()] == [{1, 2, 3}]
+    assert world.server.find(Reassignment.path()) is None
+
+
 RACKS = {1: "a", 2: "a", 3: "b", 4: None}
 
 
@@ -246,16 +259,18 @@ RACKS = {1: "a", 2: "a", 3: "b", 4: None}
         ({0: (1,), 1: (1,), 2: (1,)}, (1, 2), {0: (2, 1), 1: (1, 2), 2: (1, 2)}),
         ({0: (1,)}, (1, 2, 3), {0: (1, 3, 2)}),
         ({0: (1, 2), 1: (1, 2)}, (1, 2), {}),
-        ({0: (1, 9)}, (1, 2, 3), {}),
+        ({0: (1, 9)}, (1, 2, 3), {0: (1, 3, 2)}),
+        ({0: (9, 1)}, (1, 2), {}),
+        ({0: (8, 9)}, (1, 2, 3), {}),
         ({0: (1,)}, (1,), {}),
         ({0: (2, 1, 3)}, (1, 2, 3, 4), {}),
     ],
-    ids=["leaders", "racks", "enough", "dead", "alone", "three"],
+    ids=["leaders", "racks", "enough", "dead", "dead, enough", "all dead", "alone", "three"],
 )
 def test_lists_that_can_be_longer(
     before: dict[int, Brokers], brokers: Brokers, after: dict[int, Brokers]
 ) -> None:
-    """Another rack first; preferred leaders in turn; a list with a broker that is down is left as it is."""
+    """Another rack first; preferred leaders in turn; a broker that is down gives way in a list that grows."""
     racks = {broker: RACKS[broker] for broker in brokers}
 
     found = more_replicas({slot(number): each for number, each in before.items()}, racks, 3)

@@ -89,8 +89,9 @@ def more_replicas(
     """Longer replica lists for the partitions that have fewer replicas than `factor`, or than brokers.
 
     A broker is added that has few replicas of these partitions, in a rack that the list does not have yet.
-    The first replica, which is preferred as leader, becomes one that is first in few lists. A list with a
-    broker that is not live is left: a move would wait for that broker.
+    The first replica, which is preferred as leader, becomes one that is first in few lists. A list that grows
+    loses its brokers that are not live: a move would wait for them, and there is no log that they could have.
+    A list without a live broker has nobody to lead the move, and is left.
 
     Args:
         racks: the brokers that can host replicas, with their racks.
@@ -100,9 +101,9 @@ def more_replicas(
     preferred = Counter(replicas[0] for replicas in lists.values() if replicas)
     changed: dict[TopicPartition, Brokers] = {}
     for partition, before in sorted(lists.items()):
-        if not before or len(before) >= wanted or not racks.keys() >= set(before):
+        replicas = [each for each in before if each in racks]
+        if not replicas or len(before) >= wanted:
             continue
-        replicas = list(before)
         while len(replicas) < wanted:
             used = {racks[each] for each in replicas}
             others = [(racks[each] in used, hosted[each], each) for each in racks if each not in replicas]
