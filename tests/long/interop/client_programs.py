@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.long.interop.members import HERE
@@ -23,7 +26,24 @@ RECORDS = [
     KafkaRecord(bytes(range(256)), "schl\u00fcssel".encode(), (("\u00fc", b"\xff\x00"),), 1_800_000_000_123),
     *(KafkaRecord(b"value %d" % number, timestamp_ms=1_900_000_000_000 + number) for number in range(50)),
 ]
+VERSIONS = {
+    "kafka-python": "import kafka; print(kafka.__version__)",
+    "librdkafka": "import confluent_kafka; print(confluent_kafka.libversion()[0])",
+    "aiokafka": "import aiokafka; print(aiokafka.__version__)",
+}
 _numbers = itertools.count(1)
+
+
+def pythons(variable: str) -> list[str]:
+    """This interpreter, and those of an environment variable, separated by colons."""
+    return [sys.executable, *filter(None, os.environ.get(variable, "").split(":"))]
+
+
+@cache
+def version_of(client: str, python: str) -> str:
+    """The release of a client in the environment of this Python."""
+    command = [python, "-c", VERSIONS[client]]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tests.long.interop.jars import MissingToolError, compiled, kafka_jars
 from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
+from tests.long.interop.tooled import BROKERS, OurBrokers
 from tests.waiting import eventually
 from tests.worlds.kazoo_clients import kazoo_on
 
@@ -55,6 +56,22 @@ def real_zookeeper(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    request: pytest.FixtureRequest,
+    real_zookeeper: RealZooKeeper,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[OurBrokers]:
+    """Three zkgroup brokers as processes, below a chroot with the name of the file of the tests."""
+    name = request.path.stem.removeprefix("test_")
+    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp(name), f"/{name}")
+    try:
+        cluster.start(*BROKERS)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from tests.long.interop.jars import compiled, java, kafka_jars
 from tests.long.interop.members import HERE
 from tests.long.interop.record_lines import line_of, parsed
 from tests.long.interop.releases import EVERYTHING, NEWEST
-from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, OurBrokers
 from tests.waiting import PATIENCE_S, eventually
@@ -43,16 +42,6 @@ RECORDS = [
     *(KafkaRecord(b"value %d" % number, timestamp_ms=1_900_000_000_000 + number) for number in range(50)),
 ]
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def brokers(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBrokers]:
-    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp("clients"), "/clients")
-    try:
-        cluster.start(*BROKERS)
-        yield cluster
-    finally:
-        cluster.close()
 
 
 @dataclass(frozen=True)

@@ -6,39 +6,21 @@ confluent-kafka, also that one.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.long.interop.client_programs import RECORDS, ClientProgram, acknowledgement, new_topic
-from tests.long.interop.servers import RealZooKeeper
-from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.long.interop import client_programs
+from tests.long.interop.client_programs import RECORDS, ClientProgram, acknowledgement, new_topic, pythons
+from tests.long.interop.tooled import OurBrokers
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 
-PYTHONS = [sys.executable, *filter(None, [os.environ.get("ZKGROUP_INTEROP_LIBRDKAFKA")])]
+PYTHONS = pythons("ZKGROUP_INTEROP_LIBRDKAFKA")
 
 
-@cache
 def version_of(python: str) -> str:
-    """The version of its librdkafka, which is that of the package."""
-    code = "import confluent_kafka; print(confluent_kafka.libversion()[0])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
-@pytest.fixture(scope="module")
-def brokers(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBrokers]:
-    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp("librdkafka"), "/librdkafka")
-    try:
-        cluster.start(*BROKERS)
-        yield cluster
-    finally:
-        cluster.close()
+    return client_programs.version_of("librdkafka", python)
 
 
 @pytest.fixture(params=PYTHONS, ids=version_of)

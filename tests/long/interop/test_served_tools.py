@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pytest
 from tests.long.interop.conftest import fetched
 from tests.long.interop.jars import java, kafka_jars, tools_jars
 from tests.long.interop.releases import NEWEST, rows_of
-from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Printed, Toolbox
 from tests.long.interop.tooled import BROKERS, OurBrokers, Row
 from tests.waiting import PATIENCE_S, eventually
@@ -40,16 +39,6 @@ MAINS = {
     ),
 }
 """The class of each tool in 2.8.2 and in 3.9.1."""
-
-
-@pytest.fixture(scope="module")
-def brokers(real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBrokers]:
-    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp("served"), "/served")
-    try:
-        cluster.start(*BROKERS)
-        yield cluster
-    finally:
-        cluster.close()
 
 
 @dataclass(frozen=True)
