@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from tests.long.interop.members import HERE
 from tests.long.interop.record_lines import line_of, parsed
-from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.long.interop.tooled import OurBrokers
 from tests.waiting import PATIENCE_S
 from tests.worlds.kafka_clients import KafkaRecord
 from zkgroup.model import TopicPartition
@@ -27,10 +28,11 @@ RECORDS = [
     *(KafkaRecord(b"value %d" % number, timestamp_ms=1_900_000_000_000 + number) for number in range(50)),
 ]
 VERSIONS = {
-    "kafka-python": "import kafka; print(kafka.__version__)",
-    "librdkafka": "import confluent_kafka; print(confluent_kafka.libversion()[0])",
-    "aiokafka": "import aiokafka; print(aiokafka.__version__)",
+    "kafka-python": "kafka.__version__",
+    "librdkafka": "confluent_kafka.libversion()[0]",
+    "aiokafka": "aiokafka.__version__",
 }
+"""Module and expression."""
 _numbers = itertools.count(1)
 
 
@@ -42,7 +44,11 @@ def pythons(variable: str) -> list[str]:
 @cache
 def version_of(client: str, python: str) -> str:
     """The release of a client in the environment of this Python."""
-    command = [python, "-c", VERSIONS[client]]
+    expression = VERSIONS[client]
+    module = expression.partition(".")[0]
+    if python == sys.executable:
+        return str(eval(expression, {module: importlib.import_module(module)}))
+    command = [python, "-c", f"import {module}; print({expression})"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -101,5 +107,4 @@ def new_topic(brokers: OurBrokers, *replicas: int) -> tuple[str, TopicPartition]
     """The addresses of the brokers, and the partition of a new topic, which is served."""
     name = f"records-{next(_numbers)}"
     brokers.create(name, replicas)
-    ports = [brokers.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
-    return ",".join(f"127.0.0.1:{port}" for port in ports), TopicPartition(name, 0)
+    return brokers.bootstrap, TopicPartition(name, 0)

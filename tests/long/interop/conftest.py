@@ -15,7 +15,7 @@ from tests.long.interop.jars import MissingToolError, compiled, kafka_jars
 from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
-from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.long.interop.tooled import OurBrokers, running_brokers
 from tests.waiting import eventually
 from tests.worlds.kazoo_clients import kazoo_on
 
@@ -66,12 +66,17 @@ def brokers(
 ) -> Iterator[OurBrokers]:
     """Three zkgroup brokers as processes, below a chroot with the name of the file of the tests."""
     name = request.path.stem.removeprefix("test_")
-    cluster = OurBrokers(real_zookeeper, tmp_path_factory.mktemp(name), f"/{name}")
-    try:
-        cluster.start(*BROKERS)
+    with running_brokers(real_zookeeper, tmp_path_factory.mktemp(name), f"/{name}") as cluster:
         yield cluster
-    finally:
-        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def group_brokers(
+    real_zookeeper: RealZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OurBrokers]:
+    """The same for all tests of consumer groups: the first group takes seconds, as it gets 50 slots."""
+    with running_brokers(real_zookeeper, tmp_path_factory.mktemp("groups"), "/groups") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -44,15 +44,24 @@ class Process:
     """One child process with its log file."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, *, pipe: bool = False, commands: bool = False
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        pipe: bool = False,
+        commands: bool = False,
+        output: Path | None = None,
     ) -> None:
-        """`pipe`: a `Reader` gets its output, not the log; `commands`: it reads commands from its input."""
+        """`pipe`: a `Reader` gets its output, not the log; `output`: a file of its own does.
+
+        `commands`: it reads commands from its input.
+        """
         self.log = log
-        with log.open("ab") as sink:
+        with log.open("ab") as sink, (output or log).open("ab") as printed:
             self._process = subprocess.Popen(
                 tethered(command),
                 stdin=subprocess.PIPE if commands else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipe else sink,
+                stdout=subprocess.PIPE if pipe else printed,
                 stderr=sink,
             )
 

@@ -17,7 +17,7 @@ from tests.long.interop.members import HERE
 from tests.long.interop.record_lines import line_of, parsed
 from tests.long.interop.releases import EVERYTHING, NEWEST
 from tests.long.interop.toolbox import Toolbox
-from tests.long.interop.tooled import BROKERS, OurBrokers
+from tests.long.interop.tooled import OurBrokers
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.model import TopicPartition
@@ -101,11 +101,6 @@ def java_client(request: pytest.FixtureRequest, box: Toolbox, tmp_path: Path) ->
     return JavaClient(box, str(request.param), tmp_path)
 
 
-def _bootstrap(brokers: OurBrokers) -> str:
-    ports = [brokers.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
-    return ",".join(f"127.0.0.1:{port}" for port in ports)
-
-
 def _topic(brokers: OurBrokers, *replicas: int) -> TopicPartition:
     """A topic with one partition; returns that partition, which is served."""
     name = f"records-{next(_numbers)}"
@@ -118,7 +113,7 @@ def test_what_java_sends_every_client_reads(
     brokers: OurBrokers, java_client: JavaClient, compression: str | None
 ) -> None:
     """Keys, nulls, headers, timestamps and bytes that are no text; idempotent where it is compressed."""
-    tp, bootstrap = _topic(brokers, 1, 2, 3), _bootstrap(brokers)
+    tp, bootstrap = _topic(brokers, 1, 2, 3), brokers.bootstrap
     offsets = java_client.send(
         bootstrap, tp, RECORDS, idempotent=compression is not None, compression=compression
     )
@@ -134,7 +129,7 @@ def test_what_java_sends_every_client_reads(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_python_sends_java_reads(brokers: OurBrokers, java_client: JavaClient, client: str) -> None:
     """As sent; and a compressed log gives the offset of a time."""
-    tp, bootstrap = _topic(brokers, 2, 3, 1), _bootstrap(brokers)
+    tp, bootstrap = _topic(brokers, 2, 3, 1), brokers.bootstrap
     offsets = CLIENTS[client].send(bootstrap, tp, RECORDS, idempotent=True, compression="gzip")
 
     assert java_client.read(bootstrap, tp, 0, len(RECORDS)) == dict(zip(offsets, RECORDS, strict=True))
@@ -150,7 +145,7 @@ def test_no_acknowledged_record_is_lost_with_its_leader(
 
     Every record is at the offset of its acknowledgement; one of an idempotent producer is there only once.
     """
-    tp, bootstrap = _topic(brokers, 1, 2, 3), _bootstrap(brokers)
+    tp, bootstrap = _topic(brokers, 1, 2, 3), brokers.bootstrap
     records = [KafkaRecord(b"value %d" % number) for number in range(20_000)]
     leader = brokers.rows(tp.topic)[0][1]
     path = f"{java_client.classes()}:{kafka_jars(java_client.release)}/*"

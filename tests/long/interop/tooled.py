@@ -6,6 +6,8 @@ import json
 import signal
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,8 @@ class OurBrokers(Cluster):
             words += ["--set", "auto.leader.rebalance.enable=false"]
             words += ["--set", "zookeeper.session.timeout.ms=60s"]
             words += ["--set", "isr_notice_quiet_ms=200ms", "--set", "isr_notice_every_ms=100ms"]
+            words += ["--set", "group.initial.rebalance.delay.ms=0"]
+            words += ["--set", "group.min.session.timeout.ms=100"]
             log = self.folder / f"b{broker}-{len(self._started)}.log"
             self._running[broker] = Process([sys.executable, "-c", PROGRAM, *words], log)
             self._started.append(self._running[broker])
@@ -166,6 +170,21 @@ class OurBrokers(Cluster):
 
     def process(self, broker: int) -> Process:
         return self._running[broker]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of the brokers, for clients."""
+        ports = [self.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Offsets by partition in ZooKeeper, where the consumers of Kafka 0.8 have them too."""
+        parent = f"/consumers/{group}/offsets/{topic}"
+        try:
+            names = self.tree.get_children(parent)
+        except NoNodeError:
+            return {}
+        return {int(name): int(self.tree.get(f"{parent}/{name}")[0]) for name in names}
 
     def create(self, topic: str, *replicas: tuple[int, ...]) -> list[Row]:
         """Creates a topic with these replicas of its partitions; the rows that are served then."""
@@ -199,6 +218,17 @@ class OurBrokers(Cluster):
         for process in self._started:
             process.kill()
         super().close()
+
+
+@contextmanager
+def running_brokers(zookeeper: RealZooKeeper, folder: Path, chroot: str) -> Iterator[OurBrokers]:
+    """The three brokers, registered."""
+    cluster = OurBrokers(zookeeper, folder, chroot)
+    try:
+        cluster.start(*BROKERS)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _wait_for(process: Process, kind: str) -> None:
