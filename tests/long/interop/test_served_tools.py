@@ -4,112 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.long.interop.conftest import fetched
-from tests.long.interop.jars import java, kafka_jars, tools_jars
-from tests.long.interop.releases import NEWEST, rows_of
-from tests.long.interop.toolbox import Printed, Toolbox
-from tests.long.interop.tooled import BROKERS, OurBrokers, Row
-from tests.waiting import PATIENCE_S, eventually
+from tests.long.interop.jars import tools_jars
+from tests.long.interop.releases import rows_of
+from tests.long.interop.served_tools import RELEASES, ServedTools
+from tests.long.interop.toolbox import Toolbox
+from tests.long.interop.tooled import OurBrokers
+from tests.waiting import eventually
 from tests.worlds.kafka_clients import CLIENTS
 from zkgroup.model import TopicPartition
-
-RELEASES = ("2.8.2", NEWEST)
-MAINS = {
-    "topics": ("kafka.admin.TopicCommand", "org.apache.kafka.tools.TopicCommand"),
-    "configs": ("kafka.admin.ConfigCommand", "kafka.admin.ConfigCommand"),
-    "offsets": ("kafka.tools.GetOffsetShell", "org.apache.kafka.tools.GetOffsetShell"),
-    "reassign": (
-        "kafka.admin.ReassignPartitionsCommand",
-        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    ),
-    "elections": ("kafka.admin.LeaderElectionCommand", "org.apache.kafka.tools.LeaderElectionCommand"),
-    "producer": ("kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
-    "consumer": ("kafka.tools.ConsoleConsumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
-    "dump": ("kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments"),
-    "verifiable producer": (
-        "org.apache.kafka.tools.VerifiableProducer",
-        "org.apache.kafka.tools.VerifiableProducer",
-    ),
-}
-"""The class of each tool in 2.8.2 and in 3.9.1."""
-
-
-@dataclass(frozen=True)
-class ServedTools:
-    """The tools of one release, which know only the brokers."""
-
-    box: Toolbox
-    release: str
-    cluster: OurBrokers
-    folder: Path
-
-    @property
-    def bootstrap(self) -> str:
-        ports = [self.cluster.json(f"/brokers/ids/{broker}")["port"] for broker in BROKERS]
-        return ",".join(f"127.0.0.1:{port}" for port in ports)
-
-    def name(self, topic: str) -> str:
-        """A topic name of this release's own."""
-        return f"{topic}-{self.release.replace('.', '')}"
-
-    def run(self, tool: str, *words: str) -> Printed:
-        main = MAINS[tool][RELEASES.index(self.release)]
-        printed = self.box.run(self.release, main, *self._at(tool), *words)
-        assert printed.code == 0, printed.text
-        return printed
-
-    def _at(self, tool: str) -> tuple[str, ...]:
-        if tool == "dump":
-            return ()
-        is_older = tool == "offsets" and self.release != NEWEST
-        return "--broker-list" if is_older else "--bootstrap-server", self.bootstrap
-
-    def refused(self, tool: str, *words: str) -> str:
-        """What a tool prints that cannot do what it is asked for."""
-        main = MAINS[tool][RELEASES.index(self.release)]
-        return self.box.run(self.release, main, "--bootstrap-server", self.bootstrap, *words).text
-
-    def shown(self, *words: str, until: Callable[[str], object]) -> str:
-        """What kafka-topics prints once that is so: brokers get the controller's metadata one by one."""
-        return eventually(lambda: self.refused("topics", *words), until)
-
-    def piped(self, tool: str, *words: str, stdin: bytes) -> bytes:
-        """The output of a tool in a JVM of its own, which reads its standard input."""
-        folder = kafka_jars(self.release)
-        main = MAINS[tool][RELEASES.index(self.release)]
-        more = tools_jars(self.release) if tool == "verifiable producer" else folder
-        command = java(f"{folder}/*:{more}/*", main, heap_mb=128, log=folder / "log4j.properties")
-        done = subprocess.run(
-            [*command, "--bootstrap-server", self.bootstrap, *words],
-            input=stdin,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
-        return done.stdout
-
-    def create(self, topic: str, *replicas: tuple[int, ...]) -> list[Row]:
-        assigned = ",".join(":".join(map(str, each)) for each in replicas)
-        self.run("topics", "--create", "--topic", topic, "--replica-assignment", assigned)
-        return self.cluster.wait_served(topic, len(replicas))
-
-    def produce(self, topic: str, count: int) -> None:
-        lines = "".join(f"key{number}\tvalue {number}\n" for number in range(count))
-        words = ("--topic", topic, "--property", "parse.key=true", "--compression-codec", "zstd")
-        self.piped("producer", *words, stdin=lines.encode())
-
-    def file(self, name: str, document: object) -> str:
-        path = self.folder / name
-        path.write_text(json.dumps(document), encoding="utf-8")
-        return str(path)
 
 
 @pytest.fixture(params=RELEASES)
