@@ -174,3 +174,16 @@ def test_an_idle_broker_takes_little_memory() -> None:
     report = Report()
     MEASUREMENTS["broker-memory"](Plan(repeats=1, short=True), report)
     assert [goal.reached for goal in report.goals] == [True], report.goals
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("group-joins", 2), ("group-rates", 2), ("group-scale", 1), ("group-load", 1)]
+)
+def test_groups_are_measured_with_raw_members(name: str, count: int) -> None:
+    """In small sizes: members that have an error or another generation, or a lost generation, end it."""
+    report = Report()
+    MEASUREMENTS[name](Plan(repeats=0, short=True), report)
+    assert [line.side for line in report.lines] == ["zkgroup"] * count
+    assert all(line.seconds for line in report.lines)
+    errors = [goal for goal in report.goals if goal.wanted.endswith("members")]
+    assert all(goal.reached for goal in errors), errors

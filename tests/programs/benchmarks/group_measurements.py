@@ -210,7 +210,7 @@ def group_load(plan: Plan, report: Report) -> None:
     found: defaultdict[str, list[float]] = defaultdict(list)
     first: defaultdict[str, list[float]] = defaultdict(list)
     with all_sides(sides(short=plan.short), 2, {**SETTINGS, **more}) as started:
-        for run in range(plan.repeats):
+        for run in range(max(1, plan.repeats)):
             for name, side in started.items():
                 one = _take_over(side, groups, run)
                 assert one["served"] == groups
