@@ -39,7 +39,6 @@ from zkgroup.broker.machine.events import (
     ResumeFetches,
     Serving,
     SetMaximalIsrs,
-    SlotConfigRead,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import BrokerNetwork
@@ -353,15 +352,11 @@ class BrokerLifecycle:
         assert self.network is not None
         return controller or self.network.cache.controller
 
-    def _take_result(self, result: ControllerFound | ProducerIdsClaimed | SlotConfigRead) -> None:
+    def _take_result(self, result: ControllerFound | ProducerIdsClaimed) -> None:
         """Passes the result of an event on to what waits for it."""
         if isinstance(result, ControllerFound):
             self._found(result.controller)
-        elif self.network is None:
-            return
-        elif isinstance(result, SlotConfigRead):
-            self.network.slot_count.read(result.slots)
-        else:
+        elif self.network is not None:
             self.network.producer_ids_claimed(result)
 
     def _found(self, controller: Address | None) -> None:
@@ -392,7 +387,7 @@ class BrokerLifecycle:
                 self._listener.on_isr(tp, leader_epoch, isr)
             case ConfigChanged():
                 self._on_config_changed(effect)
-            case ControllerFound() | ProducerIdsClaimed() | SlotConfigRead():
+            case ControllerFound() | ProducerIdsClaimed():
                 self.thread.call(self._take_result, effect)
             case Failed(error):
                 self._parts.fail(error)

@@ -26,7 +26,6 @@ from zkgroup.broker.machine.events import (
     MaximalIsrsSet,
     ProducerIdsClaimed,
     ReadFollowers,
-    ReadSlotConfig,
     ReplicasChanged,
     SetMaximalIsrs,
     StoppedLeading,
@@ -47,7 +46,6 @@ from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
-from zkgroup.broker.server.slot_count import SlotCount
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
@@ -155,7 +153,6 @@ class BrokerNetwork:
         self._retention_s = settings.log_retention_check_interval_ms / 1000
         self._fetchers = self._make_fetchers(settings)
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
-        self.slot_count = SlotCount(lambda: post(ReadSlotConfig()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.respond)
         self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
@@ -190,7 +187,7 @@ class BrokerNetwork:
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
             create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
-            slots=self.slot_count.get,
+            slots=self._slots,
             create_offsets_topic=None if admin is None else admin.create_offsets_topic,
             further=self._further_rows(),
             sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
@@ -201,6 +198,9 @@ class BrokerNetwork:
             yield from self._admin_rows.rows()
         if self._groups is not None:
             yield from self._groups.rows()
+
+    async def _slots(self) -> int | None:
+        return None if self._groups is None else self._groups.service.slot_count
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""

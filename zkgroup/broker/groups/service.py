@@ -105,6 +105,11 @@ class GroupCoordinatorService:
         """The coordinator; another one once the number of slots is known."""
         return self._stored.coordinator
 
+    @property
+    def slot_count(self) -> int | None:
+        """The number of slots of the cluster; None until it is written and was read."""
+        return self._stored.slot_count
+
     # --- start and close --------------------------------------------------------------------------
 
     def start(self) -> None:

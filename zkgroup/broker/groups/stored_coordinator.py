@@ -112,7 +112,8 @@ class StoredCoordinator:
         self._on_stepped = on_stepped
         self.coordinator = GroupCoordinator(settings, 1, unique_id)
         """Coordinates no group until the number of slots is known."""
-        self._slots: int | None = None
+        self.slot_count: int | None = None
+        """How many slots there are, once the store has read it."""
         self._lease_until_ms: int | None = None
         self._numbers = count(1)
         self._deletions: dict[int, DeleteOffsets] = {}
@@ -242,9 +243,9 @@ class StoredCoordinator:
                 self.handle(effect)
 
     def _count_slots(self, count: int) -> None:
-        if self._slots is not None:
+        if self.slot_count is not None:
             return
-        self._slots = count
+        self.slot_count = count
         self.coordinator = GroupCoordinator(self._settings, count, self._unique_id)
         self.handle(Started())
         if self._lease_until_ms is not None:

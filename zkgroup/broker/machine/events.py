@@ -112,11 +112,6 @@ class ClaimProducerIds:
     """The broker needs a block of producer ids; `ProducerIdsClaimed` follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSlotConfig:
-    """The broker needs the number of slots; `SlotConfigRead` follows."""
-
-
 BrokerEvent = (
     Serving
     | BecameLeader
@@ -129,7 +124,6 @@ BrokerEvent = (
     | TopicsFollowed
     | FindController
     | ClaimProducerIds
-    | ReadSlotConfig
 )
 Event = BrokerEvent | SharedEvent
 
@@ -232,14 +226,6 @@ class ProducerIdsClaimed:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotConfigRead:
-    """The result of `ReadSlotConfig`."""
-
-    slots: int | None
-    """The number of slots; None if `/zkgroup/config` does not exist, or cannot be read now."""
-
-
-@dataclass(frozen=True, slots=True)
 class Failed:
     """The broker has failed; it submits nothing more."""
 
@@ -257,7 +243,6 @@ BrokerEffect = (
     | ConfigChanged
     | ControllerFound
     | ProducerIdsClaimed
-    | SlotConfigRead
     | Failed
     | LogEvent
 )

@@ -21,7 +21,6 @@ from zkgroup.broker.machine.events import (
     FollowerFetches,
     FollowersRead,
     MaximalIsrsSet,
-    ReadSlotConfig,
     ReplicasChanged,
     Serving,
     StoppedLeading,
@@ -31,7 +30,6 @@ from zkgroup.broker.machine.followed_topics import FollowedTopics
 from zkgroup.broker.machine.isr_manager import LAG_TIMER, PROPAGATION_TIMER, IsrManager
 from zkgroup.broker.machine.producer_ids import ProducerIdClaims
 from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerRegistrar, BrokerStartup
-from zkgroup.broker.machine.slot_config import SlotConfigReads
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.machine import ProcedureMachine, Work
@@ -59,7 +57,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.followed_topics = FollowedTopics(core)
         self.dynamic_config = DynamicConfig(core)
         self.producer_ids = ProducerIdClaims(core)
-        self.slot_config = SlotConfigReads(core)
         self._seeks_controller = False
 
     def step(self, event: Event, now: Instant) -> tuple[Effect, ...]:
@@ -69,7 +66,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         if self._seeks_controller and not self.core.connected:
             self._found(None)
         self.producer_ids.refuse_without_connection()
-        self.slot_config.refuse_without_connection()
         self._run()
         return self.core.take_effects()
 
@@ -97,20 +93,18 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             case TopicsFollowed(topics):
                 self.followed_topics.ordered(topics)
                 self.dynamic_config.hosted(sorted(topics))
-            case FindController() | ClaimProducerIds() | ReadSlotConfig():
+            case FindController() | ClaimProducerIds():
                 self._wanted(event)
             case _:
                 self._take_shared(event)
 
-    def _wanted(self, event: FindController | ClaimProducerIds | ReadSlotConfig) -> None:
+    def _wanted(self, event: FindController | ClaimProducerIds) -> None:
         """Takes an event that a result answers."""
         match event:
             case FindController():
                 self._seeks_controller = True
             case ClaimProducerIds():
                 self.producer_ids.wanted()
-            case ReadSlotConfig():
-                self.slot_config.wanted()
 
     def _timer_fired(self, name: str) -> None:
         if name == REGISTRATION_TIMER:
@@ -146,7 +140,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             self.registration.next()
             or (self._next_of_partitions() if self.registration.is_registered else None)
             or self.producer_ids.next()
-            or self.slot_config.next()
             or self.dynamic_config.next()
             or self.dynamic_config.next_later()
         )

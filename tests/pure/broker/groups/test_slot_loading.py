@@ -44,6 +44,23 @@ def test_before_the_slots_are_counted_nothing_is_loaded() -> None:
     assert node.slot_events == ["SlotsCounted", "SlotLoading", "SlotLoaded"]
 
 
+def test_a_number_of_slots_that_cannot_be_read_is_no_number() -> None:
+    """A broker never takes its own setting; as soon as the znode is in order, its slots are loaded."""
+    world = SteppedStores(slots=None)
+    world.server.put(SlotConfig.path(), b"{}")
+    node = world.node()
+    world.lead(node)
+    world.run()
+    assert [dict(note.fields)["path"] for note in node.notes("slots.unreadable")] == [SlotConfig.path()]
+    assert node.emitted(SlotsCounted) == []
+
+    world.server.put(SlotConfig.path(), SlotConfig(50).encode())
+    world.run()
+
+    assert node.emitted(SlotsCounted) == [SlotsCounted(50)]
+    assert node.slot_events == ["SlotsCounted", "SlotLoading", "SlotLoaded"]
+
+
 def test_a_stored_group_is_loaded_by_the_next_leader() -> None:
     """All that the coordinator stores comes back: generation, reserved generations, members."""
     world, first = led()
