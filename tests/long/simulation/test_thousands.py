@@ -25,8 +25,8 @@ from zkgroup.testing import Simulation
 
 pytestmark = pytest.mark.timeout(600)
 
-OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "1000"))
-OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "1000"))
+OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "500"))
+OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "500"))
 COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
 
 
