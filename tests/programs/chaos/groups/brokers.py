@@ -39,11 +39,13 @@ ENTRY: Final = ("-c", "from zkgroup_cli.app import main; main()")
 
 
 class CoordinatorBrokers:
-    """Three brokers and a client of their ZooKeeper server."""
+    """Some brokers and a client of their ZooKeeper server."""
 
-    def __init__(self, address: str, home: Path, entry: Sequence[str] = ENTRY) -> None:
+    def __init__(
+        self, address: str, home: Path, entry: Sequence[str] = ENTRY, ids: Sequence[int] = IDS
+    ) -> None:
         self.address, self._home, self._entry = address, home, entry
-        self._held = {broker: ReservedPort() for broker in IDS}
+        self._held = {broker: ReservedPort() for broker in ids}
         self._processes: dict[int, Process] = {}
         self._ended: set[int] = set()
         """Brokers that are meant not to run."""
@@ -52,7 +54,7 @@ class CoordinatorBrokers:
 
     def __enter__(self) -> Self:
         self.zk.wait_connected()
-        for broker in IDS:
+        for broker in self._held:
             self.start(broker)
         eventually(self._are_registered, what="the brokers register", ignoring=(ZkGroupError,))
         return self
@@ -67,22 +69,25 @@ class CoordinatorBrokers:
             held.release()
 
     @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("127.0.0.1", held.number) for held in self._held.values()]
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{held.number}" for held in self._held.values())
 
     def _are_registered(self) -> bool:
         self.died()
-        return len(self.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()) == len(IDS)
+        return len(self.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()) == len(self._held)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Creates a topic whose partitions have one replica each, and waits until every broker knows it."""
-        replicas = {number: (IDS[number % len(IDS)],) for number in range(partitions)}
+        replicas = {number: (min(self._held) + number % len(self._held),) for number in range(partitions)}
         self.zk.multi(
             Create(TopicConfig.path(topic), TopicConfig().encode()),
             Create(Topic.path(topic), Topic(replicas).encode()),
         )
-        for held in self._held.values():
-            at = ("127.0.0.1", held.number)
+        for at in self.addresses:
             eventually(lambda at=at: self._knows(at, topic, partitions), what="topic")  # type: ignore[misc]
 
     @staticmethod
