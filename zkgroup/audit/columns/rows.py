@@ -135,14 +135,18 @@ class ColumnsBuilder:
         self.add(part)
 
     def add(self, part: dict[str, Any]) -> None:
-        """Columns by the names of `Columns`; `path` is a pyarrow array of texts."""
+        """Columns by the names of `Columns`; `path` is a pyarrow array of texts, plain or as codes."""
         for name, column in part.items():
             self._parts[name].append(column)
+        paths = self._parts["path"][-1]
+        if not pa.types.is_dictionary(paths.type):
+            self._parts["path"][-1] = paths.dictionary_encode()
 
     def add_columns(self, columns: Columns) -> None:
         """Rows that are columns already."""
         part = {name: getattr(columns, name) for name in _ROW_FIELDS}
-        part["path"] = pa.array(columns.paths, pa.string()).take(pa.array(columns.path))
+        paths = pa.array(columns.paths, pa.string())
+        part["path"] = pa.DictionaryArray.from_arrays(pa.array(columns.path, pa.int32()), paths)
         part["acl"] = self.acl_codes(columns.acls)[columns.acl]
         self.add(part)
 
@@ -169,10 +173,10 @@ def columns_of(events: Iterable[Event]) -> Columns:
 
 
 def encoded(parts: Sequence[Any]) -> tuple[Numbers, list[str]]:
-    """Texts as codes, and the list that they are codes of."""
+    """Codes of several lists of texts as codes of one list, and that list."""
     if not sum(map(len, parts)):
         return np.zeros(0, np.int32), []
-    whole = pa.chunked_array(parts, pa.string()).dictionary_encode().unify_dictionaries()
+    whole = pa.chunked_array(parts).unify_dictionaries()
     codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in whole.chunks])
     return codes.astype(np.int32), whole.chunk(0).dictionary.to_pylist()
 
