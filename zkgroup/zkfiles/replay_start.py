@@ -83,6 +83,10 @@ class Window:
             self.is_in_doubt, self.is_wrong = False, not agrees
         return agrees
 
+    def is_over(self, zxid: int) -> bool:
+        """Whether this transaction, and those behind it, have only to be compared with the tree."""
+        return self._own is None and not self.is_in_doubt and zxid >= self.exact_from
+
     def _look(self, zxid: int) -> None:
         own = self._own
         if own is not None and zxid >= self.exact_from:

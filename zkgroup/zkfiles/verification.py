@@ -5,15 +5,18 @@ Told by the servers' own digests, by what records say of each other, and by ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.column_replay import NotPlainError, replay
 from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.ensemble import Ensemble
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.operations import DIGEST_VERSION
+from zkgroup.zkfiles.records import DataSet, Transaction
 from zkgroup.zkfiles.replay_start import (
     Candidate,
     Window,
@@ -34,6 +37,7 @@ _NEVER: Final = 2**63
 _LOCAL: Final = "/zookeeper/"
 """What each server writes by itself, outside the log."""
 
+_WRONG_DIGEST: Final = "the digest of the whole tree is another than the server's"
 _OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
 _UNDECIDED: Final = f"{_OTHER_DIGEST}, and no record behind it tells whether it holds one transaction more"
 
@@ -108,10 +112,31 @@ def verify(ensemble: Ensemble) -> Verification:
     before them, and each snapshot with the tree at the end of its window: that takes a second tree for the
     time of the window. Behind a hole it goes on from the next snapshot.
     """
+    if len(ensemble.servers) == 1:
+        with suppress(NotPlainError):
+            return verify_in_columns(ensemble)
+    return verify_records(ensemble)
+
+
+def verify_records(ensemble: Ensemble) -> Verification:
+    """The same, record by record."""
     run = _Run(ensemble)
     for transaction in ensemble.transactions():
         run.see(transaction)
     return run.end()
+
+
+def verify_in_columns(ensemble: Ensemble) -> Verification:
+    """The same for a server alone, a few times faster. Raises NotPlainError."""
+    run = _Run(ensemble)
+    replay(ensemble.servers[0], run.see_sets, run.see)
+    found = run.end()
+    if found.mismatches and found.first_bad_zxid is not None:
+        # Columns do not say of which version a digest is.
+        first = next(ensemble.transactions(found.first_bad_zxid, found.first_bad_zxid), None)
+        if first is None or first.digest is None or first.digest.version != DIGEST_VERSION:
+            raise NotPlainError("digests of another version")
+    return found
 
 
 class _Pending(NamedTuple):
@@ -132,6 +157,7 @@ class _Run:
     def __init__(self, ensemble: Ensemble) -> None:
         self._found = Verification()
         self._ensemble = ensemble
+        self._certain_until = ensemble.certain_until
         self._snapshots: Iterator[Candidate] = candidates(ensemble)
         self._next = next(self._snapshots, None)
         self._tree: Tree | None = None
@@ -149,7 +175,7 @@ class _Run:
         """The next one of all."""
         zxid, found = transaction.zxid, self._found
         found.records += 1
-        if zxid > self._ensemble.certain_until:
+        if zxid > self._certain_until:
             found.uncertain += 1
             found.first_uncertain_zxid = found.first_uncertain_zxid or zxid
         self._look_for_hole(zxid)
@@ -158,6 +184,30 @@ class _Run:
         self._apply(transaction)
         self._at = zxid
         self._settle(zxid)
+
+    def see_sets(self, sets: Sequence[DataSet]) -> bool:
+        """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
+        tree, first, last = self._tree, sets[0].zxid, sets[-1].zxid
+        if (
+            tree is None
+            or self._pending
+            or first != self._at + 1
+            or (self._next is not None and self._next.zxid < last)
+            or not self._window.is_over(first)
+        ):
+            return False
+        found = self._found
+        found.records += len(sets)
+        found.uncertain += max(last - max(first - 1, self._certain_until), 0)
+        if last > self._certain_until:
+            found.first_uncertain_zxid = found.first_uncertain_zxid or max(first, self._certain_until + 1)
+        found.digests_checked += len(sets)
+        wrong = tree.apply_sets(sets)
+        if wrong and not found.mismatches:
+            self._doubt(wrong[0], _WRONG_DIGEST)
+        found.mismatches += len(wrong)
+        self._at = last
+        return True
 
     def end(self) -> Verification:
         """All were seen."""
@@ -208,7 +258,7 @@ class _Run:
         if not agrees:
             found.mismatches += 1
             if found.mismatches == 1:
-                self._doubt(zxid, "the digest of the whole tree is another than the server's")
+                self._doubt(zxid, _WRONG_DIGEST)
 
     def _doubt(self, zxid: int, detail: str) -> None:
         found = self._found

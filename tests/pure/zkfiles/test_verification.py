@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
+from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
+from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.verification import Verification, verify_in_columns, verify_records
 from zkgroup.zkfiles.zxids import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
@@ -206,3 +209,42 @@ def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
     tree, account = History(tmp_path).tree_at()
     assert (account.zxid, account.time_ms, account.is_exact) == (6, None, True)
     assert "/a/e" in tree
+
+
+def both(folder: Path) -> tuple[Verification | None, Verification]:
+    """What columns find, where they can tell, and what all records do."""
+    try:
+        in_columns = verify_in_columns(History(folder).ensemble)
+    except NotPlainError:
+        in_columns = None
+    return in_columns, verify_records(History(folder).ensemble)
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
+def test_columns_find_what_all_records_do(folder: Path) -> None:
+    """In what real servers left behind; those that need the exact reader are left to it."""
+    in_columns, exact = both(folder)
+    assert in_columns in (None, exact)
+    assert (in_columns is None) == bool(exact.damages or exact.holes)
+
+
+@pytest.mark.parametrize("bad", range(1, 13))
+def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
+    """Of every kind of record, with a snapshot on the way."""
+    world = busy()
+    record = world.transactions[bad - 1]
+    world.transactions[bad - 1] = replace(record, digest=record.digest and TreeDigest(2, 5))
+    world.log(tmp_path)
+    world.snapshot(tmp_path, 4, until=6)
+    in_columns, exact = both(tmp_path)
+    assert in_columns == exact
+    assert exact.first_bad_zxid == (bad if record.digest else None)
+
+
+def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: Path) -> None:
+    """They do not say of which version a digest is."""
+    world = busy()
+    world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(3, 5))
+    world.log(tmp_path)
+    assert both(tmp_path)[0] is None
+    assert History(tmp_path).verify().digest_verdict == "clean"
