@@ -19,6 +19,7 @@ from zkgroup.audit.source import Rows, SeenTree, missing_text, standing_text
 from zkgroup.audit.state_at import rows_from
 from zkgroup.audit.stored_tables import StoredTables, read_manifest
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
@@ -65,7 +66,7 @@ class ConvertedSource:
         """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
         found = last_at(self._marks(None, time_ms), time_ms)
         if found is None:
-            raise NotFoundError(f"{self.tables.folder}: no log goes back to {time_ms} ms since 1970")
+            raise NotFoundError(f"{self.tables.folder}: no log goes back to {time_text(time_ms)}")
         return found
 
     def damages(self) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from zkgroup.audit.engine import Found
@@ -13,6 +12,7 @@ from zkgroup.audit.incidents.incident import Cause, PartitionDamage
 from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedIncident, numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.texts import session_text
+from zkgroup.zkfiles import dates
 
 SCHEMA = "zkgroup.audit_findings/1"
 
@@ -96,11 +96,5 @@ def finding_fields(one: Finding) -> dict[str, Any]:
 
 
 def iso_time(epoch_ms: int | None) -> str | None:
-    """ISO-8601 UTC with milliseconds; None for a time that no calendar has."""
-    if epoch_ms is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{epoch_ms % 1000:03d}Z"
+    """ISO-8601 UTC with milliseconds; None for no time, and for one that no calendar has."""
+    return None if epoch_ms is None else dates.iso_time(epoch_ms)

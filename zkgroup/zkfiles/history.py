@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
@@ -167,7 +168,7 @@ class History:
                 if transaction.time_ms <= time_ms:
                     found = transaction.zxid
         if found is None:
-            raise NotFoundError(f"{self._folders}: no log goes back to {time_ms} ms since 1970")
+            raise NotFoundError(f"{self._folders}: no log goes back to {time_text(time_ms)}")
         return found
 
     def diff(

@@ -34,7 +34,10 @@ def test_a_storm_behind_a_registration_that_no_jvm_can_read() -> None:
 
 
 def test_each_controller_that_was_deleted_by_hand_gave_one_election() -> None:
-    """The five controllers that one session deleted are five rows, from election to deletion."""
+    """The five controllers that one session deleted are five rows, from election to deletion.
+
+    The election after the last one begins the storm.
+    """
     by_hand = [
         (each.from_zxid, each.to_zxid)
         for each in found("controller_election")
@@ -74,9 +77,9 @@ def test_requests_that_no_controller_finished() -> None:
     assert [
         (each.topic, each.from_zxid, each.to_zxid, each.detail) for each in found("under_replicated")
     ] == [
-        (None, 0x134, None, "broker 3 was not in sync in 1 partition of 1 topic, for 46.2 s in all"),
+        (None, 0x134, None, "broker 3 was not in sync in 1 partition of 1 topic, for 46.2 s"),
         ("mv", 0x134, None, "replicas [3, 2], not in sync: 2 for 1.6 s, 3 for 46.2 s"),
-        (None, 0x23F, None, "broker 2 was not in sync in 1 partition of 1 topic, for 1.6 s in all"),
+        (None, 0x23F, None, "broker 2 was not in sync in 1 partition of 1 topic, for 1.6 s"),
     ]
 
 
@@ -112,14 +115,24 @@ def test_outages_of_a_healthy_cluster_are_warnings() -> None:
 
 @pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
 def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> None:
-    """What stood before is seeds then, which tell less, and must not tell more."""
+    """What stood before is seeds then, which tell less, and must not tell more.
+
+    The last elections of a storm are too few for one, and stand for themselves.
+    """
+    found_in_all = find(OURS, source(name).rows().events)
+    storms = [(each.from_zxid or 0, each.to_zxid or 0) for each in found_in_all if "a storm" in each.detail]
 
     def signs(some: list[Finding]) -> set[tuple[object, ...]]:
-        return {(each.finding, each.severity, each.topic, each.partition, each.to_zxid) for each in some}
+        return {
+            (each.finding, each.severity, each.topic, each.partition, each.to_zxid)
+            for each in some
+            if each.finding != "controller_election"
+            or not any(first <= (each.from_zxid or 0) <= last for first, last in storms)
+        }
 
     history = source(name).history
     assert history is not None
-    whole = signs(find(OURS, source(name).rows().events))
+    whole = signs(found_in_all)
     for zxid in range(5, history.last_zxid, 41):
         assert signs(find(OURS, source(name).rows(PointInTime(zxid=zxid)).events)) <= whole, hex(zxid)
 

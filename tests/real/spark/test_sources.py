@@ -243,3 +243,23 @@ def _plain(table: Any) -> list[tuple[Any, ...]]:
 
 def _sorted(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
+
+
+def test_paths_as_people_write_them(spark: Any, tmp_path: Path) -> None:
+    """A `file:/` URI, a pattern, several paths: each gives the rows of the files that it names."""
+    logs = [log.path for log in list_files(folder(INCIDENTS)).logs]
+    one, other = (str(shutil.copy(log, tmp_path / log.name)) for log in logs[:2])
+
+    def rows(*paths: str) -> int:
+        return int(spark.read.format("zookeeper-txnlog").load([*paths]).count())
+
+    assert rows(one) > 0
+    assert rows(one) + rows(other) == rows(one, other) == rows(f"{tmp_path}/log.*")
+    assert rows(f"file:{one}") == rows(f"file://{one}") == rows(one)
+
+
+@pytest.mark.parametrize("source", ["zookeeper-txnlog", "zookeeper-snapshot", "zookeeper-tree"])
+def test_a_misspelt_option_is_an_error_that_names_the_near_one(spark: Any, source: str) -> None:
+    """Left alone it would read everything, and say nothing."""
+    with pytest.raises(Exception, match="there is no option 'from_zixd': did you mean 'from_zxid'"):
+        spark.read.format(source).option("from_zixd", 5).load(str(folder(INCIDENTS)))

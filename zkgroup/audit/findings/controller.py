@@ -58,14 +58,22 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
 
     A row for each life of `/controller` that began in the log, with the epoch that its session raised, how it
     ended, and the time without a controller before it; a warning where that was longer than `gap_ms`. A storm
-    is `storm_elections` or more of which none is later than `storm_gap_ms` after the one before.
+    is `storm_elections` or more of which none is later than `storm_gap_ms` after the one before: it is one
+    row, and its elections are in it.
     """
     path = ControllerRegistration.path()
     # The controller of a snapshot was elected before the log.
     in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
+    elections = [life for life in facts.controllers if life.from_zxid in in_log]
+    storms = [
+        run
+        for run in _close_elections(elections, bounds["storm_gap_ms"])
+        if len(run) >= bounds["storm_elections"]
+    ]
+    in_storms = {life.from_zxid for run in storms for life in run}
     before: Life | None = None
     for life in facts.controllers:
-        if life.from_zxid in in_log:
+        if life.from_zxid in in_log and life.from_zxid not in in_storms:
             yield _election_finding(life, before, facts, bounds["gap_ms"])
         before = life
     if before is not None and before.to_zxid is not None:
@@ -78,10 +86,8 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
                 from_ms=before.to_ms,
                 detail=f"no controller for {duration_text(gap_ms)}, up to the end",
             )
-    elections = [life for life in facts.controllers if life.from_zxid in in_log]
-    for run in _close_elections(elections, bounds["storm_gap_ms"]):
-        if len(run) >= bounds["storm_elections"]:
-            yield _storm_finding(run, facts)
+    for run in storms:
+        yield _storm_finding(run, facts)
 
 
 def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:

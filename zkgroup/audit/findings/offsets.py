@@ -14,7 +14,7 @@ from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
-from zkgroup.audit.texts import count_text, duration_text, is_member, who
+from zkgroup.audit.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
@@ -109,6 +109,10 @@ def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severit
         if holder is None
         else f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
     )
+    if holder is not None and holder.member in {
+        name for _, name in members_of(facts, write.event.session, group)
+    }:
+        owned += ": the same member, but another session"
     if write.event.zxid in facts.operator_acts.get(group, ()):
         return "info", f"{owned}; an operator's reset, by its marker"
     return ("error" if holder is not None or write.falls else "warning"), owned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -179,7 +179,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
             owner.to_zxid,
             owner.from_ms,
             owner.to_ms,
-            _mismatch_text(owner, there),
+            _mismatch_text(owner, there, mine),
         )
 
 
@@ -191,7 +191,8 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
     return is_alive(member, owner.from_zxid)
 
 
-def _mismatch_text(owner: OwnerLife, there: list[Life]) -> str:
+def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
+    """Which session claimed, and what it was; `lives` are all registrations that it ever had in the group."""
     claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
     if not owner.session:
         claim = f"owner {owner.thread!r} is not ephemeral"
@@ -201,6 +202,12 @@ def _mismatch_text(owner: OwnerLife, there: list[Life]) -> str:
     mine = sorted({member_of(life) for life in there if life.session == owner.session})
     if mine:
         return f"{claim}, which is registered as {', '.join(mine)}"
+    later = sorted({member_of(life) for life in lives if life.from_zxid > owner.from_zxid})
+    if later:
+        return f"{claim}, which registered as {', '.join(later)} only after that"
+    earlier = sorted({member_of(life) for life in lives})
+    if earlier:
+        return f"{claim}, whose registration as {', '.join(earlier)} was gone by then"
     return f"{claim}, which is no member of the group"
 
 

@@ -123,6 +123,8 @@ class _Away(NamedTuple):
     since: ChangeStamp
     until: ChangeStamp
     ms: int
+    pieces: tuple[tuple[int, int], ...]
+    """From when to when, by the clock."""
 
 
 @dataclass(slots=True)
@@ -132,22 +134,31 @@ class _Sum:
     since: ChangeStamp
     until: ChangeStamp | None
     """None where it lasts in one of them."""
-    ms: int = 0
+    pieces: list[tuple[int, int]] = field(default_factory=list)
     partitions: set[TopicPartition] = field(default_factory=set)
 
     def add(self, topic_partition: TopicPartition, away: _Away, *, lasts: bool) -> None:
         self.since = min(self.since, away.since)
         self.until = None if lasts or self.until is None else max(self.until, away.until)
-        self.ms += away.ms
+        self.pieces += away.pieces
         self.partitions.add(topic_partition)
+
+    @property
+    def ms(self) -> int:
+        """How long it was missing somewhere: times of several partitions count once."""
+        total, counted_to = 0, min((since for since, _ in self.pieces), default=0)
+        for since, until in sorted(self.pieces):
+            total += max(until - max(since, counted_to), 0)
+            counted_to = max(counted_to, until)
+        return total
 
 
 def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition whose ISR lacks some of its replicas, and for how long; and how much of it each broker is.
 
-    Reported where it lasts `least_ms` or more, with the time that each broker was missing; and, summed
-    over all of these, once for each broker. Replicas that a move adds are missing until they follow. A
-    topic that is being deleted counts no further than to the request.
+    Reported where it lasts `least_ms` or more, with the time that each broker was missing; and once for each
+    broker, with the time in which it was missing in any of these. Replicas that a move adds are missing until
+    they follow. A topic that is being deleted counts no further than to the request.
     """
     end = history_end(facts)
     sums: dict[int, _Sum] = {}
@@ -172,7 +183,7 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
             from_ms=total.since.ms,
             to_ms=total.until.ms if total.until else None,
             detail=f"broker {broker} was not in sync in {count_text(len(total.partitions), 'partition')}"
-            f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)} in all",
+            f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)}",
         )
 
 
@@ -195,8 +206,9 @@ def _away_times(spell: Spell, end: ChangeStamp) -> dict[int, _Away]:
     for (since, view), following in zip_longest(spell.views, spell.views[1:]):
         until = following[0] if following is not None else spell.to or end
         for broker in _missing(view):
-            known = away.get(broker) or _Away(since, until, 0)
-            away[broker] = _Away(known.since, until, known.ms + max(until.ms - since.ms, 0))
+            known = away.get(broker) or _Away(since, until, 0, ())
+            ms = max(until.ms - since.ms, 0)
+            away[broker] = _Away(known.since, until, known.ms + ms, (*known.pieces, (since.ms, until.ms)))
     return away
 
 
@@ -212,8 +224,8 @@ UNDER_REPLICATED: Final = Rule(
     question="Which partitions had fewer replicas in sync than they should, without whom, and how long; and"
     " how much of it was whose?",
     needs=("log",),
-    act="Look at the brokers named: were they down, or too slow to follow? The row of a broker adds up its"
-    " time over partitions, so that the one to begin with is the largest. A partition that stays so after a"
+    act="Look at the brokers named: were they down, or too slow to follow? The row of a broker has"
+    " the time in which it was missing anywhere: begin with the largest. A partition that stays so after a"
     " reassignment waits for a replica that no broker creates; reassign it again.",
     keys=REPLICATION,
     find=under_replicated,

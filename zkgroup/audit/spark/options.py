@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +24,11 @@ from pyspark.sql.datasource import (
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.schemas import Column, select
 
+KNOWN: Final = (
+    *("path", "paths", "columns", "data", "from_zxid", "to_zxid", "path_prefix", "resync"),
+    *("records_per_split", "section", "zookeeper"),
+)
+"""Names of options, of all sources together; Spark gives them in small letters."""
 _TRUE: Final = ("true", "1", "yes")
 _FALSE: Final = ("false", "0", "no")
 
@@ -29,7 +37,8 @@ _FALSE: Final = ("false", "0", "no")
 class Options:
     """What was asked for. Numbers of zxids are decimal or 0x hex; both ends are included."""
 
-    path: Path
+    paths: tuple[Path, ...]
+    """Files and folders, at least one."""
     columns: tuple[str, ...] | None = None
     data: bool = True
     from_zxid: int | None = None
@@ -43,15 +52,14 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, str], source: str) -> Options:
         """Raises ConfigError for what is missing or no value of its kind."""
-        path = given.get("path")
-        if not path:
-            raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")
+        require_known(given, source)
+        paths = _paths(given, source)
         names = given.get("columns")
         split = _number(given, "records_per_split")
         if split is not None and split < 1:
             raise ConfigError(f"option records_per_split: expected at least 1, found {split}")
         return cls(
-            path=Path(path.removeprefix("file://")),
+            paths=paths,
             columns=None if names is None else tuple(each.strip() for each in names.split(",")),
             data=boolean(given, "data", default=True),
             from_zxid=_number(given, "from_zxid"),
@@ -142,3 +150,30 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
         return int(text, 0)
     except ValueError:
         raise ConfigError(f"option {name}: expected a number, decimal or 0x hex, found {text!r}") from None
+
+
+def require_known(given: Mapping[str, str], source: str) -> None:
+    """Raises ConfigError for a misspelt option, with the name that was meant."""
+    for name in given:
+        if name.lower() not in KNOWN:
+            near = get_close_matches(name.lower(), KNOWN, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(KNOWN)}"
+            raise ConfigError(f"{source}: there is no option {name!r}: {hint}")
+
+
+def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
+    """What load(...) named: one path or several, with globs, and as `file:` URIs."""
+    texts = json.loads(given["paths"]) if "paths" in given else [given.get("path", "")]
+    if not all(texts) or not texts:
+        raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")
+    found: list[Path] = []
+    for text in texts:
+        plain = re.sub("^file:/+", "/", text)
+        # A name with these characters stands for itself where there is such a file.
+        is_glob = any(character in plain for character in "*?[") and not Path(plain).exists()
+        root = Path(Path(plain).anchor or ".")
+        matched = sorted(root.glob(plain.removeprefix(root.anchor))) if is_glob else [Path(plain)]
+        if not matched:
+            raise ConfigError(f"{source}: no file or folder matches {text}")
+        found += matched
+    return tuple(found)

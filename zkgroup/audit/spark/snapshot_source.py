@@ -69,11 +69,12 @@ class SnapshotRowsReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        path = self._options.path
-        if path.is_file():
-            files: tuple[ServerFile, ...] = (ServerFile.of(path) or ServerFile(0, path, SNAPSHOT_FILE),)
-        else:
-            files = list_files(path).snapshots
+        files: list[ServerFile] = []
+        for path in self._options.paths:
+            if path.is_file():
+                files.append(ServerFile.of(path) or ServerFile(0, path, SNAPSHOT_FILE))
+            else:
+                files += list_files(path).snapshots
         low, high = self._options.from_zxid, self._options.to_zxid
         return [
             SnapshotPartition(str(file.path), file.zxid)

@@ -75,7 +75,8 @@ class TreeRowsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         prefix = self._options.path_prefix or ""
         if self._zookeeper is None:
-            reader = ExportReader(self._options.path)
+            (path,) = self._options.paths
+            reader = ExportReader(path)
             tree = _Tree(str(reader.path), reader.header.zxid_before, reader.header.zxid_after)
             znodes: Iterable[StoredZnode] = reader.znodes()
         else:
@@ -109,7 +110,10 @@ class TreeSource(DataSource):
 
 def _options(given: Mapping[str, str]) -> Options:
     if "zookeeper" not in given:
-        return Options.of(given, NAME)
+        options = Options.of(given, NAME)
+        if len(options.paths) > 1:
+            raise ConfigError(f"{NAME}: expected one export, found {', '.join(map(str, options.paths))}")
+        return options
     if "path" in given:
         raise ConfigError(f"{NAME}: path and zookeeper exclude each other: an export or a live ensemble")
     return Options.of({**given, "path": "/"}, NAME)

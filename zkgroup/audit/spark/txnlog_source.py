@@ -37,11 +37,14 @@ class LogPartition(InputPartition):
 
 
 def logs_of(options: Options) -> tuple[ServerFile, ...]:
-    """The logs of a folder that can hold what is wanted, or the one file that was named."""
-    if options.path.is_file():
-        named = ServerFile.of(options.path)
-        return (named or ServerFile(0, options.path, LOG_FILE),)
-    return list_files(options.path).logs_within(options.from_zxid or 0, options.to_zxid)
+    """The logs of the folders that can hold what is wanted, and the files that were named."""
+    found: list[ServerFile] = []
+    for path in options.paths:
+        if path.is_file():
+            found.append(ServerFile.of(path) or ServerFile(0, path, LOG_FILE))
+        else:
+            found += list_files(path).logs_within(options.from_zxid or 0, options.to_zxid)
+    return tuple(sorted(found, key=lambda file: file.zxid))
 
 
 def partitions_of(options: Options) -> list[LogPartition]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
+from zkgroup.audit.findings.ownership import CLAIM_STOLEN
 from zkgroup.audit.findings.ownership import OWNER_SESSION_MISMATCH as RULE
 
 T0 = ("t", 0)
@@ -50,7 +51,23 @@ def test_registered_too_late_and_in_another_group_do_not_count() -> None:
     (found,) = log.find(RULE)
 
     assert found.from_zxid == early
-    assert "no member of the group" in found.detail
+    assert found.detail == "'g_c-0' was claimed by session 0x2, which registered as g_c only after that"
+
+
+def test_both_findings_about_a_session_name_the_same_member() -> None:
+    """One that deletes a claim, claims, and registers only then: claim_stolen calls it the member, too."""
+    log = _group()
+    log.claim("g", T0, "g_a-0", 1)
+    log.open(9)
+    log.delete("/consumers/g/owners/t/0", 9)
+    log.claim("g", T0, "other-0", 9)
+    log.join("g", "g_nudge", 9)
+
+    (mismatch,) = log.find(RULE)
+    (theft,) = log.find(CLAIM_STOLEN)
+
+    assert mismatch.detail.endswith("session 0x9, which registered as g_nudge only after that")
+    assert theft.detail.endswith("was deleted by member g_nudge (session 0x9)")
 
 
 def test_a_members_own_claims_are_none() -> None:

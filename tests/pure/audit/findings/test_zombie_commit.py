@@ -140,3 +140,20 @@ def test_a_failed_transaction_wrote_nothing() -> None:
     log.multi(A, log.setting(offset("g", T0), "1"), Operation(TransactionType.ERROR, error=-101))
 
     assert log.find(RULE) == []
+
+
+def test_the_same_member_in_another_session_is_named_as_such() -> None:
+    """A member took an owner with its own name for its own: both sides have that name, not that session."""
+    log = AuditLog()
+    log.topic("t", 1)
+    log.open(0xF)
+    log.claim("g", ("t", 0), "g_a-0", 0xF)
+    log.come("g", "g_a", 0xA)
+    log.commit("g", ("t", 0), 5, 0xA)
+
+    (found,) = log.find(RULE)
+
+    assert found.detail == (
+        "5 by member g_a (session 0xa), but 'g_a-0' of session 0xf owned it: the same member, but another"
+        " session"
+    )
