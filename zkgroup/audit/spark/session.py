@@ -22,6 +22,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 _ALWAYS: Final[Mapping[str, str]] = {
     PUSHDOWN: "true",
+    "spark.python.daemon.module": "zkgroup.audit.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",

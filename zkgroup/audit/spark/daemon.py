@@ -1,0 +1,31 @@
+"""The process that forks Spark's Python workers: pyspark's, without a traceback for a reader that was enough.
+
+Spark closes the connection to a worker as soon as it has the rows of a `limit`. pyspark's daemon prints the
+BrokenPipeError of the worker's last flush. Run as `spark.python.daemon.module`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import daemon
+
+_worker = daemon.worker
+
+
+def worker(sock: Any, authenticated: bool) -> int:
+    """pyspark's worker; one whose reader has gone ends as any that is not used again."""
+    try:
+        return int(_worker(sock, authenticated))
+    except BrokenPipeError:
+        return 1
+
+
+def main() -> None:
+    """Runs pyspark's daemon with this worker."""
+    daemon.worker = worker
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
