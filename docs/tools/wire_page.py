@@ -39,6 +39,36 @@ DIFFERENCES = [
         "Groups: the leader of their slot (recipes 20), or error 15. Transactions: error 35, as there are none.",
     ),
     (
+        "JoinGroup, SyncGroup, LeaveGroup",
+        (
+            "A client gets error 23 while ZooKeeper consumers are members of its group. As in Kafka 3.9.1: an "
+            "instance id that is not registered is an unknown member (25), a member that joins again changes its "
+            "timeouts, what members send each other is not read, and JoinGroup 8 and 9 have a reason and say "
+            "whether the leader skips the assignment. Of strategies with equal votes the leader's first one "
+            "wins. A SyncGroup that is repeated is answered, the former one with 27."
+        ),
+    ),
+    (
+        "OffsetCommit, OffsetFetch",
+        (
+            "Versions 0 and 1 share offsets with the later ones: all are those of ZooKeeper consumers. While such "
+            "consumers are members, a commit without a member gets 25, in version 0 error -1. A commit whose "
+            "outcome is not known gets 15."
+        ),
+    ),
+    (
+        "DescribeGroups",
+        "On request, tagged fields with the phase of a group, its generation and its timers, for zkgroup's tools.",
+    ),
+    (
+        "DeleteGroups, OffsetDelete",
+        "Errors 68 and 86 also while ZooKeeper consumers are members.",
+    ),
+    (
+        "all requests with a group id",
+        "An id that no znode can have gets error 24: with `/`, `%` or control characters, `.`, `..`, or empty.",
+    ),
+    (
         "AlterPartitionReassignments",
         (
             "A running reassignment gets further partitions and other targets, as in Kafka. Error 60 comes while a "
