@@ -15,7 +15,7 @@ from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
 
 from .reassign_documents import BrokerLoad, broker_loads
 from .render import Cell, Output, TableColumn, progress_line
-from .units import counted, iso_time, size
+from .units import counted, iso_time, size, time_left
 
 _PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
 _STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}
@@ -127,7 +127,7 @@ def progress_text(progress: ReassignmentProgress) -> str:
     """`3 of 12 partitions done, 1.5 a minute, 6m left`."""
     parts = [f"{progress.done} of {counted(progress.total, 'partition')} done"]
     if progress.per_minute is not None and progress.left_ms is not None and progress.done < progress.total:
-        parts += [f"{progress.per_minute:.1f} a minute", f"{_left(progress.left_ms)} left"]
+        parts += [f"{progress.per_minute:.1f} a minute", f"{time_left(progress.left_ms / 1000)} left"]
     return ", ".join(parts)
 
 
@@ -136,13 +136,6 @@ def progress() -> Iterator[Callable[[ReassignmentProgress], None]]:
     """Shows progress on stderr: one line that is written over on a terminal, else a line at each change."""
     with progress_line() as show:
         yield lambda found: show(progress_text(found), found.done)
-
-
-def _left(left_ms: int) -> str:
-    seconds = max(1, round(left_ms / 1000))
-    if seconds < 60:
-        return f"{seconds}s"
-    return f"{seconds // 60}m" if seconds < 3600 else f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
 def _copies(count: int) -> str:

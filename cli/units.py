@@ -108,3 +108,11 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} B"
+
+
+def time_left(seconds: float) -> str:
+    """How long something will go on: `5s`, `6m`, `11h00m`."""
+    seconds = max(1, round(seconds))
+    if seconds < 60:
+        return f"{seconds}s"
+    return f"{seconds // 60}m" if seconds < 3600 else f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"

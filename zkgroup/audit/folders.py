@@ -16,7 +16,7 @@ from zkgroup.zkfiles.diffs import Journal
 from zkgroup.zkfiles.history import History, PastTree
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, hole_between
+from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.rows import Columns
@@ -173,7 +173,9 @@ class Folders:
         last = before
         for count, transaction in enumerate(self.history.transactions(before + 1, to_zxid)):
             if count % _EVERY == 0:
-                self.progress("reading transactions", count)
+                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
+                is_known = count > 0 and epoch_of(end) == epoch_of(last)
+                self.progress("reading transactions", count, count + end - last if is_known else None)
             hole = hole_between(last, transaction.zxid)
             if hole is not None:
                 self._holes[hole] = None

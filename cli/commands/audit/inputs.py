@@ -37,7 +37,7 @@ from ...context import connected, target
 from ...param_types import TopicAndPartitions
 from ...params import set_option
 from ...render import echo_err
-from ...units import parse_time_ms
+from ...units import parse_time_ms, time_left
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -330,6 +330,8 @@ def hex_zxid(zxid: int | None) -> str | None:
 FIRST_AFTER_S = 0.5
 """Before that no line is written."""
 EVERY_S = 0.2
+RATE_AFTER_S = 1.0
+"""Before that a rate says little."""
 
 
 @contextmanager
@@ -337,14 +339,17 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
     """A line on a terminal that is removed when the block ends."""
     wanted = sys.stderr.isatty() and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     next_s, width = clock() + FIRST_AFTER_S, 0
+    step, step_s = "", 0.0
 
-    def show(what: str, count: int | None = None) -> None:
-        nonlocal next_s, width
+    def show(what: str, count: int | None = None, total: int | None = None) -> None:
+        nonlocal next_s, width, step, step_s
         now = clock()
+        if what != step:
+            step, step_s = what, now
         if not wanted or now < next_s:
             return
         next_s = now + EVERY_S
-        text = what if count is None else f"{what} {count:,}"
+        text = progress_text(what, count, total, now - step_s)
         click.echo(f"\r{text:<{width}}", err=True, nl=False)
         width = len(text)
 
@@ -353,3 +358,17 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
     finally:
         if width:
             click.echo(f"\r{' ' * width}\r", err=True, nl=False)
+
+
+def progress_text(what: str, count: int | None, total: int | None, elapsed_s: float) -> str:
+    """What is being done, how much of it was, and once that can be known the rate and the time left."""
+    if count is None:
+        return what
+    text = f"{what} {count:,}"
+    if elapsed_s < RATE_AFTER_S or not count:
+        return text
+    rate = count / elapsed_s
+    text += f", {rate:,.0f}/s"
+    if total is not None and total > count:
+        text += f", about {time_left((total - count) / rate)} left"
+    return text

@@ -80,13 +80,20 @@ def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: P
         raise NotPlainError("several servers")
     builder = ColumnsBuilder()
     rows, last = 0, after_zxid
+    first, end = 0, min(history.last_zxid, to_zxid or history.last_zxid)
     for batch in plain_batches(history.ensemble.servers[0], after_zxid + 1, to_zxid, _WANTED):
-        progress("reading operations", rows)
+        progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
+        first = first or int(numbers_of_column(batch, "zxid")[0])
         rows += batch.rows
         zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
         last = followed(last, zxids, subs)
         _add(builder, batch, zxids, subs)
     return builder
+
+
+def estimated(rows: int, done: int, total: int) -> int | None:
+    """How many rows there are in all, by how many zxids are done; None where an election is between them."""
+    return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
 
 
 def plain_batches(

@@ -6,7 +6,7 @@ import io
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
-from zkgroup_cli.commands.audit.inputs import EVERY_S, FIRST_AFTER_S, progress
+from zkgroup_cli.commands.audit.inputs import EVERY_S, FIRST_AFTER_S, progress, progress_text
 
 
 class Terminal(io.StringIO):
@@ -34,8 +34,17 @@ def test_it_is_written_over_seldom_and_wiped_at_the_end(monkeypatch: pytest.Monk
 
     message = _written(out=Terminal())
 
-    last = "reading transactions 3,000"
+    last = "reading transactions 3,000, 1,034/s"
     assert message == f"\rreading transactions 1,000\r{last}\r{' ' * len(last)}\r"
+
+
+def test_it_has_rate_and_time_left_once_they_are_known() -> None:
+    """Not in the first second, nor for what counts nothing."""
+    assert progress_text("reading", None, None, 9.0) == "reading"
+    assert progress_text("reading", 500, 4_000, 0.5) == "reading 500"
+    assert progress_text("reading", 2_000, None, 4.0) == "reading 2,000, 500/s"
+    assert progress_text("reading", 2_000, 62_000, 4.0) == "reading 2,000, 500/s, about 2m left"
+    assert progress_text("reading", 2_000, 2_000, 4.0) == "reading 2,000, 500/s"
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
