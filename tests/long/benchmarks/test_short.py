@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.programs.benchmarks import (
+    audit_measurements,
     cluster_measurements,
     commits,
     file_measurements,
@@ -130,6 +131,14 @@ def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> N
     replay_measurements.replay(Plan(repeats=1, short=True), report)
     assert missed(report) == []
     assert len(report.lines) == 2
+
+
+def test_the_audit_of_a_healthy_day_makes_few_calls_for_an_operation() -> None:
+    """Next to no call for questions that columns answer; without screens findings take some hundreds."""
+    report = Report()
+    audit_measurements.audit(Plan(repeats=1, short=True), report)
+    assert missed(report) == []
+    assert len(report.goals) == 3
 
 
 def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:

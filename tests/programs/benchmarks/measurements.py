@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.programs.benchmarks import (
+    audit_measurements,
     broker_measurements,
     cluster_measurements,
     commits,
@@ -299,6 +300,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "files": file_measurements.files,
     "replay": replay_measurements.replay,
     "tree-at": tree_measurements.tree_at,
+    "audit": audit_measurements.audit,
     "spark": spark_measurements.spark,
     "broker-fetch": broker_measurements.fetch,
     "broker-produce": broker_measurements.produce,
@@ -308,5 +310,5 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "broker-memory": broker_measurements.memory,
     **group_measurements.GROUP_MEASUREMENTS,
 }
-BY_NAME_ONLY = frozenset({"tree-at", "spark"})
+BY_NAME_ONLY = frozenset({"tree-at", "audit", "spark"})
 """What takes long, and is not of "everything"."""

@@ -1,0 +1,118 @@
+"""The cost of `zkgroup audit` by operation, on a healthy day of groups.
+
+    python -m tests.programs.benchmarks.audit_measurements OPERATIONS [EARLIER]
+
+measures this many operations instead of the million of `python -m tests.programs.benchmarks audit`. EARLIER
+is a checkout of an earlier commit (`git worktree add`), measured in turn with this one. Each command is a
+process of its own, its start and its imports included. CPU counts, for it is meaningful on a shared machine;
+the goals are Python calls of one more operation, which are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.programs.benchmarks.calls import calls_of
+from tests.programs.benchmarks.group_days import write_logs
+from tests.programs.benchmarks.plan import Plan
+from tests.programs.benchmarks.report import Line, Report
+from zkgroup.audit.engine import audit as audited
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.screening import partition_rows, session_views
+from zkgroup.audit.sources import open_source
+
+LOGS = 5
+NOW = "now"
+HERE = Path(__file__).parents[3]
+_RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.entry import main; sys.exit(main())"
+_COMMANDS = {
+    "findings": (),
+    "owners": ("--group", "group-1", "--partition", "topic-1:0"),
+    "offsets": ("--group", "group-1"),
+    "sessions": ("--group", "group-1"),
+    "report": (),
+}
+MOST_CALLS = {"findings": 45.0, "offsets of one group": 5.0, "sessions": 5.0}
+"""Python calls that one more operation costs. One is the checksum of its record. Most of those of
+findings are of the replay, and of the rows of members and owners that rebalances are made of."""
+FEW, MANY = 20_000, 40_000
+TIMEOUT_S = 3600
+
+
+def audit(plan: Plan, report: Report) -> None:
+    """Lines of CPU for each command, and goals in calls."""
+    count_calls(report)
+    if not plan.short:
+        measure(report, 1_000_000, {NOW: HERE})
+
+
+def measure(report: Report, operations: int, trees: dict[str, Path]) -> None:
+    """One run of each command with each tree of sources, in turn."""
+    with tempfile.TemporaryDirectory(prefix="zkgroup-audit-") as name:
+        place = Path(name)
+        folder = write_logs(place / "version-2", operations, LOGS)
+        for command in _COMMANDS:
+            for side, tree in trees.items():
+                report.lines.append(_line(command, side, tree, folder, place, operations))
+
+
+def _line(command: str, side: str, tree: Path, folder: Path, place: Path, operations: int) -> Line:
+    page = (str(place / "report.html"), "--overwrite") if command == "report" else ()
+    command_line = ["--format", "json", "audit", command, *page, "--input", str(folder), *_COMMANDS[command]]
+    before, start = _children_cpu_s(), time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", _RUN, str(tree), *command_line],
+        cwd=tree,
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode in (0, 3), command_line
+    seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - before
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    note = f"{1e6 * cpu_s / operations:.1f} µs of CPU an operation; this command or one before: {peak} MiB"
+    line = Line(f"audit {command}, {operations} operations", side, seconds, client_cpu_s=cpu_s, note=note)
+    print(json.dumps([line.what, side, round(cpu_s, 2), os.getloadavg()[0]]), file=sys.stderr, flush=True)
+    return line
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def count_calls(report: Report) -> None:
+    """The Python calls of one more operation, by two sizes of the same day."""
+    with tempfile.TemporaryDirectory(prefix="zkgroup-audit-") as name:
+        folders = [write_logs(Path(name) / f"{size}", size, 2, groups=2) for size in (FEW, MANY)]
+        for what, act in _QUESTIONS.items():
+            act(folders[0])  # all imports
+            few, many = (calls_of(lambda act=act, folder=folder: act(folder)) for folder in folders)  # type: ignore[misc]
+            cost = (many - few) / (MANY - FEW)
+            report.at_most(f"audit {what}, of one more operation", MOST_CALLS[what], cost, "calls")
+
+
+_QUESTIONS: dict[str, Callable[[Path], object]] = {
+    "findings": lambda folder: audited(open_source([folder]), ALL_RULES),
+    "offsets of one group": lambda folder: partition_rows(open_source([folder]).rows(), "absent"),
+    "sessions": lambda folder: session_views(open_source([folder]).rows()),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    report = Report()
+    trees = {"as it was": Path(arguments[1]).resolve()} if len(arguments) > 1 else {}
+    measure(report, int(arguments[0]), {**trees, NOW: HERE})
+    print(report.as_table())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
