@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,6 +39,11 @@ class OffsetBatch:
     def __init__(self, writes: Iterable[WriteOffsets]) -> None:
         self.writes = tuple(writes)
         self._open = {each.write_id: dict(each.offsets) for each in self.writes}
+        self._writers: defaultdict[Key, list[int]] = defaultdict(list)
+        """The write ids of each partition."""
+        for each in self.writes:
+            for partition in each.offsets:
+                self._writers[each.group_id, partition].append(each.write_id)
         self._outcomes: dict[int, dict[TopicPartition, WriteOutcome]] = {
             each.write_id: {} for each in self.writes
         }
@@ -68,25 +74,24 @@ class OffsetBatch:
 
     def settle(self, keys: Iterable[Key], outcome: WriteOutcome) -> None:
         """The outcome of these partitions, for all commits that have them."""
-        for group_id, partition in keys:
-            for write in self.writes:
-                if write.group_id == group_id:
-                    self._settle(write, partition, outcome)
+        for key in keys:
+            for write_id in self._writers[key]:
+                self._settle(write_id, key[1], outcome)
 
     def settle_guarded(self, group_id: str) -> None:
         """ZooKeeper consumers are members: only commits of members go on."""
         for write in self.writes:
             if write.group_id == group_id and write.refuse_zookeeper_members:
                 for partition in list(self._open[write.write_id]):
-                    self._settle(write, partition, WriteOutcome.ZOOKEEPER_MEMBERS)
+                    self._settle(write.write_id, partition, WriteOutcome.ZOOKEEPER_MEMBERS)
 
     def settle_all(self, outcome: WriteOutcome) -> None:
         """The outcome of all that is open."""
         self.settle(self.offsets(), outcome)
 
-    def _settle(self, write: WriteOffsets, partition: TopicPartition, outcome: WriteOutcome) -> None:
-        if self._open[write.write_id].pop(partition, None) is not None:
-            self._outcomes[write.write_id][partition] = outcome
+    def _settle(self, write_id: int, partition: TopicPartition, outcome: WriteOutcome) -> None:
+        if self._open[write_id].pop(partition, None) is not None:
+            self._outcomes[write_id][partition] = outcome
 
     def results(self) -> Iterator[tuple[int, Mapping[TopicPartition, WriteOutcome]]]:
         """Write ids with their outcomes."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds.acls import READ_ONLY
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, record
+from zkgroup.broker.groups.offset_batch import OffsetBatch
 from zkgroup.broker.groups.store_events import (
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
@@ -15,7 +16,7 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
     ZooKeeperMembersNoticed,
 )
-from zkgroup.coordinator.effects import ReadOffsets
+from zkgroup.coordinator.effects import ReadOffsets, WriteOffsets
 from zkgroup.coordinator.events import OffsetsWritten, WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
@@ -107,6 +108,31 @@ def test_fifty_members_cost_few_packets() -> None:
 
     assert len(node.emitted(OffsetsWritten)) == 501
     assert len(sent) / 500 < 0.2
+
+
+def test_a_batch_looks_at_each_commit_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand members that commit at once do not cost a million looks."""
+    partitions = [TopicPartition("t", number) for number in range(1000)]
+    batch = OffsetBatch(
+        WriteOffsets(
+            write_id=number,
+            group_id=GROUP,
+            offsets={partition: OffsetAndMetadata(offset=1)},
+            refuse_zookeeper_members=False,
+        )
+        for number, partition in enumerate(partitions)
+    )
+    looks: list[object] = []
+    settle = OffsetBatch._settle
+    monkeypatch.setattr(
+        OffsetBatch, "_settle", lambda *arguments: (looks.append(arguments), settle(*arguments))
+    )
+
+    batch.settle_all(STORED)
+
+    assert batch.is_done
+    assert len(looks) == len(partitions)
+    assert dict(batch.results())[7] == {partitions[7]: STORED}
 
 
 def test_the_last_commit_of_a_partition_wins() -> None:
