@@ -18,9 +18,10 @@ from zkgroup.audit.report.page import page
 
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH = 1080
-TOP = "document.querySelector('[data-rule=zombie_commit]').open = true"
+PHONE = (390, 844)
+TOP = "scrollTo(0, 0)"
 OWNERS = """(() => {
-  stretch.set(report.from + 4000, report.from + 54000);
+  selectIncident(report.incidents.rows[1], false);
   const view = document.querySelector('#owners .view');
   document.querySelector('#owners').scrollIntoView({ behavior: 'instant' });
   view.focus();
@@ -43,10 +44,11 @@ def main() -> None:
             tab.ask(TOP)
             tab.settle()
             tab.picture(FOLDER / f"audit-report-{scheme}.png")
+            tab.open(file, *PHONE, dark=scheme == "dark", phone=True)
+            tab.settle()
+            tab.picture(FOLDER / f"audit-phone-{scheme}.png")
             tab.open(file, WIDTH, 640, dark=scheme == "dark")
             tab.ask(OWNERS)
-            for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
-                tab.press(key)
             tab.settle()
             tab.picture(FOLDER / f"audit-owners-{scheme}.png")
 

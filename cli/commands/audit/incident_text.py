@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from zkgroup.audit.documents import counts_of
-from zkgroup.audit.incidents.incident import Cause, Incident, PartitionDamage
+from zkgroup.audit.incidents.incident import Incident
 from zkgroup.audit.incidents.numbered import NumberedIncident
+from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.rules import Severity
-from zkgroup.audit.texts import duration_text, session_text
 
 from ...render import Output, printable
 from ...units import iso_time
@@ -20,7 +20,6 @@ WIDTH = 80
 _LEAST, _MOST = 50, 110
 _INDENT = 9
 STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}
-_PLACES_MAX = 4
 
 
 def show_incidents(out: Output, incidents: Sequence[NumberedIncident]) -> None:
@@ -48,8 +47,9 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _rows(one: Incident) -> Iterator[tuple[str, str]]:
     yield "when", _when(one)
-    if one.cause.kind not in ("state", "note"):
-        yield "cause", _cause_text(one.cause)
+    cause = cause_text(one.cause)
+    if cause:
+        yield "cause", cause
     damage = damage_text(one.damage)
     if damage:
         yield "damage", damage
@@ -65,36 +65,3 @@ def _when(one: Incident) -> str:
     zxids = [hex_zxid(one.from_zxid), "" if one.to_zxid is None else hex_zxid(one.to_zxid)]
     time, zxid = (" to ".join(dict.fromkeys(text for text in each if text)) for each in (times, zxids))
     return f"{time}, zxid {zxid}"
-
-
-def _cause_text(cause: Cause) -> str:
-    parts: list[str] = [cause.kind]
-    if cause.what:
-        parts.append(f"({cause.what})")
-    if cause.session:
-        parts.append(f"by session {session_text(cause.session)}")
-    if cause.zxid is not None:
-        parts.append(f"at zxid {hex_zxid(cause.zxid)}")
-    return " ".join(parts)
-
-
-def damage_text(damage: Sequence[PartitionDamage]) -> str:
-    """What it cost, summed, with the partitions that cost most."""
-    parts = []
-    for attribute, what in (
-        ("delivered_again", "records delivered again at least"),
-        ("unowned_ms", "without an owner"),
-        ("leaderless_ms", "without a leader"),
-    ):
-        values = [(getattr(one, attribute), one) for one in damage if getattr(one, attribute)]
-        if not values:
-            continue
-        total = sum(value for value, _ in values)
-        text = f"{total:,}" if attribute == "delivered_again" else duration_text(total)
-        places = [
-            f"{one.topic}-{one.partition} {f'{value:,}' if text == f'{total:,}' else duration_text(value)}"
-            for value, one in sorted(values, key=lambda each: -each[0])
-        ]
-        more = f" and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
-        parts.append(f"{text} {what} ({', '.join(places[:_PLACES_MAX])}{more})")
-    return "; ".join(parts)

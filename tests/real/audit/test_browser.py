@@ -79,6 +79,54 @@ def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path) -> None:
     assert tab.ask(length) == pytest.approx(whole)
 
 
+def test_an_incident_is_marked_in_all_pictures(tab: Page, tmp_path: Path) -> None:
+    """Its button sets the time of all of them and the group of the owners; Escape marks nothing again."""
+    log = AuditLog()
+    log.topic("t", 1)
+    for group, session in (("g", 1), ("h", 2)):
+        log.come(group, "m", session)
+        log.claim(group, ("t", 0), "m-0", session)
+        log.commit(group, ("t", 0), 500, session)
+    log.passes(60_000)
+    log.open(9)
+    log.commit("g", ("t", 0), 120, 9)
+    log.passes(60_000)
+    file = tmp_path / "report.html"
+    file.write_text(page(data_of(log)), encoding="utf-8")
+    marked = "document.querySelectorAll('[data-marked]').length"
+
+    tab.open(file, *LAPTOP)
+    title = tab.ask("document.querySelector('.card h3').textContent")
+    bars = tab.ask("document.querySelectorAll('.strip rect.incident').length")
+    tab.ask("document.querySelector('.card button.act').click()")
+    tab.settle()
+    chosen = tab.ask("[selection.from, stretch.from < selection.from, selection.to < stretch.to]")
+    seen = tab.ask(f"[{marked} > 0, document.querySelectorAll('svg .selected').length > 0]")
+    group = tab.ask("document.querySelector('#owners select').selectedOptions[0].textContent")
+    tab.press("Escape")
+    tab.settle()
+
+    assert title.endswith("session …9 set back g's t-0 without owning it: offset 500 → 120")
+    assert bars >= 1
+    assert chosen[1:] == [True, True]
+    assert seen == [True, True]
+    assert group == "g"
+    assert tab.ask(f"[selection.from, {marked}]") == [None, 0]
+    assert tab.faults == []
+
+
+def test_rows_of_tables_stack_on_a_phone(tab: Page, thousand: Path) -> None:
+    """Each cell below the other, with the head of its column before it."""
+    tab.open(thousand, *PHONE, phone=True)
+    first, second = tab.ask(
+        "[...document.querySelector('#rebalances tbody tr').children].slice(0, 2)"
+        ".map(cell => [cell.getBoundingClientRect().top, getComputedStyle(cell, '::before').content])"
+    )
+
+    assert first[0] < second[0]
+    assert [first[1], second[1]] == ['"Began"', '"Group"']
+
+
 def test_a_filter_narrows_the_timeline_and_its_table(tab: Page, thousand: Path) -> None:
     """The table has the rows that are drawn."""
     tab.open(thousand, *LAPTOP)

@@ -11,10 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zkgroup.audit.documents import counts_of
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.note_titles import NOTES
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered
+from zkgroup.audit.incidents.texts import cause_text, damage_text
+from zkgroup.audit.membership import Span, merged
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
@@ -22,8 +27,9 @@ from zkgroup.audit.report.curves import Curves
 from zkgroup.audit.report.keeping import NOBODY, Kept, Limits, Names, hex_zxid, shown
 from zkgroup.audit.report.load import Load
 from zkgroup.audit.report.rebalancing import AllRebalances
-from zkgroup.audit.report.timelines import Span, Timeline, columns
-from zkgroup.audit.rules import Finding, Severity
+from zkgroup.audit.report.timelines import Span as Bar
+from zkgroup.audit.report.timelines import Timeline, columns
+from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
 from zkgroup.audit.views.sessions import SessionRow, SessionRows
 from zkgroup.zkfiles.health import FileHealth
@@ -70,6 +76,7 @@ def gather(
     for event in events:
         shapes.see(event)
     data = shapes.data()
+    told = numbered(found)
     facts = found.facts
     start_ms = facts.start_ms if facts.has_log else facts.end_ms
     return {
@@ -84,7 +91,9 @@ def gather(
         "damages": [shown(each, limits.text) for each in about.damages],
         "notes": [shown(each, limits.text) for each in about.notes],
         "files": [_file(each, limits) for each in about.files],
-        "findings": _findings(found, shapes.names, limits),
+        "incidents": _incidents(told, shapes.names, limits),
+        "findings": _findings(found, told, shapes.names, limits),
+        "members": _membership(facts, shapes.names),
         **data,
         "names": shapes.names.texts,
     }
@@ -167,8 +176,8 @@ class _Shapes:
         self._owners.add(row, self._span(life))
         self._rows.add("owners", tables.owner(row, life))
 
-    def _span(self, life: OwnerLife) -> Span:
-        return Span(
+    def _span(self, life: OwnerLife) -> Bar:
+        return Bar(
             life.from_ms,
             life.to_ms,
             self.names.of(life.thread),
@@ -179,27 +188,58 @@ class _Shapes:
         )
 
 
-def _findings(found: Found, names: Names, limits: Limits) -> dict[str, Any]:
-    by_rule: dict[str, list[Finding]] = {}
-    for one in found.findings:
-        by_rule.setdefault(one.finding, []).append(one)
+def _incidents(told: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+    """The worst, in their order: errors first."""
+    kept = told.incidents[: limits.incidents]
+    return {
+        "left_out": len(told.incidents) - len(kept),
+        "rows": [
+            [
+                *(number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
+                *(names.of(one.group), one.from_ms, one.to_ms, hex_zxid(one.from_zxid)),
+                *(hex_zxid(one.to_zxid), shown(cause_text(one.cause), limits.text)),
+                names.of(session_text(one.cause.session)) if one.cause.session else NOBODY,
+                *(shown(damage_text(one.damage), limits.text), one.act),
+                [[names.of(name), count] for name, count in counts_of(one.findings).items()],
+            ]
+            for number, one in kept
+        ],
+    }
+
+
+def _membership(facts: Facts, names: Names) -> list[list[Any]]:
+    """By group: the times in which it had a member; only then somebody is missing who could be an owner."""
+    found = []
+    for group, lives in sorted(facts.members.items()):
+        spans = merged(Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
+        found.append([names.of(group), [[span.from_ms, span.to_ms] for span in spans]])
+    return found
+
+
+def _findings(found: Found, told: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+    by_rule: dict[str, list[NumberedFinding]] = {}
+    for row in told.findings:
+        by_rule.setdefault(row.finding.finding, []).append(row)
     rules: list[dict[str, Any]] = []
     for rule in ALL_RULES:
         mine = by_rule.get(rule.name, [])
         if not mine:
             continue
-        kept: Kept[Finding] = Kept(limits.findings_of_a_rule, lambda one: -_SEVERITIES.index(one.severity))
-        for one in mine:
-            kept.add(one)
-        counts = Counter(one.severity for one in mine)
+        kept: Kept[NumberedFinding] = Kept(
+            limits.findings_of_a_rule, lambda row: -_SEVERITIES.index(row.finding.severity)
+        )
+        for row in mine:
+            kept.add(row)
+        counts = Counter(row.finding.severity for row in mine)
         rules.append(
             {
                 "name": rule.name,
+                "title": NOTES[rule.name][0 if len(mine) == 1 else 1],
                 "question": rule.question,
                 "act": rule.act,
                 "counts": [counts[severity] for severity in _SEVERITIES],
                 "left_out": kept.left_out,
-                "rows": [_finding(one, names, limits) for one in kept.items()],
+                "rows": [_finding(row, names, limits) for row in kept.items()],
             }
         )
     rules.sort(key=lambda rule: tuple(-count for count in rule["counts"]))
@@ -212,7 +252,8 @@ def _findings(found: Found, names: Names, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _finding(one: Finding, names: Names, limits: Limits) -> list[Any]:
+def _finding(row: NumberedFinding, names: Names, limits: Limits) -> list[Any]:
+    one = row.finding
     return [
         _SEVERITIES.index(one.severity),
         names.of(one.group),
@@ -224,6 +265,7 @@ def _finding(one: Finding, names: Names, limits: Limits) -> list[Any]:
         one.from_ms,
         one.to_ms,
         shown(one.detail, 2 * limits.text),
+        row.incident,
     ]
 
 

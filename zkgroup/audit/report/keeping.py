@@ -29,7 +29,7 @@ _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 class Limits:
     """How much of each kind a report holds at the most; what is beyond is counted and said."""
 
-    partitions: int = 10_000
+    partitions: int = 20_000
     """Rows of owners, and of offsets, each."""
     spans: int = 60_000
     """Ownerships and the like in one timeline; short ones beside each other are drawn as one beyond."""
@@ -42,6 +42,7 @@ class Limits:
     """Partitions named in all rebalances together."""
     sessions: int = 5_000
     findings_of_a_rule: int = 250
+    incidents: int = 500
     areas: int = 11
     """Subtrees that have a colour of their own in the write load."""
     buckets: int = 240

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 SCRIPTS: Final = (
     *("base.js", "timeline.js", "spans.js", "chart.js"),
-    *("findings.js", "groups.js", "cluster.js", "main.js"),
+    *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
 )
 """In the order in which they stand in the page."""
 

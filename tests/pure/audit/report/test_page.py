@@ -15,11 +15,22 @@ from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
 
 SECTIONS = (
-    *("findings", "owners", "rebalances", "offsets", "controllers", "brokers", "replication", "sessions"),
+    *(
+        "incidents",
+        "findings",
+        "owners",
+        "rebalances",
+        "offsets",
+        "controllers",
+        "brokers",
+        "replication",
+        "sessions",
+    ),
     *("load", "files"),
 )
 VOID = {"meta", "br", "link", "img", "input"}
@@ -97,6 +108,7 @@ def test_every_section_has_its_data(incidents: str) -> None:
     data = data_in(incidents)
 
     for section in (
+        "incidents",
         "owners",
         "rebalances",
         "offsets",
@@ -109,6 +121,27 @@ def test_every_section_has_its_data(incidents: str) -> None:
         assert data[section]["rows"], section
     assert data["findings"]["rules"]
     assert all(path and healthy for path, _, _, healthy, *_ in data["files"])
+
+
+def test_incidents_come_first_with_their_findings(incidents: str) -> None:
+    """Titles in words; every finding names its incident; a group's times with members bound its gaps."""
+    data = data_in(incidents)
+    rows = data["incidents"]["rows"]
+    names = data["names"]
+
+    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
+    assert "00:00:23 session …08 took g's t-0..3 from g_a, which kept committing: offsets 1000 → 21" in {
+        row[2] for row in rows
+    }
+    numbers = [row[0] for row in rows]
+    inside = [row[10] for rule in data["findings"]["rules"] for row in rule["rows"]]
+    assert set(inside) == set(numbers)
+    assert sum(count for row in rows for _, count in row[12]) == len(inside)
+    assert {names[group] for group, _ in data["members"]} == {"g", "idle", "adopt", "pause"}
+    assert all(to is not None for _, spans in data["members"] for _, to in spans)
+    assert (
+        incidents.index('id="incidents"') < incidents.index('id="owners"') < incidents.index('id="findings"')
+    )
 
 
 def test_hostile_names_are_text() -> None:
@@ -141,6 +174,20 @@ def test_a_thousand_partitions_fit() -> None:
 
     assert len(data_in(html)["owners"]["rows"]) == 1000
     assert len(html) < 4_000_000
+
+
+def test_sixteen_thousand_partitions_fit() -> None:
+    """A row each, in a file that a browser opens; made of a hundred and sixty, again and again."""
+    data = shape_of(busy(160, 2))
+    rows = data["owners"]["rows"]
+    data["owners"]["rows"] = [
+        [group, topic, partition + 160 * times, spans]
+        for times in range(100)
+        for group, topic, partition, spans in rows
+    ]
+
+    assert len(data["owners"]["rows"]) == 16_000 <= Limits().partitions
+    assert len(page(data)) < 12_000_000
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])

@@ -96,7 +96,7 @@ function sign(severity) {
 
 /* A table that shows so many rows at first, and more when asked.
    columns: {title, num, wide, nowrap}; rowOf gives the cells of an item, or nodes. */
-function table(caption, columns, items, rowOf, { page = 25, detailOf = null } = {}) {
+function table(caption, columns, items, rowOf, { page = 25, detailOf = null, timesOf = null } = {}) {
   const body = el("tbody");
   const classOf = (column) => ["num", "wide", "nowrap", "name"].filter((each) => column[each]).join(" ") || null;
   const head = columns.map((column) => el("th", { scope: "col", class: column.num ? "num" : null }, column.title));
@@ -106,12 +106,14 @@ function table(caption, columns, items, rowOf, { page = 25, detailOf = null } = 
   const button = el("button", { class: "act", type: "button", onclick: () => more(page * 4) });
   function more(count) {
     for (const item of items.slice(shown, shown + count)) {
-      const cells = rowOf(item).map((cell, at) => el("td", { class: classOf(columns[at]) }, cell));
-      const row = el("tr", {}, cells);
+      const cells = rowOf(item).map((cell, at) => el("td", { class: classOf(columns[at]), "data-title": columns[at].title || null }, cell));
+      const [from, to] = timesOf ? timesOf(item) : [null, null];
+      const row = el("tr", from === null ? {} : { "data-from": from, "data-to": to === null ? report.to : to }, cells);
       body.append(row);
       if (detailOf) expandable(row, () => detailOf(item), columns.length);
     }
     shown = Math.min(shown + count, items.length);
+    if (timesOf) markRows(body);
     if (shown < items.length) {
       button.textContent = `Show more (${counted(items.length - shown, "row")} left)`;
       holder.append(button);

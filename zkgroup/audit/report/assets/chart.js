@@ -6,6 +6,7 @@ class Plot {
     this.node = svg("svg", { class: "plot", role: "img", "aria-label": label });
     holder.append(el("div", { class: "chart" }, this.node));
     stretch.listeners.push(() => this.later());
+    selection.listeners.push(() => this.later());
     new ResizeObserver(() => this.later()).observe(this.node.parentNode);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
   }
@@ -21,8 +22,17 @@ class Plot {
       this.node.style.height = `${this.height}px`;
       this.left = 64;
       this.node.replaceChildren();
+      this.mark();
       this.draw();
     });
+  }
+
+  /* The selected time, behind everything. */
+  mark() {
+    if (selection.from === null) return;
+    const from = Math.max(this.x(selection.from), this.left), to = Math.min(this.x(selection.to), this.width - 14);
+    if (to < this.left || from > this.width - 14) return;
+    this.node.append(svg("rect", { class: "selected", x: from, y: 0, width: Math.max(to - from, 2), height: this.height - 24 }));
   }
 
   x(ms) {

@@ -1,8 +1,5 @@
 // Findings by severity and rule, each with what it asks and what to do.
 
-/* Errors are open from the beginning where there are no more than so many rows. */
-const OPENED_MAX = 12;
-
 function findingsSection() {
   const found = report.findings, body = bodyOf("findings");
   const wanted = [true, true, true];
@@ -48,10 +45,6 @@ function findingsSection() {
   if (found.rules.length) body.append(el("div", { class: "tools" }, search));
   body.append(rules, ...skippedOf(found));
   draw();
-  const worst = found.rules.filter((rule) => rule.counts[0]);
-  if (worst.reduce((sum, rule) => sum + rule.rows.length, 0) <= OPENED_MAX) {
-    rules.querySelectorAll("details.error").forEach((each) => (each.open = true));
-  }
 }
 
 function skippedOf(found) {
@@ -67,11 +60,12 @@ function ruleOf(rule, rows, isOpen) {
   const worst = rows[0][0];
   const counts = rule.counts.map((count, at) => (count ? counted(count, ...NOUNS[at]) : null)).filter(Boolean).join(", ");
   const details = el("details", { class: `rule ${SEVERITIES[worst]}`, "data-rule": rule.name, open: isOpen },
-    el("summary", {}, sign(worst), el("span", { class: "name" }, rule.name), el("span", { class: "counts" }, counts), el("span", { class: "asks" }, rule.question)));
+    el("summary", {}, sign(worst), el("span", { class: "name" }, `${rule.counts.reduce((a, b) => a + b).toLocaleString("en")} ${rule.title}`), el("span", { class: "counts" }, counts), el("span", { class: "asks mono" }, rule.name)));
   const inside = () => el("div", { class: "inside" },
+    el("p", {}, rule.question),
     el("p", { class: "acts" }, rule.act),
     rule.left_out ? notesOf([`${counted(rule.left_out, "finding")} more of this rule are in findings.json.`]) : null,
-    findingTable(rule, rows));
+    findingTable(`Findings of ${rule.name}`, rows));
   if (isOpen) details.append(inside());
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) details.append(inside());
@@ -84,14 +78,14 @@ const FINDING_COLUMNS = [
   { title: "Zxids", nowrap: true },
 ];
 
-function findingTable(rule, rows) {
-  return table(`Findings of ${rule.name}`, FINDING_COLUMNS, rows, (row) => [
+function findingTable(caption, rows) {
+  return table(caption, FINDING_COLUMNS, rows, (row) => [
     sign(row[0]),
     row[7] === null ? "" : el("button", { class: "link", type: "button", title: "Show this time in all pictures", onclick: () => lookAt(row) }, moment(row[7])),
     placeOf(row),
     row[9],
     row[5] === null ? "" : row[6] === row[5] ? row[5] : `${row[5]} – ${row[6] || "end"}`,
-  ], { page: 12 });
+  ], { page: 12, timesOf: (row) => [row[7], row[8]] });
 }
 
 function partitionOf(topic, partition) {

@@ -4,7 +4,8 @@ function ownersSection() {
   const body = bodyOf("owners"), owners = report.owners;
   body.append(...notesOf(owners.notes));
   if (!owners.rows.length) return body.append(empty("No partition had an owner."));
-  const rows = owners.rows.map(([group, topic, partition, spans]) => ({ label: `${nameOf(group)} ${partitionOf(topic, partition)}`, spans }));
+  const present = new Map(report.members);
+  const rows = owners.rows.map(([group, topic, partition, spans]) => ({ label: `${nameOf(group)} ${partitionOf(topic, partition)}`, spans, group, topic, present: present.get(group) }));
   const holder = el("div");
   body.append(holder);
   const timeline = new Timeline(holder, { rows, what: "partition", label: "Timeline of owners by partition", gaps: true });
@@ -15,10 +16,36 @@ function ownersSection() {
       key("released by its own session", bar()),
       key("ended with its session", bar(), svg("rect", { x: 20, y: 0, width: 2.5, height: 16, fill: "var(--ink)" })),
       key("deleted by another session", bar(), svg("path", { d: "M15,4 l7,8 m0,-8 l-7,8", stroke: "var(--error)", "stroke-width": 2 })),
-      key("no owner", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
-      el("li", {}, "each member has a colour; the words say the same"),
+      key("no owner, while the group had a member", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
+      el("li", {}, "each member has a colour, the same in all pictures; the words say the same"),
     ],
   });
+  pickers(holder, rows, timeline);
+}
+
+/* Views by group and by topic, so that thousands of partitions can be read. */
+function pickers(holder, rows, timeline) {
+  const choose = (label, numbers) => el("select", { "aria-label": label }, el("option", { value: "" }, `all ${label.toLowerCase()}s (${numbers.length})`), numbers.map((number) => el("option", { value: number }, nameOf(number))));
+  const groups = [...new Set(rows.map((row) => row.group))], topics = [...new Set(rows.map((row) => row.topic))];
+  const group = choose("Group", groups), topic = choose("Topic", topics);
+  const apply = () => {
+    const wanted = (select, number) => select.value === "" || Number(select.value) === number;
+    timeline.filter(timeline.words || "", (row) => wanted(group, row.group) && wanted(topic, row.topic));
+    filters.owners.dispatchEvent(new Event("input"));
+  };
+  group.addEventListener("change", apply);
+  topic.addEventListener("change", apply);
+  const tools = holder.querySelector(".tools");
+  if (topics.length > 1) tools.prepend(el("label", {}, "Topic", topic));
+  if (groups.length > 1) tools.prepend(el("label", {}, "Group", group));
+  filters.ownersGroup = (number) => {
+    if (!groups.includes(number)) return;
+    group.value = String(number);
+    topic.value = "";
+    filters.owners.value = "";
+    timeline.words = "";
+    apply();
+  };
 }
 
 function rebalancesSection() {
@@ -43,7 +70,7 @@ function rebalancesSection() {
       row.least === null ? "–" : row.least, row.retaken,
       row.down_max === null ? "–" : durationOf(row.down_max),
       row.unowned ? el("span", { class: "bad" }, String(row.unowned)) : "0",
-    ], { detailOf: explained }));
+    ], { detailOf: explained, timesOf: (row) => [row.from, row.to] }));
   }
   draw();
 }

@@ -32,9 +32,9 @@ function follow() {
 }
 
 const SECTIONS = {
-  findings: findingsSection, owners: ownersSection, rebalances: rebalancesSection, offsets: offsetsSection,
+  incidents: incidentsSection, owners: ownersSection, rebalances: rebalancesSection, offsets: offsetsSection,
   controllers: controllersSection, brokers: brokersSection, replication: replicationSection, sessions: sessionsSection,
-  load: loadSection, files: filesSection,
+  load: loadSection, findings: findingsSection, files: filesSection,
 };
 
 const failed = [];

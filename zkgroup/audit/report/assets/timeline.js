@@ -10,11 +10,17 @@ const ENDS = {
   over: "over",
 };
 
+/* One colour a member, the same in all pictures. */
+const memberColours = new Map();
+function colourOf(member) {
+  if (!memberColours.has(member)) memberColours.set(member, memberColours.size % PALETTE);
+  return memberColours.get(member);
+}
+
 class Timeline {
   /* rows: {label, spans}; what: what a row is; toneOf: a span's {fill, hatched}; isBad: gaps are good. */
   constructor(holder, { rows, what, label, toneOf = null, gaps = false, visible = 16 }) {
     Object.assign(this, { all: rows, rows, what, toneOf, gaps });
-    this.colours = new Map();
     this.row = 0;
     this.span = null;
     this.canvas = el("canvas", { "aria-hidden": "true" });
@@ -25,12 +31,14 @@ class Timeline {
     holder.append(el("div", { class: "chart" }, this.view, this.readout));
     this.listen();
     stretch.listeners.push(() => this.later());
+    selection.listeners.push(() => this.later());
     this.filter("");
   }
 
-  filter(text) {
+  filter(text, picked = this.picked) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    this.rows = this.all.filter((row) => words.every((word) => row.label.toLowerCase().includes(word)));
+    Object.assign(this, { words: text, picked });
+    this.rows = this.all.filter((row) => (!picked || picked(row)) && words.every((word) => row.label.toLowerCase().includes(word)));
     this.row = 0;
     this.span = null;
     const rows = Math.max(Math.min(this.rows.length, this.visible), 1);
@@ -82,8 +90,7 @@ class Timeline {
   tone(span) {
     if (this.toneOf) return this.toneOf(span);
     const key = memberOf(nameOf(span[2]));
-    if (!this.colours.has(key)) this.colours.set(key, this.colours.size % PALETTE);
-    return { fill: this.palette[this.colours.get(key)], hatched: false };
+    return { fill: this.palette[colourOf(key)], hatched: false };
   }
 
   draw() {
@@ -105,6 +112,7 @@ class Timeline {
     const top = this.view.scrollTop;
     this.first = Math.floor(top / ROW);
     this.shift = AXIS + 2 - (top % ROW);
+    this.mark();
     this.grid();
     pen.save();
     pen.beginPath();
@@ -113,6 +121,17 @@ class Timeline {
     for (let at = this.first; at < this.rows.length && this.y(at) < this.height; at += 1) this.drawRow(at);
     pen.restore();
     if (!this.rows.length) this.text("nothing matches", this.gutter + 8, AXIS + ROW / 2 + 2, this.inks.soft);
+  }
+
+  /* The selected time, behind the bars. */
+  mark() {
+    if (selection.from === null) return;
+    const from = Math.max(this.x(selection.from), this.gutter), to = Math.min(this.x(selection.to), this.width - 8);
+    if (to < this.gutter || from > this.width - 8) return;
+    this.pen.fillStyle = this.inks.box;
+    this.pen.fillRect(from, 0, Math.max(to - from, 2), this.height);
+    this.pen.fillStyle = this.inks.accent;
+    this.pen.fillRect(from, 0, Math.max(to - from, 2), 3);
   }
 
   y(row) {
@@ -153,16 +172,26 @@ class Timeline {
     let before = null;
     for (const span of row.spans) {
       const end = span[1] === null ? report.to : span[1];
-      if (this.gaps && before !== null && span[0] > before) this.gap(before, span[0], y);
+      if (this.gaps && before !== null && span[0] > before) this.gap(row, before, span[0], y);
       before = end;
       if (end < stretch.from || span[0] > stretch.to) continue;
       this.drawSpan(span, end, y);
     }
-    if (this.gaps && before !== null && before < report.to) this.gap(before, report.to, y);
+    if (this.gaps && before !== null && before < report.to) this.gap(row, before, report.to, y);
     pen.restore();
   }
 
-  gap(from, to, y) {
+  /* Dotted where somebody could be there: of a group only while it has a member. */
+  gap(row, from, to, y) {
+    if (!row.present) return this.dots(from, to, y);
+    for (const [start, end] of row.present) {
+      const low = Math.max(from, start), high = Math.min(to, end === null ? report.to : end);
+      if (high > low) this.dots(low, high, y);
+    }
+    return undefined;
+  }
+
+  dots(from, to, y) {
     const x = this.x(from), end = this.x(to);
     if (end < this.gutter || x > this.width || end - x < 1) return;
     this.pen.strokeStyle = this.inks.soft;
@@ -188,6 +217,10 @@ class Timeline {
     const ended = nameOf(span[6]);
     if (width > 6 && ended !== "open" && ended !== "release" && ended !== "over") {
       this.ending(x + width, y, ended === "deleted_by_other" || ended.startsWith("deleted by session"));
+    }
+    if (selection.session >= 0 && span[3] === selection.session) {
+      pen.fillStyle = inks.accent;
+      pen.fillRect(x, y + ROW - 4, width, 3);
     }
     if (span === this.span) {
       pen.strokeStyle = inks.ink;
@@ -343,7 +376,10 @@ class Timeline {
   choose(row, span) {
     this.row = row;
     this.span = span;
-    if (span) this.readout.replaceChildren(...tellSpan(this.rows[row].label, span));
+    if (span) {
+      this.readout.replaceChildren(...tellSpan(this.rows[row].label, span));
+      selection.set(span[0], span[1], span[3]);
+    }
     this.later();
   }
 }
