@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from zkgroup.demo.coordinator.checks import CoordinatorEvidence, HandedOver, check_coordinator, runs_of
+from zkgroup.demo.coordinator.checks import (
+    COORDINATOR_MIN,
+    CoordinatorEvidence,
+    HandedOver,
+    check_group,
+    runs_of,
+)
 from zkgroup.demo.coordinator.stored_group import StoredCommit, StoredGeneration, StoredHistory
 from zkgroup.demo.flight_data import MemberOutput, Processed, airport_and_delay, reduce
 from zkgroup.history import ClusterFigures, ClusterReport, Figures, Report, Violation
+from zkgroup.history.coordinator import CoordinatorReport
 
 LINES = (b'{"origin":"SFO","delay":4}',) * 6
 """The records of the one partition; ZooKeeper members read the last two."""
@@ -69,18 +76,19 @@ def evidence(*outputs: MemberOutput, stored: StoredHistory = RIGHT) -> Coordinat
         verify_problems=(),
         members=Report((), frozenset(), Figures(records=5, claims=1, commits=1, deliveries=1)),
         cluster=ClusterReport((), frozenset(), figures),
+        coordinator=CoordinatorReport((), dict.fromkeys(COORDINATOR_MIN, 1)),
     )
 
 
 def failed(found: CoordinatorEvidence) -> dict[str, str]:
-    return {check.statement: check.evidence for check in check_coordinator(found) if not check.holds}
+    return {check.statement: check.evidence for check in check_group(found) if not check.holds}
 
 
 def test_right_run_passes_every_check() -> None:
     """A record that was not committed is processed twice, which is allowed."""
     assert failed(evidence()) == {}
-    assert len(check_coordinator(evidence())) == 11
-    shown = {check.statement: check.evidence for check in check_coordinator(evidence())}
+    assert len(check_group(evidence())) == 11
+    shown = {check.statement: check.evidence for check in check_group(evidence())}
     assert shown[BOUNDED] == "1 twice; 3 starts, each at the committed offset"
     assert shown["ZooKeeper members carried on at the same offsets"].startswith("2 records by ada")
 
@@ -160,6 +168,13 @@ def test_verdicts_of_the_checkers_count() -> None:
     violated = replace(evidence().cluster, violations=(Violation("S12", "two leaders"),))
     empty = Report((), frozenset(), Figures(records=5, claims=1, commits=0, deliveries=1))
 
+    late = CoordinatorReport((Violation("S25", "a late commit"),), dict.fromkeys(COORDINATOR_MIN, 1))
+    nothing = CoordinatorReport((), dict.fromkeys(COORDINATOR_MIN[1:], 1))
+
+    assert "a late commit" in failed(replace(evidence(), coordinator=late))["the checker finds nothing"]
+    assert failed(replace(evidence(), coordinator=nothing)) == {
+        "the checker finds nothing": "commits of members: none"
+    }
     assert "two leaders" in failed(replace(evidence(), cluster=violated))["the checker finds nothing"]
     assert failed(replace(evidence(), members=empty)) == {"the checker finds nothing": "commits: 0 of 1"}
     assert failed(replace(evidence(), acknowledged=5)) == {

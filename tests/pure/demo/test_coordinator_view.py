@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from zkgroup.demo.coordinator.view import BrokerRow, CoordinatorView, GroupRow, MemberRow, render
+from zkgroup.demo.coordinator.view import (
+    CoordinatedGroupRow,
+    CoordinatingBrokerRow,
+    CoordinatorView,
+    GroupMemberRow,
+    render,
+)
 from zkgroup.demo.progress import ProgressEvent
 
 VIEW = CoordinatorView(
@@ -16,16 +22,16 @@ VIEW = CoordinatorView(
     zookeeper="127.0.0.1:2181",
     headline="confluent-kafka is paused past its session",
     brokers=[
-        BrokerRow(1, 100_001, "serving", leads=8, slots=25, coordinates=True, controls=True),
-        BrokerRow(2, 100_002, "serving", leads=4, slots=25, coordinates=False, controls=False),
-        BrokerRow(3, 100_003, "killed", leads=0, slots=0, coordinates=False, controls=False),
+        CoordinatingBrokerRow(1, 100_001, "serving", leads=8, slots=25, coordinates=True, controls=True),
+        CoordinatingBrokerRow(2, 100_002, "serving", leads=4, slots=25, coordinates=False, controls=False),
+        CoordinatingBrokerRow(3, 100_003, "killed", leads=0, slots=0, coordinates=False, controls=False),
     ],
-    group=GroupRow("demo", "PreparingRebalance", 2.5, 101, 1),
+    group=CoordinatedGroupRow("demo", "PreparingRebalance", 2.5, 101, 1),
     members=[
-        MemberRow("kafka-python", 200_001, "killed", None, 2_631, 0, (), gone=True),
-        MemberRow("confluent-kafka", 200_002, "paused", 0.4, 2_013, 701, (4, 5, 6, 7), gone=False),
-        MemberRow("aiokafka", 200_003, "running", 5.9, 4_832, 32, (0, 1, 2, 3), gone=False),
-        MemberRow("java", 200_004, "running", 5.8, 4_891, 17, (8, 9, 10, 11), gone=False),
+        GroupMemberRow("kafka-python", 200_001, "killed", None, 2_631, 0, (), gone=True),
+        GroupMemberRow("confluent-kafka", 200_002, "paused", 0.4, 2_013, 701, (4, 5, 6, 7), gone=False),
+        GroupMemberRow("aiokafka", 200_003, "running", 5.9, 4_832, 32, (0, 1, 2, 3), gone=False),
+        GroupMemberRow("java", 200_004, "running", 5.8, 4_891, 17, (8, 9, 10, 11), gone=False),
     ],
     produced=15_143,
     committed=14_393,
@@ -60,7 +66,7 @@ def test_view_shows_phase_generation_members_and_lag() -> None:
 
 def test_view_of_a_coordinator_that_does_not_answer() -> None:
     """The last known generation is shown."""
-    lines = drawn(replace(VIEW, group=GroupRow("demo", None, None, 2, 3)))
+    lines = drawn(replace(VIEW, group=CoordinatedGroupRow("demo", None, None, 2, 3)))
 
     assert any(
         "the coordinator does not answer   coordinator: broker 3   generation 2" in one for one in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.worlds.coordinated_groups import assignment_bytes
-from zkgroup.demo.coordinator.stored_group import StoredHistory, read_history
+from zkgroup.demo.coordinator.stored_group import StoredHistory, check_generations_of_commits, read_history
 from zkgroup.history import Change, ServerTransaction, TransactionRefusal
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Offset, Registration
@@ -67,9 +67,9 @@ def commit(offset: int, metadata: str | None = None) -> list[Change]:
     return [offset_change, Change("set", OffsetMetadata.path(SLOT, "g", tp), stored.encode())]
 
 
-def history(*changes: Sequence[Change], refused: Mapping[int, str] | None = None) -> StoredHistory:
-    """The history of a log with these transactions."""
-    log = [
+def log_of(*changes: Sequence[Change], refused: Mapping[int, str] | None = None) -> list[ServerTransaction]:
+    """Transactions of one session."""
+    return [
         ServerTransaction(
             zxid,
             0,
@@ -79,6 +79,11 @@ def history(*changes: Sequence[Change], refused: Mapping[int, str] | None = None
         )
         for zxid, each in enumerate(changes, 1)
     ]
+
+
+def history(*changes: Sequence[Change], refused: Mapping[int, str] | None = None) -> StoredHistory:
+    """The history of a log with these transactions."""
+    log = log_of(*changes, refused=refused)
     return read_history(log, "g", SLOT, "t")
 
 
@@ -141,3 +146,17 @@ def test_both_kinds_of_members_at_once_are_found() -> None:
     assert wrong.mixed == ("zxid 0x2: /consumers/g/ids/g_ada",)
     assert right.mixed == ()
     assert (wrong.registrations, right.registrations) == (1, 1)
+
+
+def test_a_late_commit_of_an_assignment_is_found_by_the_checker() -> None:
+    """Java's commits, which have no metadata, are left out."""
+    slot = [Change("set", SlotOwner.path(SLOT), SlotOwner(1, 0).encode())]
+    right = [slot, generation(1, member("a", 0)), commit(5, "a 17"), commit(7, "")]
+    late = [*right, generation(2, member("b", 0)), commit(8, "a 17")]
+
+    for changes, commits, violated in ((right, 1, []), (late, 2, ["S25"])):
+        log = log_of(*changes)
+        stored = read_history(log, "g", SLOT, "t")
+        found = check_generations_of_commits(log, stored, "g")
+        assert [one.invariant for one in found.violations] == violated
+        assert found.figures["commits of members"] == commits

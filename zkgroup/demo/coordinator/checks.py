@@ -10,17 +10,20 @@ from zkgroup.demo.flight_data import MemberOutput, Reduction
 from zkgroup.demo.group.checks import check_committed, check_result
 from zkgroup.demo.progress import CheckResult, named
 from zkgroup.history import ClusterReport, Report
+from zkgroup.history.coordinator import CoordinatorReport
 
 CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledged_records": 1}
 """What the servers' log must hold at least, by name of the cluster checker's figures."""
 MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
 """What the history of the ZooKeeper consumers must hold at least."""
+COORDINATOR_MIN = ("commits of members", "commits of ZooKeeper members", "slots taken", "markers set")
+"""Figures of the checker of coordinated groups that may not be 0."""
 GENERATIONS_MIN = 4
 """The first, without the killed client, without the paused one, with it again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PartitionRun:
     """What one member read of one partition in one assignment."""
 
     partition: int
@@ -65,9 +68,11 @@ class CoordinatorEvidence:
     """The history checker's report on the ZooKeeper consumers."""
     cluster: ClusterReport
     """The report on the brokers."""
+    coordinator: CoordinatorReport
+    """The report on commits, coordinators and kinds of members: S25 to S28."""
 
 
-def check_coordinator(evidence: CoordinatorEvidence) -> tuple[CheckResult, ...]:
+def check_group(evidence: CoordinatorEvidence) -> tuple[CheckResult, ...]:
     """All checks, in the order in which the report prints them."""
     return (
         *check_result(evidence.input_lines, evidence.reduction),
@@ -83,14 +88,14 @@ def check_coordinator(evidence: CoordinatorEvidence) -> tuple[CheckResult, ...]:
     )
 
 
-def runs_of(outputs: Sequence[MemberOutput]) -> list[Run]:
+def runs_of(outputs: Sequence[MemberOutput]) -> list[PartitionRun]:
     """Every run, in the order of the assignments."""
-    found: dict[tuple[int, int, str], Run] = {}
+    found: dict[tuple[int, int, str], PartitionRun] = {}
     for output in outputs:
         for record in output.records:
             key = (record.token, record.partition, output.member)
             if key not in found:
-                found[key] = Run(record.partition, record.token, output.member, record.offset)
+                found[key] = PartitionRun(record.partition, record.token, output.member, record.offset)
     return [found[key] for key in sorted(found)]
 
 
@@ -206,8 +211,9 @@ def _verified(problems: Sequence[str]) -> CheckResult:
 
 def _checked(evidence: CoordinatorEvidence) -> CheckResult:
     """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
-    cluster, members = evidence.cluster, evidence.members
-    faults = [str(one) for one in (*cluster.violations, *members.violations)]
+    cluster, members, coordinator = evidence.cluster, evidence.members, evidence.coordinator
+    found = (*cluster.violations, *members.violations, *coordinator.violations)
+    faults = [str(one) for one in found]
     faults += [*cluster.damage, *members.damage, *_too_little(evidence)]
     text = f"{cluster.figures.transactions:,} transactions, {members.figures.records:,} events, no violation"
     holds = cluster.holds and members.holds and not faults
@@ -221,5 +227,8 @@ def _too_little(evidence: CoordinatorEvidence) -> Iterator[str]:
         if getattr(figures, name) < least:
             yield f"{name}: {getattr(figures, name)} of {least}"
     yield from evidence.members.shortfalls(MEMBERS_MIN)
+    for name in COORDINATOR_MIN:
+        if not evidence.coordinator.figures.get(name):
+            yield f"{name}: none"
     if evidence.acknowledged != evidence.lines:
         yield f"acknowledged: {evidence.acknowledged:,} of {evidence.lines:,}"

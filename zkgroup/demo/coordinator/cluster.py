@@ -16,7 +16,12 @@ from zkgroup.admin.coordinator import (
 from zkgroup.demo.brokers.checks import Acknowledged
 from zkgroup.demo.brokers.demo_cluster import EMPTY_CLUSTER, ClusterState, Producer, read_cluster
 from zkgroup.demo.brokers.worker import BrokerChild
-from zkgroup.demo.coordinator.view import BrokerRow, CoordinatorView, GroupRow, MemberRow
+from zkgroup.demo.coordinator.view import (
+    CoordinatedGroupRow,
+    CoordinatingBrokerRow,
+    CoordinatorView,
+    GroupMemberRow,
+)
 from zkgroup.demo.coordinator.worker import ClientChild, ClientChildSettings
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC
 from zkgroup.demo.group import group_state
@@ -233,9 +238,9 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
             sorted(tp.partition for one in members if one.client_id == name for tp in one.partitions or ())
         )
 
-    def _broker_row(self, process: BrokerChild) -> BrokerRow:
+    def _broker_row(self, process: BrokerChild) -> CoordinatingBrokerRow:
         broker = process.broker
-        return BrokerRow(
+        return CoordinatingBrokerRow(
             broker=broker,
             pid=process.pid,
             state=process.state,
@@ -245,22 +250,22 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
             controls=self.seen.controller == broker,
         )
 
-    def _group_row(self) -> GroupRow:
+    def _group_row(self) -> CoordinatedGroupRow:
         if self.members:
-            return GroupRow(GROUP, self.zookeeper_group.state, None, None, None)
+            return CoordinatedGroupRow(GROUP, self.zookeeper_group.state, None, None, None)
         one = self.group
         if one is None:
-            return GroupRow(GROUP, "no member yet", None, None, None)
+            return CoordinatedGroupRow(GROUP, "no member yet", None, None, None)
         ends_ms = one.phase_ends_in_ms
         ends_in_s = None if ends_ms is None else ends_ms / 1000
-        return GroupRow(GROUP, one.phase, ends_in_s, one.generation, one.leader)
+        return CoordinatedGroupRow(GROUP, one.phase, ends_in_s, one.generation, one.leader)
 
-    def _client_row(self, process: ClientChild) -> MemberRow:
+    def _client_row(self, process: ClientChild) -> GroupMemberRow:
         members = self.group.members if self.group else ()
         expires = [one.session_expires_in_ms for one in members if one.client_id == process.name]
         partitions = self.partitions_of(process.name)
         expires_ms = expires[0] if expires else None
-        return MemberRow(
+        return GroupMemberRow(
             name=process.name,
             pid=process.pid,
             state=process.state,
@@ -271,10 +276,10 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
             gone=process.ended,
         )
 
-    def _member_row(self, process: MemberChild) -> MemberRow:
+    def _member_row(self, process: MemberChild) -> GroupMemberRow:
         owned = self.zookeeper_group.owners
         partitions = tuple(sorted(number for number, name in owned.items() if name == process.name))
-        return MemberRow(
+        return GroupMemberRow(
             name=f"{process.name} (ZooKeeper)",
             pid=process.pid,
             state=process.state,

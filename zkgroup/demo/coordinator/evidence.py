@@ -9,9 +9,9 @@ from pathlib import Path
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.demo.brokers.checks import records_of
 from zkgroup.demo.brokers.demo_cluster import values_of
-from zkgroup.demo.coordinator.checks import CoordinatorEvidence, HandedOver, check_coordinator
+from zkgroup.demo.coordinator.checks import CoordinatorEvidence, HandedOver, check_group
 from zkgroup.demo.coordinator.cluster import GROUP, CoordinatorCluster
-from zkgroup.demo.coordinator.stored_group import read_history
+from zkgroup.demo.coordinator.stored_group import check_generations_of_commits, read_history
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, decode_line, reduce
 from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
@@ -20,7 +20,7 @@ from zkgroup.history.transactions import read_transactions
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CoordinatorOutcome:
     """The checks and the figures of the report."""
 
     checks: tuple[CheckResult, ...]
@@ -42,7 +42,7 @@ def collect(
     problems: Sequence[str],
     zookeeper_members: Sequence[str],
     quiet_from_ms: int,
-) -> Outcome:
+) -> CoordinatorOutcome:
     """Stops the brokers, and reads their files, the members' files and ZooKeeper's log."""
     stage.headline = "the end"
     stage.ensemble.zk.sync("/")
@@ -64,7 +64,7 @@ def collect(
         records_of(TOPIC, stage.acknowledged, kept, leaders, terms),
         ClusterOptions(quiet_from_ms=quiet_from_ms),
     )
-    checks = check_coordinator(
+    checks = check_group(
         CoordinatorEvidence(
             lines=len(stage.lines),
             acknowledged=len(_numbered(stage)),
@@ -78,9 +78,10 @@ def collect(
             verify_problems=problems,
             members=check_history(read_files(sorted(stage.folder.glob("*.history.jsonl")))),
             cluster=cluster,
+            coordinator=check_generations_of_commits(log, stored, GROUP),
         )
     )
-    return Outcome(
+    return CoordinatorOutcome(
         checks=checks,
         records=len(reduction.processed),
         twice=len(reduction.repeated),

@@ -249,7 +249,8 @@ class CoordinatorScenario(CoordinatorCluster):
     def _sharing(self) -> str:
         assert self.group is not None
         count = len(self.group.members)
-        return f"generation {self.group.generation}: {count} members share {PARTITIONS} partitions"
+        share = "1 member has" if count == 1 else f"{count} members share"
+        return f"generation {self.group.generation}: {share} {PARTITIONS} partitions"
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -306,7 +307,11 @@ class CoordinatorScenario(CoordinatorCluster):
     def _pause_a_client(self, victim: ClientChild) -> None:
         """Pauses a client past its session, and lets it go on: it learns that it is no member, and joins."""
         self.headline = f"{victim.name} is paused past its session"
-        owned = self.partitions_of(victim.name)
+        owned, processed = self.partitions_of(victim.name), victim.processed
+        self._wait(
+            "it has read from its partitions, or all that was produced is committed",
+            lambda: victim.processed > processed or self.committed >= sum(self.ends.values()),
+        )
         victim.pause()
         self.was_paused.add(victim.name)
         self.log(f"SIGSTOP to {victim.name}, owner of partitions {_listed(owned)}", "bad")

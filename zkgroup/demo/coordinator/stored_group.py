@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from zkgroup.assignment.consumer_protocol import decode_assignment
-from zkgroup.history import Change, ServerTransaction
+from zkgroup.history import Change, HistoryRecord, ServerTransaction
+from zkgroup.history.coordinator import CoordinatorReport, check_coordinator
 from zkgroup.znodes.consumers import Offset, ids_path, offsets_topic_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
@@ -17,6 +18,7 @@ from zkgroup.znodes.coordinated_groups import (
     members_of,
     meta_topic_path,
 )
+from zkgroup.znodes.ids import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class StoredCommit:
     """Of the assignment, from the metadata; 0 for none."""
     owners: tuple[str, ...]
     """Client ids of the owners in the generation that was stored last."""
+    generation: int = 0
+    """That generation."""
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +147,15 @@ class _Replay:
         offsets = self._by_partition(transaction, offsets_topic_path(self.group, self.topic))
         metadata = self._by_partition(transaction, meta_topic_path(self.slot, self.group, self.topic))
         for number, change in offsets.items():
-            client, token = None, 0
+            client, token, text = None, 0, ""
             if number in metadata:
-                stored = OffsetMetadata.decode(metadata[number].path, metadata[number].data)
-                client, _, rest = stored.metadata.rstrip("\0").partition(" ")  # confluent-kafka sends a 0
+                text = OffsetMetadata.decode(metadata[number].path, metadata[number].data).metadata
+                client, _, rest = text.rstrip("\0").partition(" ")  # confluent-kafka sends a 0
                 token = int(rest or 0)
             offset = Offset.decode(change.path, change.data).value
-            owners = self.generations[-1].owners.get(number, ()) if self.generations else ()
-            yield StoredCommit(transaction.zxid, number, offset, client, token, owners)
+            last = self.generations[-1] if self.generations else StoredGeneration(0, 0, {})
+            owners = last.owners.get(number, ())
+            yield StoredCommit(transaction.zxid, number, offset, client, token, owners, last.generation, text)
 
     @staticmethod
     def _by_partition(transaction: ServerTransaction, parent: str) -> dict[int, Change]:
@@ -160,3 +166,44 @@ class _Replay:
             for change in found
             if change.action in ("create", "set") and change.data
         }
+
+
+def check_generations_of_commits(
+    transactions: Iterable[ServerTransaction], stored: StoredHistory, group: str
+) -> CoordinatorReport:
+    """S25 to S28 of the checker of coordinated groups.
+
+    The metadata of a commit are those of one assignment, so they belong to the generation in which they were
+    stored first. Java's commits have no metadata and are left out.
+    """
+    sent: dict[str, HistoryRecord] = {}
+    for one in stored.commits:
+        if one.token and one.metadata not in sent:
+            fields = {
+                "group": group,
+                "generation": one.generation,
+                "owner": one.client,
+                "commit": one.metadata,
+            }
+            number = len(sent) + 1
+            sent[one.metadata] = HistoryRecord(number, number, 0, "demo", None, "commit.sent", fields)
+    of_java = {
+        (one.zxid, one.partition) for one in stored.commits if one.client is not None and not one.token
+    }
+    return check_coordinator(_without(transactions, of_java), sent.values())
+
+
+def _without(
+    transactions: Iterable[ServerTransaction], commits: Collection[tuple[int, int]]
+) -> Iterator[ServerTransaction]:
+    """The transactions without these commits, named by zxid and partition."""
+    for transaction in transactions:
+        left = tuple(
+            change
+            for change in transaction.changes
+            if not (
+                ("/offsets/" in change.path or "/meta/" in change.path)
+                and (transaction.zxid, number_of(change.path.rpartition("/")[2])) in commits
+            )
+        )
+        yield replace(transaction, changes=left)

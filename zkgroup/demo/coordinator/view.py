@@ -42,7 +42,7 @@ def render(view: CoordinatorView, width: int = 100, height: int = 40) -> Rendera
     )
 
 
-def _brokers(rows: Sequence[BrokerRow]) -> Table:
+def _brokers(rows: Sequence[CoordinatingBrokerRow]) -> Table:
     shown = table(
         ("broker", "right"),
         ("pid", "right"),
@@ -119,7 +119,7 @@ def _progress(view: CoordinatorView) -> Table:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRow:
+class CoordinatingBrokerRow:
     """One broker: its process and its roles."""
 
     broker: int
@@ -136,7 +136,7 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class CoordinatedGroupRow:
     """The group as its coordinator reports it."""
 
     group: str
@@ -149,7 +149,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRow:
+class GroupMemberRow:
     """One member's process, and what its coordinator says of it."""
 
     name: str
@@ -171,9 +171,9 @@ class CoordinatorView:
     elapsed_s: float
     zookeeper: str
     headline: str
-    brokers: Sequence[BrokerRow]
-    group: GroupRow
-    members: Sequence[MemberRow]
+    brokers: Sequence[CoordinatingBrokerRow]
+    group: CoordinatedGroupRow
+    members: Sequence[GroupMemberRow]
     produced: int
     committed: int
     total: int
