@@ -32,5 +32,5 @@ def test_the_figures_are_printed() -> None:
     assert day.text() == (
         "1,000,000 operations, 4 restarts of members\n"
         "findings: 0 errors, 9 warnings, 7 notes\n"
-        "incidents: 0 errors, 1 warnings, 3 notes; brought together in 2.5 s"
+        "incidents: 0 errors, 1 warnings, 3 notes; brought together in 2.5 s of CPU"
     )
