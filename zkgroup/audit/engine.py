@@ -139,7 +139,7 @@ def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | Non
 
 
 def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) -> Iterator[Finding]:
-    """Those of a stretch: rules that look at whole histories see all files, whatever was asked for."""
+    """Those of a range: rules that read at whole histories see all files, whatever was asked for."""
     for finding in findings:
         is_later = to_zxid is not None and (finding.from_zxid or 0) > to_zxid
         is_earlier = finding.to_zxid is not None and finding.to_zxid <= after_zxid

@@ -73,7 +73,7 @@ class Folders:
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What differs at and below a path (of the servers) between two moments, in either order.
 
-        The stretch is replayed once, in one tree. Raises NotFoundError where the files begin later.
+        The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
         zxids = self.zxid_of(start), self.zxid_of(end)
         past = self.history.tree_at(zxid=min(zxids))

@@ -29,7 +29,7 @@ def zxid_range(
     to_zxid = None if end is None else zxid_of(end, zxid_at)
     from_zxid = 0 if start is None else _first_of(start, zxid_at)
     if to_zxid is not None and to_zxid < from_zxid:
-        raise ConfigError(f"expected a stretch of the history, found its end {to_zxid:#x} before its start")
+        raise ConfigError(f"expected a range of the history, found its end {to_zxid:#x} before its start")
     return from_zxid, to_zxid
 
 

@@ -44,7 +44,7 @@ class Difference(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A stretch of a history as rows."""
+    """A range of a history as rows."""
 
     events: Callable[[], Iterator[Event]]
     """From the beginning, each time it is called."""

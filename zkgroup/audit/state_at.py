@@ -1,4 +1,4 @@
-"""What stood at a moment, folded from the rows before it: the seeds of a stretch that begins later."""
+"""What stood at a moment, from the rows before it: the seeds of a range that begins later."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What differs between two trees, and what a stretch of the log changed in one.
+"""What differs between two trees, and what a range of the log changed in one.
 
-`Journal` remembers how each znode was before it was first touched, so a stretch of any length needs one tree
+`Journal` remembers how each znode was before it was first touched, so a range of any length needs one tree
 and the znodes that it touched.
 """
 

@@ -41,7 +41,7 @@ _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
 """How much is looked through and summed up behind damages, in one file."""
 _TYPES: Final = range(-11, 64)
 _MOST_DAMAGES: Final = 1000
-"""So many stretches of a file are skipped; one with more is read no further."""
+"""So many pieces of a file are skipped; one with more is read no further."""
 
 
 class LogChunk(NamedTuple):
@@ -96,7 +96,7 @@ class LogEnd(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A stretch of a log that holds no records that could be trusted."""
+    """A piece of a log that holds no records that could be trusted."""
 
     offset: int
     resumed_at: int | None

@@ -159,9 +159,9 @@ class History:
         """
         start, stop = -1, None
         for server in self.ensemble.servers:
-            stretch = server.log_range_at(time_ms)
-            if stretch is not None and stretch[0] > start:
-                start, stop = stretch
+            log_range = server.log_range_at(time_ms)
+            if log_range is not None and log_range[0] > start:
+                start, stop = log_range
         found = None
         if start >= 0:
             for transaction in self.transactions(start, stop):

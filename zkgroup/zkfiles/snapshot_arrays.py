@@ -42,8 +42,8 @@ def find(data: bytes, base: int) -> Run | None:
     """Znodes from the front of a piece on, as snapshot_runs.FindRun says."""
     if len(data) < _WORTH_BYTES:
         return None
-    stretch = Bytes(data)
-    starts, path_ends, data_ends = _places(stretch)
+    buffer = Bytes(data)
+    starts, path_ends, data_ends = _places(buffer)
     if not len(starts) or starts[0] != INT.size:
         return None
     following = data_ends + STAT.size + INT.size
@@ -53,20 +53,20 @@ def find(data: bytes, base: int) -> Run | None:
         starts, path_ends, data_ends = starts[linked_on], path_ends[linked_on], data_ends[linked_on]
     # Arrays on purpose: `batches` goes on with them as they are.
     places: tuple[Any, Any, Any] = (starts, path_ends, data_ends)
-    return Run(data, base, *places, stretch.are_ascii(starts, path_ends))
+    return Run(data, base, *places, buffer.are_ascii(starts, path_ends))
 
 
-def _places(stretch: Bytes) -> tuple[Numbers, Numbers, Numbers]:
+def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
     """Where a znode may be, and wholly: its path's start and end, and its data's end."""
-    size = len(stretch.raw)
-    starts = stretch.slashes
+    size = len(buffer.raw)
+    starts = buffer.slashes
     starts = starts[np.searchsorted(starts, INT.size) :]
-    starts = starts[(stretch.bytes[starts - 4] | stretch.bytes[starts - 3]) == 0]
-    lengths = stretch.ints_within(starts - INT.size)
+    starts = starts[(buffer.bytes[starts - 4] | buffer.bytes[starts - 3]) == 0]
+    lengths = buffer.ints_within(starts - INT.size)
     path_ends = starts + lengths
     can_be = (lengths >= _SHORTEST) & (path_ends + INT.size <= size)
     starts, path_ends = starts[can_be], path_ends[can_be]
-    lengths = stretch.ints_within(path_ends)
+    lengths = buffer.ints_within(path_ends)
     data_ends = path_ends + INT.size + np.maximum(lengths, 0)
     can_be = (lengths >= -1) & (lengths <= MAX_RECORD_BYTES) & (data_ends + STAT.size <= size)
     return starts[can_be], path_ends[can_be], data_ends[can_be]
@@ -84,12 +84,12 @@ def batches(
 
     `of_file` are columns that are the same in all rows, `acls` those of the file's table by their numbers.
     """
-    stretch = Bytes(run.data)
+    buffer = Bytes(run.data)
     places = np.stack((np.asarray(run.starts), np.asarray(run.path_ends), np.asarray(run.data_ends)))
     if prefix:
-        places = places[:, stretch.begin_with(prefix, places[0], places[1])]
+        places = places[:, buffer.begin_with(prefix, places[0], places[1])]
     for first in range(0, places.shape[1], rows):
-        some = _Columns(stretch, places[:, first : first + rows], acls)
+        some = _Columns(buffer, places[:, first : first + rows], acls)
         packed = {
             column.name: of_file[column.name] if column.name in of_file else some.column(column.name)
             for column in columns
@@ -100,13 +100,13 @@ def batches(
 class _Columns:
     """The columns of some znodes."""
 
-    def __init__(self, stretch: Bytes, places: Numbers, acls: Mapping[int, Acl]) -> None:
-        self._stretch = stretch
+    def __init__(self, buffer: Bytes, places: Numbers, acls: Mapping[int, Acl]) -> None:
+        self._buffer = buffer
         self._starts, self._path_ends, self._data_ends = places
         self._acls = acls
         self.count = places.shape[1]
-        self._stats = stretch.view(f"V{_STAT.itemsize}")[self._data_ends].view(_STAT)
-        self._last_slashes = np.searchsorted(stretch.slashes, self._path_ends) - 1
+        self._stats = buffer.view(f"V{_STAT.itemsize}")[self._data_ends].view(_STAT)
+        self._last_slashes = np.searchsorted(buffer.slashes, self._path_ends) - 1
         """Of each path, by its number among all."""
 
     def column(self, name: str) -> Packed:
@@ -118,7 +118,7 @@ class _Columns:
         others: dict[str, Callable[[], Packed]] = {
             "path": lambda: self._slices(self._starts, self._path_ends),
             "parent": self._parents,
-            "name": lambda: self._slices(self._stretch.slashes[self._last_slashes] + 1, self._path_ends),
+            "name": lambda: self._slices(self._buffer.slashes[self._last_slashes] + 1, self._path_ends),
             "depth": self._depths,
             "data": self._data,
             "data_length": lambda: Fixed((self._data_ends - self._path_ends - INT.size).astype(np.int32)),
@@ -130,18 +130,18 @@ class _Columns:
     def _slices(self, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Slices:
         bounds = np.empty((self.count, 2), np.int32)
         bounds[:, 0], bounds[:, 1] = starts, ends
-        return Slices(self._stretch.raw, bounds.reshape(-1), present)
+        return Slices(self._buffer.raw, bounds.reshape(-1), present)
 
     def _parents(self) -> Slices:
-        ends = np.maximum(self._stretch.slashes[self._last_slashes], self._starts + 1)
+        ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
         return self._slices(self._starts, ends)
 
     def _depths(self) -> Fixed:
-        before = np.searchsorted(self._stretch.slashes, self._starts) - 1
+        before = np.searchsorted(self._buffer.slashes, self._starts) - 1
         return Fixed((self._last_slashes - before).astype(np.int32))
 
     def _data(self) -> Slices:
-        is_there = self._stretch.ints_within(self._path_ends) >= 0
+        is_there = self._buffer.ints_within(self._path_ends) >= 0
         return self._slices(self._path_ends + INT.size, self._data_ends, None if is_there.all() else is_there)
 
     def _acl_codes(self) -> Coded:

@@ -70,12 +70,12 @@ _LIFETIMES: Final = (None, "session", "container", "ttl")
 def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     """Records of a chunk as `log_lists.take` takes them; None where that has to do it."""
     starts, ends = np.asarray(chunk.starts)[first:], np.asarray(chunk.ends)[first:]
-    stretch = Bytes(chunk.data)
-    headers = stretch.view(f"V{_HEADER.itemsize}")[starts + FRAME.size].view(_HEADER)
+    buffer = Bytes(chunk.data)
+    headers = buffer.view(f"V{_HEADER.itemsize}")[starts + FRAME.size].view(_HEADER)
     zxids = headers["zxid"].astype(np.int64)
     is_past = False
     try:
-        count = _count(stretch, starts, ends, headers["type"], wanted)
+        count = _count(buffer, starts, ends, headers["type"], wanted)
         if int(zxids.max()) > wanted.to_zxid:
             past = int(np.argmax(zxids > wanted.to_zxid))
             count, is_past = min(count, past), past <= count
@@ -83,22 +83,22 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
         if int(zxids.min()) < wanted.from_zxid:
             kept = zxids[:count] >= wanted.from_zxid
             records = Records(records.starts[kept], records.ends[kept], records.headers[kept])
-        batch = _Columns(stretch, records, chunk.base).batch(wanted) if len(records.starts) else None
+        batch = _Columns(buffer, records, chunk.base).batch(wanted) if len(records.starts) else None
     except (OddError, StructError, UnicodeDecodeError):
         return None
     return Taken(first + count, batch, is_past)
 
 
-def _count(stretch: Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, wanted: Wanted) -> int:
+def _count(buffer: Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, wanted: Wanted) -> int:
     """How many records make a batch."""
     rows = np.ones(len(kinds), np.int64)
     multis = np.flatnonzero(kinds == MULTI)
-    rows[multis] = stretch.ints(starts[multis] + BEFORE_BODY, ends[multis])
+    rows[multis] = buffer.ints(starts[multis] + BEFORE_BODY, ends[multis])
     closes = np.flatnonzero(kinds == CLOSE)
     if len(closes):
         # A digest without a list begins with 2, its version: that one is counted for three rows.
         closes = closes[ends[closes] - starts[closes] > BEFORE_BODY]
-        rows[closes] += stretch.ints(starts[closes] + BEFORE_BODY, ends[closes])
+        rows[closes] += buffer.ints(starts[closes] + BEFORE_BODY, ends[closes])
     need(rows >= 0)
     return min(int(np.searchsorted(np.cumsum(rows), wanted.rows)) + 1, len(rows))
 
@@ -106,11 +106,11 @@ def _count(stretch: Bytes, starts: Numbers, ends: Numbers, kinds: Numbers, wante
 class _Columns:
     """The columns of some records; whatever is odd about them is found when this is made."""
 
-    def __init__(self, stretch: Bytes, records: Records, offset: int) -> None:
-        self._stretch = stretch
+    def __init__(self, buffer: Bytes, records: Records, offset: int) -> None:
+        self._buffer = buffer
         self._records = records
         self._offset = offset
-        self._rows = rows = rows_of(stretch, records)
+        self._rows = rows = rows_of(buffer, records)
         self._has_parts = bool(rows.part_ends.any())
         """Also where they are all empty multis, which have no row."""
         self._codes = rows.kinds - _FIRST_TYPE
@@ -138,11 +138,11 @@ class _Columns:
     def _texts(self, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Rows, starts and ends of paths in plain ASCII."""
         starts, ends = self._end[rows] + 4, self._rows.ends[rows]
-        stops = starts + self._stretch.ints(starts - 4, ends)
+        stops = starts + self._buffer.ints(starts - 4, ends)
         need((stops > starts) & (stops <= ends))
         if len(rows):
-            need(self._stretch.bytes[starts] == SLASH)
-            if not self._stretch.are_ascii(starts, stops):
+            need(self._buffer.bytes[starts] == SLASH)
+            if not self._buffer.are_ascii(starts, stops):
                 raise OddError
         self._end[rows] = stops
         return rows, starts, stops
@@ -150,7 +150,7 @@ class _Columns:
     def _buffers(self, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Rows, starts and ends of buffers that are not null."""
         starts, ends = self._end[rows] + 4, self._rows.ends[rows]
-        lengths = self._stretch.ints(starts - 4, ends)
+        lengths = self._buffer.ints(starts - 4, ends)
         need(lengths >= -1)
         stops = starts + np.maximum(lengths, 0)
         need(stops <= ends)
@@ -166,23 +166,23 @@ class _Columns:
         starts, ends = self._end[rows], self._rows.ends[rows]
         codes = np.ones(len(rows), np.int32)
         is_open = starts + size <= ends
-        is_open[is_open] = self._stretch.view(f"S{size}")[starts[is_open]] == OPEN_ACL_BYTES
+        is_open[is_open] = self._buffer.view(f"S{size}")[starts[is_open]] == OPEN_ACL_BYTES
         starts[is_open] += size
         known: dict[Acl | None, int] = {None: 0, OPEN_ACL: 1}
         for number in np.flatnonzero(~is_open).tolist():
-            acl, starts[number] = acl_at(self._stretch.raw, int(starts[number]))
+            acl, starts[number] = acl_at(self._buffer.raw, int(starts[number]))
             codes[number] = known.setdefault(acl, len(known))
         need(starts <= ends)
         self._end[rows] = starts
         return rows, codes, tuple(known)
 
     def _next_ints(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        values = self._stretch.ints(self._end[rows], self._rows.ends[rows])
+        values = self._buffer.ints(self._end[rows], self._rows.ends[rows])
         self._end[rows] += 4
         return rows, values
 
     def _longs(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        values = self._stretch.longs(self._end[rows], self._rows.ends[rows])
+        values = self._buffer.longs(self._end[rows], self._rows.ends[rows])
         self._end[rows] += 8
         return rows, values
 
@@ -190,7 +190,7 @@ class _Columns:
         """Codes of the lifetimes: by a flag, or by the type."""
         lifetimes = np.zeros(len(self._codes), np.int32)
         need(self._end[rows] < self._rows.ends[rows])
-        flags = self._stretch.bytes[self._end[rows]]
+        flags = self._buffer.bytes[self._end[rows]]
         need(flags <= 1)
         lifetimes[rows] = flags
         self._end[rows] += 1
@@ -212,7 +212,7 @@ class _Columns:
         is_there = left == DIGEST.size
         need(is_there | (left == 0))
         values = np.zeros(len(ends), np.int64)
-        values[is_there] = self._stretch.longs(places[is_there] + 4, ends[is_there])
+        values[is_there] = self._buffer.longs(places[is_there] + 4, ends[is_there])
         return values, is_there
 
     def batch(self, wanted: Wanted) -> Batch | None:
@@ -229,7 +229,7 @@ class _Columns:
 
     def _below(self, prefix: bytes) -> Numbers:
         rows, starts, stops = self._paths
-        return rows[self._stretch.begin_with(prefix, starts, stops)]
+        return rows[self._buffer.begin_with(prefix, starts, stops)]
 
     def _column(self, name: str) -> Packed:
         headers, rows = self._records.headers, self._rows
@@ -270,16 +270,16 @@ class _Columns:
         bounds = np.empty((len(self._codes), 2), np.int32)
         if len(rows) == len(bounds):
             bounds[:, 0], bounds[:, 1] = starts, stops
-            return Slices(self._stretch.raw, bounds.reshape(-1))
+            return Slices(self._buffer.raw, bounds.reshape(-1))
         bounds[:] = self._rows.starts[:, None]
         bounds[rows, 0], bounds[rows, 1] = starts, stops
         present = np.zeros(len(bounds), np.bool_)
         present[rows] = True
-        return Slices(self._stretch.raw, bounds.reshape(-1), present)
+        return Slices(self._buffer.raw, bounds.reshape(-1), present)
 
     def _parents(self) -> Slices:
         rows, starts, stops = self._paths
-        slashes = self._stretch.slashes
+        slashes = self._buffer.slashes
         last = slashes[np.searchsorted(slashes, stops) - 1]
         is_below = stops - starts > 1
         stops = np.maximum(last, starts + 1)
