@@ -98,7 +98,7 @@ def report_of(
         rows: takes what is shown as rows of `tables.TABLES`.
     """
     stretch = source.rows(start, end)
-    events = stretch.events() if group is None else of_group(stretch.events(), group)
+    events = stretch.quick_events() if group is None else of_group(stretch.quick_events(), group)
     seen = stretch.seen
     about = About(
         inputs=[str(path) for path in inputs] or ["the live ensemble"],
