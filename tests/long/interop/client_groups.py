@@ -26,8 +26,12 @@ TOGETHER = "together"
 """All clients in one group."""
 PATIENT = {"session.timeout.ms": "60000", "heartbeat.interval.ms": "200", "max.poll.interval.ms": "300000"}
 """Settings of members that stay; they notice a rebalance with the next heartbeat."""
-IMPATIENT = {"session.timeout.ms": "3000", "heartbeat.interval.ms": "200", "max.poll.interval.ms": "3000"}
-"""Settings of members that a test stops. librdkafka wants the second timeout no shorter than the first."""
+KILLED = {**PATIENT, "session.timeout.ms": "6000"}
+"""Settings of members that a test kills."""
+PAUSED = {**PATIENT, "session.timeout.ms": "3000"}
+"""Settings of members that a test stops and lets go on; they may expire earlier on a slow machine."""
+IDLE = {**PATIENT, "session.timeout.ms": "3000", "max.poll.interval.ms": "3000"}
+"""Settings of members that stop polling. librdkafka wants the second timeout no shorter than the first."""
 _numbers = itertools.count(1)
 
 
@@ -351,7 +355,9 @@ class ClientGroup:
     def close(self) -> None:
         """Ends every member, cleanly where it can."""
         for member in self.members:
-            member.begin_close()
+            if member.at.process.running:
+                member.resume_process()
+                member.begin_close()
         for member in self.members:
             if member.at.process.running:
                 eventually(

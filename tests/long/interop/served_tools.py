@@ -69,13 +69,15 @@ class ServedTools:
     def _at(self, tool: str) -> tuple[str, ...]:
         if tool == "dump":
             return ()
+        if tool == "groups":
+            return "--bootstrap-server", self.bootstrap, "--timeout", "120000"  # instead of 5 s
         is_older = tool == "offsets" and self.release != NEWEST
         return "--broker-list" if is_older else "--bootstrap-server", self.bootstrap
 
     def refused(self, tool: str, *words: str) -> str:
         """What a tool prints that cannot do what it is asked for."""
         main = MAINS[tool][RELEASES.index(self.release)]
-        return self.box.run(self.release, main, "--bootstrap-server", self.bootstrap, *words).text
+        return self.box.run(self.release, main, *self._at(tool), *words).text
 
     def shown(self, *words: str, until: Callable[[str], object]) -> str:
         """What kafka-topics prints once that is so: brokers get the controller's metadata one by one."""
