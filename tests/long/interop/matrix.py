@@ -21,6 +21,7 @@ END = "<!-- Until here. -->\n"
 FILES = (
     *("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py"),
     *("test_java_clients.py", "test_librdkafka.py", "test_kafka_python_releases.py"),
+    *("test_client_groups.py", "test_group_tools.py"),
 )
 
 TABLES = {
@@ -28,14 +29,16 @@ TABLES = {
     "test_java_clients": "Kafka's Java clients, by release, at zkgroup brokers",
     "test_librdkafka": "librdkafka, by release, at zkgroup brokers",
     "test_kafka_python_releases": "kafka-python, by release, at zkgroup brokers",
+    "test_client_groups": "Consumer groups, by client, at zkgroup brokers",
+    "test_group_tools": "kafka-consumer-groups and kafka-verifiable-consumer, by release, at zkgroup brokers",
     "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
 """By whose brokers they are, or by the file of the tests."""
 
-RELEASE = ("tools", "operated", "java_client", "librdkafka", "kafka_python")
-"""The parameter of a test that is a release of Kafka."""
+RELEASE = ("tools", "operated", "java_client", "librdkafka", "kafka_python", "group", "group_tools")
+"""The parameter of a test that is a release of Kafka, or names the clients of a group."""
 Place = tuple[str, str, str]
 """Table, operation, release."""
 
@@ -76,7 +79,7 @@ def _release(name: str, value: str) -> str:
     from tests.long.interop import test_kafka_python_releases, test_librdkafka
 
     programs = {"librdkafka": test_librdkafka, "kafka_python": test_kafka_python_releases}
-    return programs[name].version_of(value) if name in programs else value
+    return programs[name].version_of(value) if name in programs else value.partition(":")[0]
 
 
 def merged(found: str, page: str) -> str:
