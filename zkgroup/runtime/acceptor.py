@@ -17,7 +17,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 _log = logging.getLogger(__name__)
-_BACKLOG = 100
+_BACKLOG = 1024
+"""Clients that the system accepts beforehand; those beyond wait for seconds, or are reset. All clients of a
+coordinator that has failed come to the next one at once. The system may have a lower limit (somaxconn)."""
+_AT_ONCE = 64
+"""Most clients that are accepted in one turn of the loop."""
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
 """Seconds before the next accept after the system had no resources for one; asyncio waits as long."""
@@ -106,13 +110,17 @@ class Acceptor:
     # --- clients ----------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accepts one client; the loop calls again for the next."""
-        try:
-            client, _ = listening.accept()
-        except OSError as error:
-            if error.errno in _NOTHING_LEFT:
-                self._pause(listening, error)
-            return  # the client has left meanwhile
+        """Accepts the clients that wait, up to a limit; the loop calls again for the others."""
+        for _ in range(_AT_ONCE):
+            try:
+                client, _ = listening.accept()
+            except OSError as error:
+                if error.errno in _NOTHING_LEFT:
+                    self._pause(listening, error)
+                return  # none waits, or the client has left meanwhile
+            self._take(client)
+
+    def _take(self, client: socket.socket) -> None:
         if self._clients_max is not None and self.clients >= self._clients_max:
             _log.warning("a client was closed: there are already %d connections", self._clients_max)
             client.close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,25 @@ def test_a_connection_that_is_being_accepted_is_closed(turns: int) -> None:
         with client, contextlib.suppress(ConnectionResetError):
             while await asyncio.to_thread(client.recv, 10):
                 pass
+
+    asyncio.run(scenario())
+
+
+def test_many_clients_that_come_at_once_are_accepted() -> None:
+    """Past bug: of ten thousand members that joined at once, some had their connections reset."""
+    limit = Path("/proc/sys/net/core/somaxconn")
+    count = min(300, int(limit.read_text()) if limit.exists() else 100)
+
+    async def scenario() -> None:
+        accepting = Acceptor(over_streams(greet))
+        address = await accepting.start("127.0.0.1")
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):  # the loop does not turn meanwhile
+                stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
+            for _ in range(count // 10):
+                await asyncio.sleep(0)
+            assert accepting.clients == count
+            await accepting.close()
 
     asyncio.run(scenario())
 
@@ -85,7 +105,7 @@ def test_files_that_have_run_out_are_waited_for(
             await writer.wait_closed()
 
     asyncio.run(scenario())
-    assert len(tried) == 3
+    assert len(tried) == 4  # the last one finds nobody
     assert caplog.text.count("no client can be accepted") == 2
 
 
