@@ -14,8 +14,9 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
 from zkgroup.history import ClusterOptions, HistoryRecord, check_cluster
 from zkgroup.model import TopicPartition
@@ -54,6 +55,8 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
     """A seeded schedule. `run()` returns its report or raises `ClusterSimulationError`."""
 
     error = ClusterSimulationError
+    awaited: ClassVar[Collection[str]] = AWAITED.keys()
+    """Faults that are tried also while waiting events happen."""
 
     def __init__(self, seed: int, *, steps: int = 250, setup: ClusterSetup | None = None) -> None:
         """Draws the setup; `run` plays the schedule.
@@ -124,7 +127,7 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
         anything between two faults."""
         world = self.world
         for _ in range(self.rng.randint(1, BURST_ROUNDS_MAX)):
-            self._disturb(AWAITED)
+            self._disturb(self.awaited)
             for step in filter(world.passes, world.server.pending()):
                 world.server.deliver(step)
             for action in world.actions():

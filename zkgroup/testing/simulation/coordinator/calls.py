@@ -11,12 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from zkgroup.broker.groups.stored_coordinator import DROPPED, ServiceResult
 from zkgroup.coordinator.events import GroupRequest
+from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.schedule import Action
+
+DELAYS_MS: Final = (0, 300, 1_500, 4_000)
+"""How late requests on broken connections arrive."""
 
 
 class Stage(Enum):
@@ -51,13 +55,15 @@ class Call:
     result: ServiceResult | None = None
     is_lost: bool = False
     """Whether its connection is broken: nobody waits for the answer."""
+    held_until_ms: int = 0
+    """Until when a request on a broken connection cannot arrive."""
 
 
 class ClientNetwork:
     """The connections of all clients to all brokers."""
 
-    def __init__(self, rng: random.Random, figures: Counter[str]) -> None:
-        self._rng, self._figures = rng, figures
+    def __init__(self, clock: FakeClock, rng: random.Random, figures: Counter[str]) -> None:
+        self._clock, self._rng, self._figures = clock, rng, figures
         self._calls: list[Call] = []
 
     def send(self, caller: Caller, process: SimulatedBroker, request: GroupRequest, give_up_ms: int) -> Call:
@@ -66,15 +72,15 @@ class ClientNetwork:
         self._calls.append(call)
         return call
 
-    def cut(self, caller: Caller) -> int:
-        """Breaks the connections of a client; returns how many requests and answers were on them."""
+    def cut(self, caller: Caller, *, keeps: bool = False) -> None:
+        """Breaks the connections of a client. Requests on them may arrive later; with `keeps` they do."""
         found = [call for call in self._calls if call.caller is caller and not call.is_lost]
         for call in found:
             call.is_lost = True
+            call.held_until_ms = self._clock.now_ms() + self._rng.choice(DELAYS_MS)
             self._figures[f"lost {call.stage.value}"] += 1
-            if call.stage is not Stage.SENT or self._rng.random() < 0.5:
+            if call.stage is not Stage.SENT or not (keeps or self._rng.random() < 0.5):
                 self._calls.remove(call)
-        return len(found)
 
     def process_gone(self, process: SimulatedBroker) -> None:
         """The requests to a process that has ended are lost."""
@@ -96,6 +102,8 @@ class ClientNetwork:
         connections: set[tuple[str, int, bool]] = set()
         for call in self._calls:
             connection = call.caller.name, call.process.pid, call.is_lost
+            if call.held_until_ms > self._clock.now_ms():
+                continue
             if call.stage is Stage.SENT and connection not in connections:
                 connections.add(connection)
                 if is_awake(call.process.name):

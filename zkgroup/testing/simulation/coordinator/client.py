@@ -40,7 +40,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
-from zkgroup.testing.simulation.coordinator.calls import Call, ClientNetwork
+from zkgroup.testing.simulation.coordinator.calls import Call, ClientNetwork, Stage
 from zkgroup.testing.simulation.schedule import Action
 
 HEARTBEAT_MS: Final = 700
@@ -138,6 +138,12 @@ class GroupClient:
     def open_calls(self) -> dict[str, str]:
         """The stage of each request without an answer."""
         return {kind: call.stage.value for kind, call in self._calls.items()}
+
+    @property
+    def has_sent_commit(self) -> bool:
+        """Whether a commit is on its way to the coordinator."""
+        call = self._calls.get("commit")
+        return call is not None and call.stage is Stage.SENT
 
     @property
     def is_running(self) -> bool:

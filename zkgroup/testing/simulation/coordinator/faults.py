@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from zkgroup.coordinator.group import ConsumerGroupState
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.testing.simulation.coordinator.client import GroupClient
@@ -52,6 +54,19 @@ class MemberFaults:
         ms = self._rng.choice((300, 1_000, 4_000))
         self._world.pause(client.name, ms)
         return f"{client.name} for {ms}"
+
+    def lose_commit(self) -> object:
+        """Breaks the connection of a client whose commit is on its way, and begins a rebalance."""
+        world = self._world
+        able = [one for one in world.group_clients if one.has_sent_commit]
+        if not able:
+            return False
+        client = self._rng.choice(able)
+        world.calls.cut(client, keeps=True)
+        client.disconnected()
+        if len(world.clients_of(client.group)) <= world.members_setup.clients:
+            world.start_client(client.group, world.members_setup.clients)
+        return client.name
 
     def kill_group_client(self) -> object:
         client = self._client()
@@ -126,6 +141,27 @@ class MemberFaults:
             return False
         self._world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
         return slot
+
+    def depose_coordinator(self) -> object:
+        """The coordinator ends, or loses its slot, between a generation and its assignment."""
+        world = self._world
+        able = [
+            (process, group)
+            for process in world.brokers.values()
+            if process.coordinator is not None
+            for group in process.coordinator.stored.coordinator.groups()
+            if group.state is ConsumerGroupState.COMPLETING_REBALANCE
+        ]
+        if not able:
+            return False
+        process, group = self._rng.choice(able)
+        if self._rng.random() < 0.5:
+            world.kill(process.broker, executed=self._rng.randint(0, 1))
+            world.restart(process.broker)
+        else:
+            slot = slot_of(group.group_id, world.setup.slots)
+            world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
+        return f"{process.name}, {group.group_id} in generation {group.generation}"
 
     # --- both -------------------------------------------------------------------------------------
 

@@ -44,8 +44,13 @@ GROUP_FAULTS: Final = (
     "commit_outside",
     "fence_slot",
     "move_slot",
+    "depose_coordinator",
+    "lose_commit",
     "duplicate_static",
 )
+RARE: Final = ("depose_coordinator", "lose_commit")
+OFTENER: Final = 12
+"""Faults that need a rare moment are tried so many times as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
     weights = {fault: rng.choice((0.0, 0.0, 5.0, 12.0)) for fault in CLUSTER_FAULTS}
     weights |= {operation: rng.choice((0.0, 0.0, 10.0)) for operation in OPERATIONS}
     weights |= {fault: rng.choice((0.0, 8.0, 20.0)) for fault in GROUP_FAULTS}
+    weights |= {name: weights[name] * OFTENER for name in RARE}
     weights["part"] = rng.choice((0.0, 10.0, 25.0))
     weights |= {name: weights[name] * times for name, times in AWAITED.items() if name in weights}
     clients = rng.choice((2, 2, 3))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from zkgroup.history.coordinator import check_coordinator
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
-from zkgroup.testing.simulation.cluster.setup import ClusterSetup
+from zkgroup.testing.simulation.cluster.setup import AWAITED, ClusterSetup
 from zkgroup.testing.simulation.cluster.simulation import (
     ClusterRun,
     ClusterSimulation,
@@ -21,7 +21,12 @@ from zkgroup.testing.simulation.cluster.simulation import (
 )
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.testing.simulation.coordinator.faults import MemberFaults
-from zkgroup.testing.simulation.coordinator.setup import GROUP_FAULTS, CoordinatorSetup, draw_coordinator
+from zkgroup.testing.simulation.coordinator.setup import (
+    GROUP_FAULTS,
+    RARE,
+    CoordinatorSetup,
+    draw_coordinator,
+)
 from zkgroup.testing.simulation.coordinator.world import CoordinatorWorld, is_settled
 from zkgroup.testing.simulation.group.simulation import members_log_nothing
 from zkgroup.testing.simulation.schedule import Action
@@ -41,6 +46,7 @@ class CoordinatorSimulation(ClusterSimulation):
     """A seeded schedule. `run()` returns its report or raises `CoordinatorSimulationError`."""
 
     error = CoordinatorSimulationError
+    awaited = (*AWAITED, *RARE)
     groups_world: CoordinatorWorld
 
     def __init__(self, seed: int, *, steps: int = 250, setup: CoordinatorSetup | None = None) -> None:

@@ -28,7 +28,7 @@ class CoordinatorWorld(ClusterWorld):
     def __init__(self, setup: CoordinatorSetup, rng: random.Random) -> None:
         super().__init__(setup, rng)
         self.members_setup = setup
-        self.calls = ClientNetwork(rng, self.figures)
+        self.calls = ClientNetwork(self.clock, rng, self.figures)
         self.group_clients: list[GroupClient] = []
         """Those that run."""
         self.zookeeper_members: list[ZooKeeperMember] = []
@@ -128,6 +128,7 @@ class CoordinatorWorld(ClusterWorld):
 
     def actions(self) -> Iterator[Action]:
         """Possible next steps of processes and networks, without ZooKeeper's own steps."""
+        yield from self.calls.steps(self.is_awake)  # first: what clients send below waits for the next round
         yield from super().actions()
         for client in list(self.group_clients):
             if self.is_awake(client.name):
@@ -135,7 +136,6 @@ class CoordinatorWorld(ClusterWorld):
         for member in list(self.zookeeper_members):
             if self.is_awake(member.name):
                 yield from member.actions()
-        yield from self.calls.steps(self.is_awake)
 
     def has_requests_of_groups(self, broker: SimulatedBroker) -> bool:
         """Whether requests to the broker's group coordinator wait."""
