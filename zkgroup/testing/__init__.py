@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from zkgroup.testing.memory_zookeeper.leader import server_transactions
     from zkgroup.testing.simulation import Simulation, SimulationError
     from zkgroup.testing.simulation.cluster import ClusterSimulation, ClusterSimulationError
+    from zkgroup.testing.simulation.coordinator import CoordinatorSimulation, CoordinatorSimulationError
 
 _HOMES = {
     "ClusterSimulation": "zkgroup.testing.simulation.cluster",
     "ClusterSimulationError": "zkgroup.testing.simulation.cluster",
+    "CoordinatorSimulation": "zkgroup.testing.simulation.coordinator",
+    "CoordinatorSimulationError": "zkgroup.testing.simulation.coordinator",
     "FakeClock": "zkgroup.testing.clock",
     "KafkaCluster": "zkgroup.testing.kafka_cluster",
     "MemoryZooKeeper": "zkgroup.testing.memory_zookeeper",
@@ -34,6 +37,8 @@ _HOMES = {
 __all__ = [
     "ClusterSimulation",
     "ClusterSimulationError",
+    "CoordinatorSimulation",
+    "CoordinatorSimulationError",
     "FakeClock",
     "KafkaCluster",
     "MemoryZooKeeper",

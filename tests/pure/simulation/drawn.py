@@ -98,7 +98,6 @@ OF_COORDINATORS = {
     "fault fence_slot": 30,
 }
 """Least figures of a hundred schedules."""
-COORDINATOR_STEPS = 120
 
 
 def hold_for_members(seeds: range) -> None:
@@ -123,5 +122,5 @@ def hold_for_coordinators(seeds: range) -> Counter[str]:
     """S23-S29 throughout, L8 after the faults; the figures of what happened."""
     figures: Counter[str] = Counter()
     for seed in seeds:
-        figures.update(CoordinatorSimulation(seed, steps=COORDINATOR_STEPS).run().figures)
+        figures.update(CoordinatorSimulation(seed).run().figures)
     return figures

@@ -49,7 +49,7 @@ class CoordinatorSimulation(ClusterSimulation):
     awaited = (*AWAITED, *RARE)
     groups_world: CoordinatorWorld
 
-    def __init__(self, seed: int, *, steps: int = 250, setup: CoordinatorSetup | None = None) -> None:
+    def __init__(self, seed: int, *, steps: int = 120, setup: CoordinatorSetup | None = None) -> None:
         """Draws the setup; `run` plays the schedule.
 
         Args:
