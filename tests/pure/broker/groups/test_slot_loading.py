@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, led, member, record
-from zkgroup.broker.groups.store_events import SlotLed, SlotsCounted
+from zkgroup.broker.groups.store_events import SlotLed, SlotResigned, SlotsCounted
 from zkgroup.coordinator.events import SlotKept, SlotLoaded, SlotLoading, SlotUnloaded, WriteOutcome
 from zkgroup.model.requests import ListChildren, Multi, Request
 from zkgroup.testing.memory_zookeeper import ServerStep
@@ -449,3 +449,16 @@ def test_members_are_watched_only_after_the_load() -> None:
     assert [note.fields["members"] for note in first.notes("group.zookeeper_members")] == [1]
     assert world.has_marker()
     assert ProtocolMarker.path(GROUP)
+
+
+def test_a_late_resignation_of_a_former_leader_epoch_changes_nothing() -> None:
+    """A StopReplica that was overtaken does not give up the slot that the broker leads again."""
+    world, node = led()
+    epoch = world.lead(node)
+    world.run()
+
+    node.loop.post(SlotResigned(0, epoch - 1))
+    world.run()
+
+    assert "SlotUnloaded" not in node.slot_events
+    world.stable(node)
