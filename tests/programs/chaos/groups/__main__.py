@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.programs.chaos.groups.brokers import ENTRY
 from tests.programs.chaos.groups.round import run_round
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -20,7 +21,11 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=50, help="members, five a group  [50]")
     parser.add_argument("--processes", type=int, default=5, help="processes of members  [5]")
     parser.add_argument("--keep", type=Path, help="where to keep what was written; otherwise it is removed")
+    parser.add_argument(
+        "--weakened", metavar="MISTAKE", help="brokers with a mistake of `weakened`, to be found"
+    )
     asked = parser.parse_args()
+    entry = ("-m", "tests.programs.chaos.groups.weakened", asked.weakened) if asked.weakened else ENTRY
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zkgroup-chaos-") as folder:
         home = (asked.keep or Path(folder)) / f"groups-{asked.seed}"
@@ -34,6 +39,7 @@ def main() -> int:
                 asked.seconds,
                 clients=asked.clients,
                 processes=asked.processes,
+                entry=entry,
                 say=_say,
             )
     _say(f"seed {asked.seed}, {asked.seconds:g} s of faults, {(time.monotonic() - began_s) / 60:.1f} minutes")

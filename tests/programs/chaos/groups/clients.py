@@ -45,7 +45,7 @@ TURN_S = 0.3
 """From one heartbeat with a commit to the next."""
 FENCED = (22, 25, 82)
 """The member is not in this generation, or not in the group."""
-ACTS = 0.01
+ACTS = 0.02
 """How often a member leaves or vanishes, of its turns."""
 HESITATES = 0.3
 """How often a leader takes its time before it assigns: coordinators are killed then, too."""
@@ -255,8 +255,8 @@ class ChaosMember:
     async def _act(self) -> None:
         """Leaves the group, vanishes without a word, or sleeps and commits with what it knew before."""
         chance = self._random.random()
-        if chance < 0.3:
-            await asyncio.sleep((SESSION_MS + REBALANCE_MS) / 1000 * self._random.random())
+        if chance < 0.4:
+            await asyncio.sleep((REBALANCE_MS + SESSION_MS * self._random.random()) / 1000)
             await self._commit()
             return
         if chance < 0.8:
