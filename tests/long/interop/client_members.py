@@ -45,11 +45,21 @@ class Member:
         self.name = name
         self.words = set()
         """The commands that hold: `hold`, `stall`, `close`."""
+        self._changed = threading.Condition()
         self.dirty = {}
         """What is read and not committed: partition -> next offset."""
         more = dict(setting.split("=", 1) for setting in settings)
         self._make = lambda: make(self, bootstrap.split(","), group, topic, assignor, more)
         threading.Thread(target=self._guarded, name=name, daemon=True).start()
+
+    def tell(self, command):
+        """Takes a command from any thread."""
+        with self._changed:
+            if command in UNDOES:
+                self.words.discard(UNDOES[command])
+            else:
+                self.words.add(command)
+            self._changed.notify_all()
 
     def say(self, event, **fields):
         with _printing:
@@ -93,8 +103,8 @@ class Member:
         while "close" not in self.words:
             if "stall" in self.words:
                 self.say("stalled")
-                while self.words & {"stall"} and "close" not in self.words:
-                    time.sleep(0.01)
+                with self._changed:
+                    self._changed.wait_for(lambda: "stall" not in self.words or "close" in self.words)
                 self.say("resumed")
             if held != ("hold" in self.words):
                 held = not held
@@ -281,10 +291,8 @@ def main(client):
         command, name, *words = line.rstrip("\n").split("\t")
         if command == "start":
             members[name] = Member(CLIENTS[client], name, *words)
-        elif command in UNDOES:
-            members[name].words.discard(UNDOES[command])
         else:
-            members[name].words.add(command)
+            members[name].tell(command)
     os._exit(0)
 
 
