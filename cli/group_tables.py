@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -90,7 +91,7 @@ def group(out: Output, described: GroupDescription) -> None:
     for problem in rest:
         out.line(f"{out.paint(problem.kind.value, 'bad')}  {problem.detail}")
     if described.problems:
-        out.line(out.paint(f"details: zkgroup group verify {described.group}", "dim"))
+        out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
 
 
 def _session_cell(row: MemberDescription) -> str | None:

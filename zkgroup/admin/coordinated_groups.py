@@ -7,6 +7,7 @@ fence of the slot set in the same transaction: a coordinator that starts meanwhi
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,6 +23,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.slots import SlotView, read_slot_count, read_slots
 from zkgroup.groups.snapshot import decode_or_error
@@ -31,7 +33,6 @@ from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, SlotOwner, slots_path
-from zkgroup.znodes.ids import validate_group
 from zkgroup.znodes.paths import zkgroup_path
 
 ASK_MS: Final = 5_000
@@ -71,7 +72,7 @@ def plan_release(ensemble: Ensemble, group: str) -> ReleasePlan:
     Raises NotFoundError where nothing keeps ZooKeeper consumers out, RefusedError where a live broker leads
     the slot, CorruptZnodeError where the header cannot be read.
     """
-    validate_group(group)
+    validate_group_id(group)
     snapshot = read_snapshots(ensemble, [group])[group]
     found = snapshot.coordinated if snapshot else None
     if found is None or not found.has_members:
@@ -85,7 +86,8 @@ def plan_release(ensemble: Ensemble, group: str) -> ReleasePlan:
     if slot.is_led:
         raise RefusedError(
             f"{found.path}: broker {slot.leader} leads slot {slot.slot} and takes the marker off when the "
-            f"last member has left; stop the members: `zkgroup coordinator describe {group}` names them"
+            f"last member has left; stop the members: `zkgroup coordinator describe {shlex.quote(group)}` "
+            "names them"
         )
     return ReleasePlan(
         group=group,

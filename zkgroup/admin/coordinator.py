@@ -15,6 +15,7 @@ from zkgroup.clients import coordinators
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.membership import (
     DEAD,
     ClientMember,
@@ -29,7 +30,6 @@ from zkgroup.groups.slots import SlotView, read_slots
 from zkgroup.groups.snapshot import CoordinatedGroup
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.coordinated_groups import SlotConfig, slot_groups_path
-from zkgroup.znodes.ids import validate_group
 
 ASK_MS: Final = 2_000
 """Longest wait for each answer of a coordinator."""
@@ -200,7 +200,7 @@ def describe_coordinator(
     the group; CorruptZnodeError where the number of slots cannot be read.
     """
     if group is not None:
-        validate_group(group)
+        validate_group_id(group)
     ensemble.zk.sync("/")
     count = _slot_count(ensemble)
     slots = read_slots(ensemble, range(count) if group is None else [slot_of(group, count)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -91,7 +92,7 @@ def _without_coordinator(group: str, slot: int) -> Finding:
         f"group {group}",
         f"no live broker leads its slot, {slot}: its clients have no coordinator, and ZooKeeper consumers "
         "cannot join; start a broker, or release the group once its clients have stopped",
-        f"zkgroup coordinator release {group}",
+        f"zkgroup coordinator release {shlex.quote(group)}",
     )
 
 
@@ -100,7 +101,7 @@ def _silent(group: str) -> Finding:
         "warning",
         f"group {group}",
         "its coordinator does not answer, so its state is not known",
-        f"zkgroup coordinator describe {group}",
+        f"zkgroup coordinator describe {shlex.quote(group)}",
     )
 
 
@@ -109,16 +110,17 @@ def _inconsistent(group: str) -> Finding:
         "error",
         f"group {group}",
         "its coordinator, its members and ZooKeeper do not agree, and nothing changes",
-        f"zkgroup group verify {group}",
+        f"zkgroup group verify {shlex.quote(group)}",
     )
 
 
 def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None) -> Finding:
     """Names the members that it waits for; a warning where it has taken long."""
-    subject, describe = f"group {group.group}", f"zkgroup coordinator describe {group.group}"
+    name = shlex.quote(group.group)
+    subject, describe = f"group {group.group}", f"zkgroup coordinator describe {name}"
     if group.protocol_state in (STABLE, EMPTY):
         detail = "has changed within the last 10 s, and does not agree with ZooKeeper yet"
-        return Finding("info", subject, detail, f"zkgroup group verify {group.group} --wait")
+        return Finding("info", subject, detail, f"zkgroup group verify {name} --wait")
     phase = (found.phase or found.state) if found else None
     if found is None or phase is None:
         return Finding("info", subject, "is rebalancing", describe)

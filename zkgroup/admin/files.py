@@ -20,10 +20,11 @@ from typing import Any
 
 from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.consumers import Offset, consumers_path
-from zkgroup.znodes.ids import validate_group, validate_topic
+from zkgroup.znodes.ids import validate_topic
 
 ANY_FOLDER = "any"
 
@@ -231,7 +232,7 @@ def _saved(where: str, row: object) -> SavedOffset:
     if not isinstance(row, Mapping) or any(row.get(column) is None for column in CSV_COLUMNS):
         raise ConfigError(f"{where}: expected {', '.join(CSV_COLUMNS)}, found {row!r}")
     group, topic = str(row["group"]), str(row["topic"])
-    validate_group(group)
+    validate_group_id(group)
     validate_topic(topic)
     try:
         partition, offset = int(str(row["partition"])), int(str(row["offset"]))

@@ -9,6 +9,7 @@ watch on `ids` fires and no client can read the child. The generation grows; the
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.groups.verify import hex_session
@@ -39,7 +41,7 @@ from zkgroup.znodes.consumers import (
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
-from zkgroup.znodes.ids import number_of, validate_group
+from zkgroup.znodes.ids import number_of
 
 DELETES_AT_ONCE = 1000
 
@@ -83,7 +85,7 @@ class DeletionPlan:
 
 def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
     """Reads what would go. Raises NotFoundError."""
-    validate_group(group)
+    validate_group_id(group)
     ensemble.zk.sync("/")
     snapshot = read_snapshots(ensemble, [group])[group]
     if snapshot is None:
@@ -135,7 +137,7 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
 def _partly(plan: DeletionPlan, done: int, error: Exception) -> PartlyDoneError:
     return PartlyDoneError(
         f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
-        f"run `zkgroup group delete {plan.group} --execute` again for the rest"
+        f"run `zkgroup group delete {shlex.quote(plan.group)} --execute` again for the rest"
     )
 
 
@@ -250,7 +252,7 @@ class NudgePlan:
 
 def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
     """Reads which members would read the group again. Raises NotFoundError where the group has no members."""
-    validate_group(group)
+    validate_group_id(group)
     ensemble.zk.sync("/")
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)]
     if not members and ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
@@ -291,7 +293,7 @@ def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
     except OperationRefusedError as error:
         raise ConflictError(
             f"{error.path}: changed since it was read ({error.code}); another command nudged or "
-            f"deleted the group: see `zkgroup group describe {plan.group}`"
+            f"deleted the group: see `zkgroup group describe {shlex.quote(plan.group)}`"
         ) from error
 
 

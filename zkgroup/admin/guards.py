@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -101,8 +102,8 @@ def clients_error(group: str, members: Sequence[str]) -> RefusedError:
     return RefusedError(
         f"{marker}: expected no member of {group}, found the marker of Kafka's group protocol: clients are "
         "joining, or the broker that coordinated them has ended; see "
-        f"`zkgroup coordinator describe {group}`; where no live broker leads the slot, "
-        f"`zkgroup coordinator release {group}` takes the marker off"
+        f"`zkgroup coordinator describe {shlex.quote(group)}`; where no live broker leads the slot, "
+        f"`zkgroup coordinator release {shlex.quote(group)}` takes the marker off"
     )
 
 

@@ -237,7 +237,7 @@ def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription
         if status.coordinator and (own := diagnose_coordinated(group, status.coordinator, rebalances)):
             yield own
             continue
-        subject, verify = f"group {group.group}", f"zkgroup group verify {group.group}"
+        subject, verify = f"group {group.group}", f"zkgroup group verify {shlex.quote(group.group)}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
             yield Finding("error", subject, detail, verify)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.slots import read_slot_count
 from zkgroup.groups.snapshot import CoordinatedGroup, DecodedZnode, GroupSnapshot, decode_or_error
@@ -42,7 +43,7 @@ from zkgroup.znodes.coordinated_groups import (
     slot_groups_path,
 )
 from zkgroup.znodes.group_records import StoredAssignment, View
-from zkgroup.znodes.ids import number_of, validate_group, validate_topic
+from zkgroup.znodes.ids import number_of, validate_topic
 
 _Named = TypeVar("_Named", Registration, View)
 
@@ -62,7 +63,7 @@ def group_names(ensemble: Ensemble) -> tuple[str, ...]:
 
 def read_snapshot(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
     """The snapshot of one group, with the topics `also` in it. Raises NotFoundError."""
-    validate_group(group)
+    validate_group_id(group)
     snapshot = read_snapshots(ensemble, [group], also)[group]
     if snapshot is None:
         raise NotFoundError(
@@ -73,7 +74,7 @@ def read_snapshot(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> G
 
 def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
     """The snapshot of a group that may not exist yet; it then has the topics only."""
-    validate_group(group)
+    validate_group_id(group)
     snapshot = read_snapshots(ensemble, [group], also)[group]
     if snapshot is not None:
         return snapshot

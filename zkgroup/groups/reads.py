@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -157,7 +158,7 @@ def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
         raise RefusedError(
             f"{snapshot.coordinated.path}: {group} is a group of Kafka's protocol: one of its members "
             "assigns the partitions, by rules that only its clients know, so nothing can be previewed; "
-            f"`zkgroup group describe {group}` shows the present assignment"
+            f"`zkgroup group describe {shlex.quote(group)}` shows the present assignment"
         )
     return preview_group(snapshot, change)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin
 from zkgroup.admin.changes.change import AdminChange
-from zkgroup.errors import ConflictError, NotFoundError, RefusedError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, SlotOwner
 
@@ -263,3 +264,47 @@ def test_a_topic_with_clients_is_not_deleted(
 
     with pytest.raises(RefusedError, match="found ada of g"):
         admin.delete_topic("orders")
+
+
+@pytest.mark.parametrize("name", ["my group", "app:v1", "billing@eu", "gr\u00fc\u00dfe", "con,ma"])
+def test_groups_are_administered_under_every_name_that_a_coordinator_serves(
+    world: MemoryGroups, groups: CoordinatedGroups, admin: Admin, name: str
+) -> None:
+    """Kafka's clients may call a group what a ZooKeeper consumer may not; hints quote it for the shell."""
+    world.commit(name, "orders", 0, 10)
+    groups.store(name, ADA)
+
+    assert admin.describe_group(name).group == admin.verify_group(name).group == name
+    assert [one.group for one in admin.describe_coordinator(name).groups] == [name]
+    with pytest.raises(RefusedError, match="expected no member"):
+        admin.delete_group(name)
+    groups.store(name, marked=True, generation=2)
+    with pytest.raises(RefusedError) as refused:
+        admin.nudge_group(name)
+    assert name in str(refused.value)
+    with pytest.raises(RefusedError) as refused:
+        admin.delete_group(name)
+    assert f"zkgroup coordinator describe {shlex.quote(name)}`" in str(refused.value)
+    admin.release_group(name)
+    saved = admin.export_offsets(name)
+    admin.set_offsets(name, {ORDERS_0: 5})
+    admin.import_offsets(saved)
+    assert world.offset(name, "orders", 0) == "10"
+    admin.reset_offsets(name, "-4")
+    assert world.offset(name, "orders", 0) == "6"
+    admin.delete_group(name)
+    assert world.server.find(f"/consumers/{name}") is None
+    assert world.server.find(GroupHeader.path(groups.slot(name), name)) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2Fb", "a\n", "\U0001f600"])
+def test_names_that_no_group_can_have_are_refused(groups: CoordinatedGroups, admin: Admin, name: str) -> None:
+    """Before anything is read."""
+    for command in (
+        admin.describe_group,
+        admin.describe_coordinator,
+        admin.delete_group,
+        admin.release_group,
+    ):
+        with pytest.raises(ConfigError, match=r"^group"):
+            command(name)

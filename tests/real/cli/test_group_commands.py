@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner
@@ -321,3 +324,22 @@ def test_nudge_is_shown_done_and_refused_too_soon(shell: Shell, groups: ServerGr
 def test_nudge_of_a_missing_group_is_not_found(shell: Shell) -> None:
     """A group that does not exist has no members."""
     assert shell.run("group", "nudge", "nobody", "--execute").code == 5
+
+
+@pytest.mark.parametrize("name", ["my group", "app:v1"])
+def test_a_group_with_a_name_of_kafkas_clients_is_administered(
+    shell: Shell, groups: ServerGroups, name: str
+) -> None:
+    """No ZooKeeper consumer may have the name; a coordinator serves it."""
+    groups.topic("orders", 1)
+    groups.parents(name, "orders")
+    groups.offset(name, "orders", 0, 7)
+
+    assert [row["group"] for row in shell.json("group", "list")["groups"]] == [name]
+    assert shell.json("group", "describe", name)["group"] == name
+    assert shell.json("offsets", "show", name)["offsets"][0]["offset"] == 7
+    assert shell.run("offsets", "set", name, "orders:0=5", "--execute", "--yes").code == 0
+    assert groups.offset_of(name, "orders", 0) == 5
+    assert shell.run("coordinator", "release", name).code == NotFoundError.exit_code
+    assert shell.run("group", "delete", name, "--execute", "--yes").code == 0
+    assert not groups.exists(f"/consumers/{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -293,7 +294,7 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
             what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic}"
             raise NotFoundError(
                 f"{offsets_topic_path(snapshot.group, topic)}: {snapshot.group} has no offset of {what}; "
-                f"`zkgroup offsets show {snapshot.group}` shows those there are"
+                f"`zkgroup offsets show {shlex.quote(snapshot.group)}` shows those there are"
             )
         chosen |= asked
     changes = (_change(snapshot, tp, NONE, None) for tp in sorted(chosen))

@@ -1,0 +1,22 @@
+"""Which names of groups the administration takes: those of ZooKeeper consumers and those of Kafka's clients.
+
+A consumer of Kafka 0.8 refuses a name outside `[a-zA-Z0-9._-]` (`znodes.ids.validate_group`). A coordinator
+serves every name that can be that of a znode, so groups like `my group` and `app:v1` exist.
+"""
+
+from __future__ import annotations
+
+from zkgroup.coordinator.coordinator import is_valid_group_id
+from zkgroup.errors import ConfigError
+
+
+def validate_group_id(name: str) -> str:
+    """Returns the name. Raises ConfigError for one that no group can have: without a znode of that name."""
+    if not name:
+        raise ConfigError("group: expected a name, found nothing")
+    if not is_valid_group_id(name):
+        raise ConfigError(
+            f"group {name!r}: expected no '/', no '%' and no character that ZooKeeper refuses in it, "
+            "and not '.' or '..'"
+        )
+    return name
