@@ -40,7 +40,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
-from zkgroup.testing.simulation.coordinator.calls import Call, ClientNetwork, Stage
+from zkgroup.testing.simulation.coordinator.calls import CallStage, ClientCall, ClientNetwork
 from zkgroup.testing.simulation.schedule import Action
 
 HEARTBEAT_MS: Final = 700
@@ -97,7 +97,7 @@ class ClientPhase(Enum):
 
 
 @dataclass(slots=True)
-class Membership:
+class BelievedMembership:
     """What a client believes."""
 
     member_id: str = ""
@@ -123,10 +123,10 @@ class GroupClient:
         self.group, self.name, self.index, self.pid = group, name, index, pid
         self.instance_id = instance_id
         self.phase = ClientPhase.OUTSIDE
-        self.believes = Membership()
+        self.believes = BelievedMembership()
         self._world, self._options = world, options
         self._process: SimulatedBroker | None = None
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, ClientCall] = {}
         """Without an answer, by kind: `main`, `heartbeat` or `commit`."""
         self.assigned: tuple[TopicPartition, ...] = ()
         self.acknowledged = 0
@@ -143,7 +143,7 @@ class GroupClient:
     def has_sent_commit(self) -> bool:
         """Whether a commit is on its way to the coordinator."""
         call = self._calls.get("commit")
-        return call is not None and call.stage is Stage.SENT
+        return call is not None and call.stage is CallStage.SENT
 
     @property
     def is_running(self) -> bool:
@@ -313,7 +313,7 @@ class GroupClient:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def received(self, call: Call, result: ServiceResult) -> None:
+    def received(self, call: ClientCall, result: ServiceResult) -> None:
         """Takes the answer to one of its requests."""
         kind = next((kind for kind, each in self._calls.items() if each is call), None)
         if kind is None:
@@ -346,7 +346,7 @@ class GroupClient:
         else:
             leads = result.leader == result.member_id
             members = tuple(each.member_id for each in result.members)
-            self.believes = Membership(result.member_id, result.generation, leads, members)
+            self.believes = BelievedMembership(result.member_id, result.generation, leads, members)
             self._note("join.ok", leads=leads)
             self.phase = ClientPhase.JOINED
 
@@ -376,7 +376,7 @@ class GroupClient:
         else:
             self._later()  # a commit is under way
 
-    def _committed(self, call: Call, result: CommitOffsetsResult, kind: str) -> None:
+    def _committed(self, call: ClientCall, result: CommitOffsetsResult, kind: str) -> None:
         assert isinstance(call.request, CommitOffsets)
         stored = [tp for tp, error in result.errors.items() if error is ErrorCode.NONE]
         if stored:
@@ -425,7 +425,7 @@ class GroupClient:
         """Gives up its partitions, and joins again."""
         if self.phase is ClientPhase.LEAVING:
             return
-        self.believes = Membership(self.believes.member_id)
+        self.believes = BelievedMembership(self.believes.member_id)
         self.assigned = ()
         self._calls.pop("main", None)
         self.phase, self._due_ms = ClientPhase.OUTSIDE, self._world.clock.now_ms()

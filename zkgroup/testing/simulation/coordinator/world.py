@@ -13,7 +13,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
-from zkgroup.testing.simulation.coordinator.calls import Call, ClientNetwork
+from zkgroup.testing.simulation.coordinator.calls import ClientCall, ClientNetwork
 from zkgroup.testing.simulation.coordinator.client import REQUEST_MS, ClientPhase, GroupClient
 from zkgroup.testing.simulation.coordinator.setup import PARTITIONS, TOPIC, CoordinatorSetup
 from zkgroup.testing.simulation.coordinator.zookeeper_member import ZooKeeperMember
@@ -179,7 +179,7 @@ class OutsideClient:
         self._world.recording.record(0, self.name, 0, kind, {**who, **fields})
         self._world.figures[f"outside {kind}"] += 1
 
-    def received(self, call: Call, result: ServiceResult) -> None:
+    def received(self, call: ClientCall, result: ServiceResult) -> None:
         """Notes a commit that was accepted."""
         assert isinstance(result, CommitOffsetsResult), result
         stored = [[tp.topic, tp.partition] for tp, error in result.errors.items() if error is ErrorCode.NONE]
