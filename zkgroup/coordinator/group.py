@@ -128,13 +128,18 @@ class MemberMetadata:
         """Whether one of its requests waits for the group."""
         return self.parked_join is not None or self.parked_sync is not None
 
+    @property
+    def protocol_names(self) -> tuple[str, ...]:
+        """The names of its protocols, each once, although a client may list one twice."""
+        return tuple(dict.fromkeys(name for name, _ in self.protocols))
+
     def metadata(self, protocol: str) -> bytes:
-        """Its metadata for a protocol that it has."""
-        return dict(self.protocols)[protocol]
+        """Its metadata for a protocol that it has: the first one of that name, as in Kafka."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The candidate that it prefers."""
-        return next(name for name, _ in self.protocols if name in candidates)
+        """The candidate that it prefers; it has at least one."""
+        return next(name for name in self.protocol_names if name in candidates)
 
 
 def _never_armed() -> None:
@@ -225,7 +230,7 @@ class GroupMetadata:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        self.supported_protocols.update(name for name, _ in member.protocols)
+        self._count_protocols(member, 1)
 
     def remove(self, member: MemberMetadata) -> None:
         """Removes a member without a parked request; if it led, the earliest of the others leads."""
@@ -258,7 +263,7 @@ class GroupMetadata:
             self.pending_sync.add(new_id)
 
     def _count_protocols(self, member: MemberMetadata, by: int) -> None:
-        for name, _ in member.protocols:
+        for name in member.protocol_names:
             self.supported_protocols[name] += by
             if not self.supported_protocols[name]:
                 del self.supported_protocols[name]

@@ -22,9 +22,10 @@ from zkgroup.coordinator.group import ConsumerGroupState
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model.error_codes import ErrorCode
 
-PROTOCOLS = st.sampled_from(
-    [(("range", b"r"),), (("range", b"s"), ("rr", b"x")), (("rr", b"x"), ("range", b"r"))]
-)
+PROTOCOLS = st.lists(
+    st.sampled_from([("range", b"r"), ("range", b"s"), ("rr", b"x"), ("", b"e")]), max_size=4
+).map(tuple)
+"""Also a name twice, an empty name, and none."""
 OUTCOMES = st.sampled_from([WriteOutcome.STORED] * 4 + [WriteOutcome.UNKNOWN, WriteOutcome.TOO_LARGE])
 INDEX = st.integers(0, 7)
 
@@ -184,9 +185,10 @@ class Groups(RuleBasedStateMachine):
         assert (group.leader in group.members) if members else group.leader is None
         recount: dict[str, int] = {}
         for each in members:
-            for name, _ in each.protocols:
+            for name in {name for name, _ in each.protocols}:
                 recount[name] = recount.get(name, 0) + 1
         assert dict(group.supported_protocols) == recount
+        assert not members or len(members) in recount.values()
         assert all(each.parked_sync is None for each in members if group.state in _WITHOUT_SYNCS)
         assert (group.state is ConsumerGroupState.EMPTY) <= (not members)
         assert len(members) <= SETTINGS.group_max_size + 2

@@ -75,6 +75,8 @@ def test_the_legal_transitions_are_those_of_kafka() -> None:
         (["rr range", "range rr"], "rr"),
         (["a b c", "c b a", "b c a"], "a"),
         (["x a b", "b a"], "a"),
+        (["a a"], "a"),
+        (["b b a", "a a a"], "a"),
     ],
 )
 def test_the_protocol_with_most_votes_is_selected(lists: list[str], selected: str) -> None:
@@ -130,6 +132,20 @@ def test_counts_of_protocols_follow_the_members() -> None:
     assert group.supported_protocols == {"range": 2, "rr": 1}
 
     group.remove(first)
+    assert dict(group.supported_protocols) == {"range": 1}
+
+
+def test_a_protocol_that_a_member_lists_twice_counts_once() -> None:
+    """With the metadata of its first place; it goes with the member."""
+    twice = member("a")
+    twice.protocols = (("range", b"first"), ("rr", b""), ("range", b"second"))
+    group = group_of(twice, member("b", "range"))
+
+    assert group.supported_protocols == {"range": 2, "rr": 1}
+    assert group.select_protocol() == "range"
+    assert twice.metadata("range") == b"first"
+
+    group.remove(twice)
     assert dict(group.supported_protocols) == {"range": 1}
 
 

@@ -5,7 +5,7 @@ A corrupt group starts anew, empty, at a generation that is not below any that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.broker.groups.led_slots import StoredGroup
@@ -15,7 +15,7 @@ from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code
 from zkgroup.znodes.coordinated_groups import GroupChunk, GroupHeader, StoredMember, members_of
-from zkgroup.znodes.json_fields import INT32, is_integer, read_object
+from zkgroup.znodes.json_fields import INT32, is_integer, read_object, show
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ def record_of(
     except CorruptZnodeError as error:
         group.corrupt = error
         return _empty(group.group_id, header.generation, header.reserved_generation)
-    if members and header.protocol_type is None:
-        group.corrupt = CorruptZnodeError(group.header.path, "the protocol type of its members", "none")
+    group.corrupt = _contradiction(group.header.path, header, members)
+    if group.corrupt is not None:
         return _empty(group.group_id, header.generation, header.reserved_generation)
     return GroupRecord(
         group_id=group.group_id,
@@ -96,6 +96,23 @@ def record_of(
         state_timestamp_ms=to_machine_ms(header.state_timestamp_ms),
         members=tuple(_member(each) for each in members),
     )
+
+
+def _contradiction(
+    path: str, header: GroupHeader, members: Sequence[StoredMember]
+) -> CorruptZnodeError | None:
+    """What members that no coordinator has written contradict, each other or the header; None if nothing."""
+    if not members:
+        return None
+    if header.protocol_type is None:
+        return CorruptZnodeError(path, "the protocol type of its members", "none")
+    ids = [each.member_id for each in members]
+    instances = [each.group_instance_id for each in members if each.group_instance_id is not None]
+    if len(set(ids)) < len(ids) or len(set(instances)) < len(instances):
+        return CorruptZnodeError(path, "members with different ids", show([*ids, *instances]))
+    if not all(header.protocol in dict(each.protocols) for each in members):
+        return CorruptZnodeError(path, "a protocol that all its members have", show(header.protocol))
+    return None
 
 
 def _decoded(named: Iterable[str], chunks: Mapping[str, Znode | Code | None]) -> Iterable[GroupChunk]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, led, member, record
 from zkgroup.broker.groups.store_events import SlotLed, SlotResigned, SlotsCounted
 from zkgroup.coordinator.events import SlotKept, SlotLoaded, SlotLoading, SlotUnloaded, WriteOutcome
+from zkgroup.coordinator.records import MemberRecord
 from zkgroup.model.requests import ListChildren, Multi, Request
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.consumers import ids_path
@@ -380,6 +383,36 @@ def test_a_group_with_a_corrupt_chunk_starts_anew_above_its_generation() -> None
     world.run()
     assert second.outcome(stored) is WriteOutcome.STORED
     assert world.server.find(GroupChunk.path(0, GROUP, 3, 0)) is not None  # its header still names it
+
+
+@pytest.mark.parametrize(
+    ("protocol", "members"),
+    [
+        ("rr", [member("a")]),
+        (None, [member("a")]),
+        ("range", [member("a"), replace(member("b"), protocols=(("rr", b""),))]),
+        ("range", [member("a"), member("a")]),
+        (
+            "range",
+            [replace(member("a"), group_instance_id="i"), replace(member("b"), group_instance_id="i")],
+        ),
+    ],
+    ids=["protocol of none", "no protocol", "protocol of one", "member twice", "instance twice"],
+)
+def test_members_that_contradict_each_other_start_anew(
+    protocol: str | None, members: list[MemberRecord]
+) -> None:
+    """A coordinator that had such members would fail at their next rebalance."""
+    world, first = led()
+    world.store(first, replace(record(generation=3, members=members), protocol=protocol))
+    world.run()
+    second = world.node(2)
+
+    world.move(second)
+    world.run()
+
+    assert (second.loaded[GROUP].generation, second.loaded[GROUP].members) == (3, ())
+    assert len(second.notes("group.corrupt")) == 1
 
 
 def test_a_corrupt_group_can_be_written_again() -> None:
