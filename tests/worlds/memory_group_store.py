@@ -140,7 +140,9 @@ class MemoryGroupStore:
                     reserved = write.reserved_generation
                     self.groups[write.group_id] = replace(found, reserved_generation=reserved)
                 return [GroupWritten(write.write_id, self.outcome)]
-            case DeleteGroup(write_id, group):
+            case DeleteGroup(write_id, group, keeps_offsets):
+                if keeps_offsets and self.offsets.get(group):
+                    return [GroupWritten(write_id, WriteOutcome.HAS_OFFSETS)]
                 if is_stored:
                     self.groups.pop(group, None)
                     self.offsets.pop(group, None)

@@ -138,9 +138,9 @@ class SteppedStores(SteppedMachines[StoreNode]):
         node.loop.post(WriteGroup(write_id, record))
         return write_id
 
-    def delete(self, node: StoreNode, group: str = GROUP) -> int:
+    def delete(self, node: StoreNode, group: str = GROUP, *, keeps_offsets: bool = False) -> int:
         write_id = next(self._ids)
-        node.loop.post(DeleteGroup(write_id, group))
+        node.loop.post(DeleteGroup(write_id, group, keeps_offsets))
         return write_id
 
     def commit(

@@ -101,9 +101,9 @@ class CoordinatorContext:
         )
         return write_id
 
-    def delete_group(self, group_id: str, then: OnWritten) -> None:
+    def delete_group(self, group_id: str, then: OnWritten, *, keeps_offsets: bool) -> None:
         write_id = self._next_write(then)
-        self._effects.append(DeleteGroup(write_id, group_id))
+        self._effects.append(DeleteGroup(write_id, group_id, keeps_offsets))
 
     def write_offsets(
         self,

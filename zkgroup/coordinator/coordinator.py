@@ -31,6 +31,7 @@ from zkgroup.coordinator.events import (
     CoordinatorEvent,
     DescribeGroup,
     FetchOffsets,
+    ForgetGroup,
     GroupRequest,
     GroupWritten,
     Heartbeat,
@@ -138,6 +139,8 @@ class GroupCoordinator:
                 self._slot_event(event)
             case LeaseExtended(until_ms):
                 self._extend_lease(until_ms)
+            case ForgetGroup(group_id):
+                self._forget(group_id)
             case Started():
                 self._is_active = True
             case Stopped():
@@ -304,7 +307,13 @@ class GroupCoordinator:
                     self._install(record)
             self._context.reply(request.request_id, RemoveGroupResult(DELETE_ERRORS[outcome]))
 
-        self._context.delete_group(request.group_id, written)
+        self._context.delete_group(request.group_id, written, keeps_offsets=request.keeps_offsets)
+
+    def _forget(self, group_id: str) -> None:
+        group = self._slots.group(group_id)
+        if group is not None and group.state is ConsumerGroupState.EMPTY:
+            self._end_group(group, "never stored")
+            self._slots.remove(group)
 
     # --- slots ------------------------------------------------------------------------------------
 

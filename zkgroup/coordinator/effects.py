@@ -253,6 +253,8 @@ class DeleteGroup:
 
     write_id: int
     group_id: str
+    keeps_offsets: bool = False
+    """Refuse where the group has an offset: the retention has found none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,10 +130,12 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveGroup:
-    """Deletes one group of a DeleteGroups."""
+    """Deletes one group of a DeleteGroups, or one that is over."""
 
     request_id: int
     group_id: str
+    keeps_offsets: bool = False
+    """Refused where the group has an offset, whoever wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +174,8 @@ class WriteOutcome(Enum):
     """Refused by another check: ZooKeeper has not what the coordinator expects. Nothing is stored."""
     ZOOKEEPER_MEMBERS = "ZooKeeper members"
     """Refused because ZooKeeper consumers are members of the group. Nothing is stored."""
+    HAS_OFFSETS = "has offsets"
+    """The group was to be deleted if it had no offset, and has one. Nothing is deleted."""
     TOO_LARGE = "too large"
     """Larger than ZooKeeper accepts. Nothing is stored."""
     UNKNOWN = "unknown"
@@ -240,6 +244,13 @@ class LeaseExtended:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetGroup:
+    """Forgets a group without members of which nothing was ever stored."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The broker serves groups."""
 
@@ -251,5 +262,13 @@ class Stopped:
 
 SlotEvent = SlotLoading | SlotLoaded | SlotKept | SlotUnloaded
 CoordinatorEvent = (
-    GroupRequest | ListGroups | GroupWritten | OffsetsWritten | SlotEvent | LeaseExtended | Started | Stopped
+    GroupRequest
+    | ListGroups
+    | GroupWritten
+    | OffsetsWritten
+    | SlotEvent
+    | LeaseExtended
+    | ForgetGroup
+    | Started
+    | Stopped
 )

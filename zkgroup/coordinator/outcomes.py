@@ -35,6 +35,7 @@ COMMIT_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
 }
 DELETE_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
     **COMMIT_ERRORS,
+    WriteOutcome.HAS_OFFSETS: ErrorCode.NON_EMPTY_GROUP,
     WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.NON_EMPTY_GROUP,
     WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
 }

@@ -61,8 +61,8 @@ class Deletions:
         if owner is None or owner.stat.version != slot.version:
             return WriteOutcome.NOT_OWNER
         match queued.change:
-            case DeleteGroup(_, group_id):
-                return (yield from self._delete_group(slot, group, group_id))
+            case DeleteGroup(_, group_id, keeps_offsets):
+                return (yield from self._delete_group(slot, group, group_id, keeps_offsets))
             case DeleteStoredOffsets(_, _, partitions):
                 return (yield from self._delete_offsets(slot, group, queued, partitions))
             case ExpireOffsets(_, expired):
@@ -164,13 +164,19 @@ class Deletions:
 
     # --- a group ----------------------------------------------------------------------------------
 
-    def _delete_group(self, slot: LedSlot, group: StoredGroup, group_id: str) -> Procedure[WriteOutcome]:
+    def _delete_group(
+        self, slot: LedSlot, group: StoredGroup, group_id: str, keeps_offsets: bool
+    ) -> Procedure[WriteOutcome]:
         """Deletes offsets with their parents, metadata, chunks, marker and header.
 
+        With `keeps_offsets` nothing of a group that has an offset. One that is written after it was listed
+        refuses the transaction, because the parents are deleted too.
         What ZooKeeper consumers have left without a member goes too, so that no tool lists the group.
         """
         for _ in range(TRIES):
             topics, offsets = yield from self._list([offsets_path(group_id)])
+            if keeps_offsets and offsets:
+                return WriteOutcome.HAS_OFFSETS
             meta_topics, metadata = yield from self._list([meta_path(slot.number, group_id)])
             parents = yield from self._parents(slot, group_id)
             leaves = [*offsets, *metadata]

@@ -13,7 +13,7 @@ from typing import Final
 
 from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore, StoredGroup
 from zkgroup.broker.groups.offset_reads import FoundOffsets, list_partitions, read_offsets
-from zkgroup.broker.groups.store_events import OffsetsRecorded
+from zkgroup.broker.groups.store_events import OffsetsRecorded, RetentionChecked
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.procedures import Procedure
@@ -24,7 +24,7 @@ GROUPS_AT_ONCE: Final = 100
 
 
 class RetentionReads:
-    """Emits `OffsetsRecorded` for every group of the slots that are owned."""
+    """Emits `OffsetsRecorded` for every group of the owned slots, then `RetentionChecked` for each slot."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
@@ -58,6 +58,7 @@ class RetentionReads:
                 group = slot.groups.get(name)
                 if group is not None:
                     self._record(group, offsets[name])
+        self._core.context.emit(RetentionChecked(slot.number, frozenset(slot.groups)))
 
     def _record(self, group: StoredGroup, offsets: FoundOffsets) -> None:
         own = {each: found for each, found in offsets.found.items() if found.recorded is not None}

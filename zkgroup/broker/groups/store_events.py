@@ -168,7 +168,7 @@ class OffsetsRecorded:
     """The offsets of a group, for the retention: every check interval, for each group of the slots led.
 
     Pass it through `retention.expired_offsets`, and then `ExpireOffsets`; where nothing is left, ask
-    `retention.is_over` in the same turn, and remove the group.
+    `retention.is_over` in the same turn, and remove the group, unless it has got an offset meanwhile.
     """
 
     group_id: str
@@ -176,6 +176,15 @@ class OffsetsRecorded:
     """Those that the coordinator wrote last; their times are of the machine's clock."""
     has_others: bool
     """Whether there are offsets that ZooKeeper consumers wrote, which do not expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionChecked:
+    """`OffsetsRecorded` has come for each group of a slot; other groups there were never stored."""
+
+    slot: int
+    groups: frozenset[str]
+    """Those of which something is stored, or was asked to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +235,7 @@ StoreResult = (
     | OffsetsRead
     | OffsetsDeleted
     | OffsetsRecorded
+    | RetentionChecked
     | OffsetsExpired
     | LegacyOffsetsRead
     | LegacyOffsetsWritten

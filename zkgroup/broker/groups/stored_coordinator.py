@@ -26,6 +26,7 @@ from zkgroup.broker.groups.store_events import (
     OffsetsExpired,
     OffsetsRead,
     OffsetsRecorded,
+    RetentionChecked,
     SlotsCounted,
     StoreEvent,
     ZooKeeperMembersNoticed,
@@ -41,6 +42,7 @@ from zkgroup.coordinator.effects import (
 )
 from zkgroup.coordinator.events import (
     CoordinatorEvent,
+    ForgetGroup,
     LeaseExtended,
     OffsetsWritten,
     RemoveGroup,
@@ -50,6 +52,7 @@ from zkgroup.coordinator.group import GroupMetadata
 from zkgroup.coordinator.outcomes import DELETE_OFFSET_ERRORS
 from zkgroup.coordinator.retention import expired_offsets, is_over
 from zkgroup.coordinator.settings import CoordinatorSettings
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.coordinator.subscriptions import subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -222,14 +225,10 @@ class StoredCoordinator:
                 self._offsets_deleted(effect)
             case OffsetsRecorded():
                 self._expire(effect)
+            case RetentionChecked():
+                self._forget_never_stored(effect)
             case OffsetsExpired():
-                if effect.partitions:
-                    self._on_log(
-                        LogEvent(
-                            "offsets_expired", {"group": effect.group_id, "count": len(effect.partitions)}
-                        )
-                    )
-                self._remove_if_over(effect.group_id, has_offsets=effect.has_offsets)
+                self._expired(effect)
             case ZooKeeperMembersNoticed():
                 self._notice_zookeeper_members(effect)
             case OffsetsWritten(_, outcomes):
@@ -273,7 +272,20 @@ class StoredCoordinator:
             has_offsets = recorded.has_others or bool(recorded.offsets)
             self._remove_if_over(recorded.group_id, has_offsets=has_offsets)
 
+    def _expired(self, expired: OffsetsExpired) -> None:
+        if expired.partitions:
+            fields = {"group": expired.group_id, "count": len(expired.partitions)}
+            self._on_log(LogEvent("offsets_expired", fields))
+        self._remove_if_over(expired.group_id, has_offsets=expired.has_offsets)
+
     def _remove_if_over(self, group_id: str, *, has_offsets: bool) -> None:
         group = self.coordinator.group(group_id)
         if group is not None and is_over(group, has_offsets):
-            self.handle(RemoveGroup(request_id=self.new_id(), group_id=group_id))
+            self.handle(RemoveGroup(request_id=self.new_id(), group_id=group_id, keeps_offsets=True))
+
+    def _forget_never_stored(self, checked: RetentionChecked) -> None:
+        """Forgets groups whose clients got an id or an error and have gone: ZooKeeper has nothing of them."""
+        for group in list(self.coordinator.groups()):
+            is_of_slot = slot_of(group.group_id, self.slot_count or 1) == checked.slot
+            if is_of_slot and group.group_id not in checked.groups and is_over(group, has_offsets=False):
+                self.handle(ForgetGroup(group.group_id))

@@ -11,6 +11,7 @@ from zkgroup.broker.groups.store_events import (
     OffsetsDeleted,
     OffsetsExpired,
     OffsetsRecorded,
+    RetentionChecked,
 )
 from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
@@ -147,6 +148,47 @@ def test_the_offsets_of_zookeeper_consumers_are_not_the_coordinators() -> None:
     world.advance(INTERVAL_MS)
 
     assert node.emitted(OffsetsRecorded) == []
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the list", "after the list"])
+@pytest.mark.parametrize("is_topic_new", [False, True])
+def test_an_offset_that_is_written_before_a_group_that_is_over_is_deleted_stays(
+    is_late: bool, is_topic_new: bool
+) -> None:
+    """Whoever wrote it, also a ZooKeeper consumer that is gone again; the slot is not loaded again."""
+    world, node = recorded()
+    expire(world, node, P0, P1)
+    late = TopicPartition("new", 0) if is_topic_new else P0
+
+    deleted = world.delete(node, keeps_offsets=True)
+    if is_late:
+        world.until_asks(node, Multi)
+    world.server.put(offset_path(GROUP, late), b"9")
+    world.run()
+    world.advance(1000)
+
+    assert node.outcome(deleted) is WriteOutcome.HAS_OFFSETS
+    assert world.offset(late) == b"9"
+    assert node.notes("slot.lost") == []
+
+
+def test_a_group_that_is_over_is_deleted() -> None:
+    """Without offsets nothing of it stays."""
+    world, node = recorded()
+    expire(world, node, P0, P1)
+
+    deleted = world.delete(node, keeps_offsets=True)
+    world.run()
+
+    assert node.outcome(deleted) is STORED
+    assert not [path for path in world.server.tree() if GROUP in path]
+
+
+def test_the_check_of_a_slot_ends_with_the_groups_that_the_store_knows() -> None:
+    """What else the coordinator has was never stored."""
+    _, node = recorded()
+
+    assert node.emitted(RetentionChecked) == [RetentionChecked(0, frozenset({GROUP}))]
 
 
 # --- OffsetDelete ---------------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from tests.worlds.group_services import (
     sync_request,
 )
 from tests.worlds.serving import on_a_loop, until
-from zkgroup.broker.groups.store_events import OffsetsRecorded
+from zkgroup.broker.groups.store_events import OffsetsRecorded, RetentionChecked
 from zkgroup.broker.groups.translation import GROUP_OPERATIONS
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.groups import NO_TIMER
@@ -314,9 +315,46 @@ async def test_offsets_of_zookeeper_consumers_keep_their_group() -> None:
         broker.release()
         assert (await client.describe()).state == "Empty"
 
+        broker.store.offsets.clear()
         broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False))
         broker.release()
         assert (await client.describe()).state == "Dead"
+        await client.close()
+
+
+@on_a_loop
+async def test_a_group_of_which_nothing_was_stored_is_forgotten() -> None:
+    """Its client got an id and went; the retention reads only what is stored."""
+    async with group_server() as broker:
+        client = await broker.client()
+        assert (await client.join(version=4)).error == 79
+        assert (await client.describe()).state == "Empty"
+        await client.commit(group="committed")
+        slot = slot_of(GROUP, broker.store.slots)
+        of_another = RetentionChecked((slot + 1) % max(broker.store.slots, 2), frozenset())
+        known = RetentionChecked(slot, frozenset({GROUP}))
+        broker.store.effects_before += [of_another, known]
+        broker.release()
+        assert (await client.describe()).state == "Empty"
+
+        broker.store.effects_before.append(RetentionChecked(slot, frozenset()))
+        broker.release()
+
+        assert (await client.describe()).state == "Dead"
+        await client.close()
+
+
+@on_a_loop
+async def test_a_group_that_has_got_an_offset_meanwhile_is_there_again() -> None:
+    """The store refuses to delete a group that is over only by what was read before."""
+    async with group_server() as broker:
+        client = await broker.client()
+        await client.commit()
+        broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False))
+        broker.release()
+
+        assert (await client.describe()).state == "Empty"
+        assert offsets_of(await client.fetch()) == {PARTITION: (1, "", 0)}
         await client.close()
 
 
