@@ -13,6 +13,8 @@ from tests.waiting import joined
 from zkgroup.model import TopicPartition
 
 POLL_S: Final = 0.1
+LONG_POLL_S: Final = 1.0
+"""Of kafka-python: 3.0.12 drops the answer to SyncGroup if the timeout of a poll ends at that moment."""
 HEARTBEAT_MS: Final = 100
 """A member notices a rebalance with its next heartbeat."""
 SESSION_MS: Final = 30_000
@@ -99,7 +101,7 @@ class KafkaPythonReader(GroupReader):
         )
         consumer.subscribe(self.topics, listener=Listener())
         while not self._stops.is_set():
-            polled = consumer.poll(POLL_S * 1000)
+            polled = consumer.poll(LONG_POLL_S * 1000)
             for records in polled.values():
                 for record in records:
                     self._read(record.topic, record.partition, record.offset)

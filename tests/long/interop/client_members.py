@@ -29,6 +29,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 
 POLL_S = 0.1
+LONG_POLL_S = 1.0
 BATCH = 20
 _printing = threading.Lock()
 
@@ -130,6 +131,12 @@ class Member:
 
 
 class KafkaPython:
+    """Polls longer than the others.
+
+    Where the timeout of a poll ends while the answer to SyncGroup is handled, kafka-python 3.0.12 drops that
+    answer: the member sends no heartbeats and gets no partitions, until its session has expired and longer.
+    """
+
     def __init__(self, member, servers, group, topic, assignor, settings):
         from kafka import ConsumerRebalanceListener, KafkaConsumer
         from kafka.errors import KafkaError
@@ -166,7 +173,7 @@ class KafkaPython:
         self._consumer.subscribe([topic], listener=Listener())
 
     def poll(self):
-        polled = self._consumer.poll(int(POLL_S * 1000))
+        polled = self._consumer.poll(int(LONG_POLL_S * 1000))
         self._member.read((one.partition, one.offset) for records in polled.values() for one in records)
 
     def commit(self):
