@@ -11,10 +11,11 @@ import click
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.offsets.planning import LogPositions
-from zkgroup.errors import ZkGroupError
+from zkgroup.errors import NotFoundError, ZkGroupError
 from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
+from zkgroup.wire.records import EARLIEST, LATEST
 
 from .render import echo_err
 
@@ -76,6 +77,46 @@ def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions
         yield SourcePositions(source)
     finally:
         source.close()
+
+
+class BrokerPositions:
+    """Implements `LogPositions` over the zkgroup brokers that lead the partitions, without --source.
+
+    Raises NotFoundError for a partition that no zkgroup broker leads, or whose leader does not answer.
+    """
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._read(partitions, EARLIEST)
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._read(partitions, LATEST)
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        found = self._read(partitions, time_ms)
+        older = self.latest([tp for tp, offset in found.items() if offset < 0])
+        return {**found, **older}
+
+    def _read(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        from zkgroup.clients.log_ends import read_offsets_at
+
+        leaders = self._cluster.led_by_zkgroup(partitions)
+        found = read_offsets_at(self._cluster.brokers(), leaders, time_ms)
+        for tp in partitions:
+            why = found.get(tp, "no zkgroup broker leads it")
+            if isinstance(why, str):
+                raise NotFoundError(
+                    f"{tp}: its offsets are not known: {why}; name the records with --source, as {KINDS}"
+                )
+        return {tp: offset for tp, offset in found.items() if isinstance(offset, int)}
+
+
+def own_positions(ensemble: Ensemble) -> LogPositions | None:
+    """Positions by the zkgroup brokers in the ensemble; None where there are none."""
+    cluster = ClusterReader(ensemble)
+    return BrokerPositions(cluster) if _has_zkgroup_broker(cluster) else None
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from ..params import (
     source_option,
 )
 from ..render import Output, echo_err
-from ..sources import log_positions, own_log_ends
+from ..sources import log_positions, own_log_ends, own_positions
 from ..units import counted, parse_iso_duration_ms, parse_time_ms
 
 offsets = make_group(
@@ -202,10 +202,11 @@ def reset(
     """Reset the offsets of GROUP to a target.
 
     With --topic or --from-file a group that does not exist yet is created.
+    Without --source, zkgroup brokers in the ensemble are asked where earliest, latest and times are.
 
     \b
     Example:
-      zkgroup offsets reset billing --to earliest --topic orders --source files:data --execute
+      zkgroup offsets reset billing --to earliest --topic orders --execute
     """
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
@@ -217,6 +218,8 @@ def reset(
             change = set_offsets_change(ensemble, group, rows, **options)
         else:
             target = _target(chosen, ensemble.clock.wall_ms())
+            if source is None and planning.needs_log(target):
+                log = own_positions(ensemble)
             change = reset_offsets_change(ensemble, group, target, topics, log, **options)
         run_offset_changes([change], execute=execute, yes=yes)
 

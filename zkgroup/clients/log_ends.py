@@ -115,6 +115,19 @@ def read_end_offsets(
 
     `leaders`: partition to the broker that leads it, as ZooKeeper has it. `timeout_ms`: see `read_log_ends`.
     """
+    return read_offsets_at(registered, leaders, LATEST, timeout_ms)
+
+
+def read_offsets_at(
+    registered: Mapping[int, BrokerRegistration],
+    leaders: Mapping[TopicPartition, int],
+    time_ms: int,
+    timeout_ms: int = TIMEOUT_MS,
+) -> dict[TopicPartition, int | str]:
+    """The first offset at or after a time, or why it is not known; see `read_end_offsets`.
+
+    `time_ms`: epoch milliseconds, `EARLIEST` or `LATEST`. -1 where all records are older.
+    """
     found: dict[TopicPartition, int | str] = {}
     led: dict[int, list[TopicPartition]] = {}
     for tp, leader in leaders.items():
@@ -124,10 +137,10 @@ def read_end_offsets(
             led.setdefault(leader, []).append(tp)
 
     async def ask(broker: int, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
-        def ends(client: QueryClient) -> Awaitable[dict[TopicPartition, int | str]]:
-            return _end_offsets(client, CONSUMER_REPLICA, partitions)
+        def offsets(client: QueryClient) -> Awaitable[dict[TopicPartition, int | str]]:
+            return _offsets(client, CONSUMER_REPLICA, partitions, time_ms)
 
-        answer = await query(registered[broker], timeout_ms, ends)
+        answer = await query(registered[broker], timeout_ms, offsets)
         return dict.fromkeys(partitions, answer) if isinstance(answer, str) else answer
 
     for answer in at_once([ask(broker, partitions) for broker, partitions in led.items()]):
@@ -135,17 +148,17 @@ def read_end_offsets(
     return found
 
 
-async def _end_offsets(
-    client: QueryClient, replica: int, partitions: Sequence[TopicPartition]
+async def _offsets(
+    client: QueryClient, replica: int, partitions: Sequence[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int | str]:
-    """By partition the log end that is reported to such a replica id, or why it is not known."""
+    """By partition the offset of a time that is reported to such a replica id, or why it is not known."""
     topics = tuple(
-        ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, LATEST) for tp in some))
+        ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, time_ms) for tp in some))
         for topic, some in _by_topic(partitions)
     )
     answer = await client.ask(ListOffsetsRequest(replica, topics=topics), ListOffsetsResponse)
     found = {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
-    return {tp: _end_of(found.get(tp)) for tp in partitions}
+    return {tp: _offset_of(found.get(tp)) for tp in partitions}
 
 
 async def _fetched(
@@ -164,7 +177,7 @@ async def _fetched(
 async def _replica_ends(
     client: QueryClient, broker: int, partitions: Sequence[TopicPartition]
 ) -> dict[Replica, LogEnd]:
-    offsets = await _end_offsets(client, OBSERVER_REPLICA, partitions)
+    offsets = await _offsets(client, OBSERVER_REPLICA, partitions, LATEST)
     known = {tp: offset if isinstance(offset, int) else 0 for tp, offset in offsets.items()}
     fetched = await _fetched(client, known)
     return {(tp, broker): _log_end(broker, offset, fetched.get(tp)) for tp, offset in offsets.items()}
@@ -189,7 +202,7 @@ def _log_end(broker: int, offset: int | str, fetched: FetchedPartition | None) -
     return LogEnd(broker=broker, log_end_offset=end, high_watermark=mark, reason=reason)
 
 
-def _end_of(listed: ListedPartition | None) -> int | str:
+def _offset_of(listed: ListedPartition | None) -> int | str:
     if listed is None or listed.error != ErrorCode.NONE:
         return _refusal(listed.error if listed else None)
     return listed.offsets[0] if listed.offsets else listed.offset

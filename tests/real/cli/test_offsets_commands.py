@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.admin.cluster.brokers import ClusterReader
+from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
 from zkgroup.errors import ConflictError, PartlyDoneError, ZkGroupError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import SetData
+from zkgroup.model.requests import Create, SetData
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.group_records import AuditRecord, Reset
+from zkgroup.zookeeper.clock import SystemClock
 
 
 @pytest.fixture
@@ -292,6 +299,59 @@ def test_reset_from_a_file(shell: Shell, idle: ServerGroups, tmp_path: Path) -> 
 
     assert ran.code == 0
     assert [idle.offset_of("billing", "orders", number) for number in range(3)] == [1, 10, 3]
+
+
+@pytest.fixture
+def own_brokers(idle: ServerGroups) -> Iterator[RecordBrokers]:
+    """Broker 1 leads the partitions of the group's topic; partition 1 has the records 0 to 2."""
+    with RecordBrokers(1) as brokers:
+        for number in range(3):
+            tp = TopicPartition("orders", number)
+            brokers.lead(tp, 1)
+            state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
+            above = [f"/brokers/topics/orders/partitions{child}" for child in ("", f"/{number}")]
+            idle.zk.create_missing(*above)
+            idle.zk.multi(Create(PartitionState.path(tp), state.encode()))
+        idle.zk.create_missing("/brokers/ids")
+        idle.zk.multi(Create(BrokerRegistration.path(1), brokers.registration(1).encode()))
+        cluster = ClusterReader(Ensemble(idle.zk, SystemClock()))
+        producer = RecordProducer(cluster, "orders", lambda _: None, ProducerSettings(acks="1"))
+        for number in range(3):
+            producer.send(NewRecord(b"a", partition=1, timestamp_ms=1_000_000 + number))
+        producer.flush()
+        producer.close()
+        yield brokers
+
+
+@pytest.mark.parametrize(
+    ("target", "offset"), [("latest", 3), ("earliest", 0), ("1970-01-01T00:16:40.001Z", 1), ("2000-01-01", 3)]
+)
+def test_reset_asks_our_own_brokers_without_a_source(
+    shell: Shell, idle: ServerGroups, own_brokers: RecordBrokers, target: str, offset: int
+) -> None:
+    """As `offsets show` does; the end of the log where all records are older."""
+    ran = shell.run(
+        "offsets", "reset", "billing", "--to", target, "--topic", "orders:1", "--execute", "--yes"
+    )
+
+    assert (ran.code, idle.offset_of("billing", "orders", 1)) == (0, offset), ran
+
+
+def test_reset_names_the_partition_whose_broker_does_not_answer(
+    shell: Shell, idle: ServerGroups, own_brokers: RecordBrokers
+) -> None:
+    """Nothing is written; a target that needs no log does not ask."""
+    own_brokers.stop(1)
+    refused = shell.run("offsets", "reset", "billing", "--to", "latest", "--topic", "orders:1", "--execute")
+    source = shell.run("offsets", "reset", "billing", "--to", "latest", "--source", "none")
+    shifted = shell.run(
+        "offsets", "reset", "billing", "--to", "-1", "--topic", "orders:1", "--execute", "--yes"
+    )
+
+    assert (refused.code, refused.err[:15], "--source" in refused.err) == (5, "error: orders-1", True), (
+        refused
+    )
+    assert (source.code, shifted.code, idle.offset_of("billing", "orders", 1)) == (2, 0, 9)
 
 
 @pytest.mark.parametrize(

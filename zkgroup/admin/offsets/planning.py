@@ -79,6 +79,11 @@ Target = Earliest | Latest | Absolute | Shift | AtTime
 """Where offsets are to go."""
 
 
+def needs_log(target: Target) -> bool:
+    """Whether only the log of a partition knows the offset of this target."""
+    return isinstance(target, Earliest | Latest | AtTime)
+
+
 def parse_target(text: str) -> Target | None:
     """`earliest`, `latest`, `N`, `+N` or `-N`; None for anything else (a time, perhaps)."""
     if text in ("earliest", "latest"):
