@@ -43,9 +43,11 @@ DIFFERENCES = [
         (
             "A client gets error 23 while ZooKeeper consumers are members of its group. As in Kafka 3.9.1: an "
             "instance id that is not registered is an unknown member (25), a member that joins again changes its "
-            "timeouts, what members send each other is not read, and JoinGroup 8 and 9 have a reason and say "
-            "whether the leader skips the assignment. Of strategies with equal votes the leader's first one "
-            "wins. A SyncGroup that is repeated is answered, the former one with 27."
+            "timeouts, what members send each other is not read, and JoinGroup 8 and 9 and LeaveGroup 5 are "
+            "served: they have a reason, and JoinGroup 9 says whether the leader skips the assignment. Of "
+            "strategies with equal votes the leader's first one wins. A SyncGroup that is repeated is answered, "
+            "the former one with 27. A JoinGroup that is repeated replaces the former one, whose connection is "
+            "closed without an answer."
         ),
     ),
     (
@@ -66,7 +68,11 @@ DIFFERENCES = [
     ),
     (
         "all requests with a group id",
-        "An id that no znode can have gets error 24: with `/`, `%` or control characters, `.`, `..`, or empty.",
+        (
+            "An id that no znode can have gets error 24: `.`, `..`, and any with `/`, `%`, control characters or "
+            "other characters that ZooKeeper refuses (U+D800 to U+F8FF, U+FFF0 and above, as emoji). The empty id "
+            "gets 24, too, also for commits, which Kafka stores; OffsetFetch finds no offset of it."
+        ),
     ),
     (
         "AlterPartitionReassignments",
