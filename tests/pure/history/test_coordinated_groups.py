@@ -126,6 +126,18 @@ def test_a_history_without_mistakes_holds() -> None:
     assert report.figures["commits of members"] == 3
 
 
+def test_a_group_that_was_removed_begins_again() -> None:
+    """As in Kafka; its former members are unknown."""
+    history = good()
+    history.store(FIRST, 2, members=0)
+    history.write(FIRST, Change("delete", GroupHeader.path(0, "g")))
+    history.begin(1)
+    history.join(1, "c", leads=True)
+    history.sync(1, "c", 0, 1)
+
+    assert history.broken() == set()
+
+
 def given_twice(history: CoordinatedHistory) -> None:
     history.begin(1)
 

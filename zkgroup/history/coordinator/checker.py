@@ -1,6 +1,6 @@
 """The checker of groups that brokers coordinate, and the invariants decided from records. Pure.
 
-    S23  a generation is given once: by one coordinator, with one leader
+    S23  a generation is given once, by one coordinator and with one leader, until its group is removed
     S24  no two members of a generation are assigned the same partition
     S25  a commit is stored only in its own generation, and one of a client outside only without members
     S26  only the broker that set the slot last writes what a coordinator writes
@@ -71,7 +71,7 @@ def check_coordinator(
     for transaction in sorted(transactions, key=lambda each: each.zxid):
         replay.apply(transaction)
     violations = [
-        *check_generations(found, figures),
+        *check_generations(found, replay.removed, figures),
         *check_assignments(found),
         *replay.violations,
         *check_acknowledgements(found, replay.stored),
@@ -79,9 +79,12 @@ def check_coordinator(
     return CoordinatorReport(tuple(violations), figures)
 
 
-def check_generations(records: Sequence[HistoryRecord], figures: Counter[str]) -> Iterator[Violation]:
-    """S23: every generation begins once, and its members have one leader."""
-    began: set[tuple[str, int]] = set()
+def check_generations(
+    records: Sequence[HistoryRecord], removed: Mapping[str, Sequence[int]], figures: Counter[str]
+) -> Iterator[Violation]:
+    """S23: every generation begins once, until the group is removed, and its members have one leader."""
+    began: dict[tuple[str, int], int] = {}
+    """How often the group had been removed when the generation began."""
     leaders: dict[tuple[str, int], str] = {}
     for record in records:
         if record.kind not in ("generation.began", "join.ok"):
@@ -89,9 +92,11 @@ def check_generations(records: Sequence[HistoryRecord], figures: Counter[str]) -
         generation = record.fields["group"], record.fields["generation"]
         if record.kind == "generation.began":
             figures["generations"] += 1
-            if generation in began:
+            life = sum(at_ms <= record.ms for at_ms in removed.get(generation[0], ()))
+            if began.get(generation) == life:
                 yield Violation("S23", f"generation {generation} began again, at {record.member}")
-            began.add(generation)
+            began[generation] = life
+            leaders.pop(generation, None)
             continue
         if generation not in began:
             yield Violation("S23", f"generation {generation} was given, and no coordinator has begun it")
@@ -104,6 +109,9 @@ def check_assignments(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
     """S24: the assignments of a generation are disjoint."""
     owners: dict[tuple[str, int, TopicPartition], str] = {}
     for record in records:
+        if record.kind == "generation.began":
+            begun = record.fields["group"], record.fields["generation"]
+            owners = {key: owner for key, owner in owners.items() if key[:2] != begun}
         if record.kind != "sync.ok":
             continue
         for topic, number in record.fields["partitions"]:

@@ -62,6 +62,8 @@ class CoordinatedGroupsReplay:
         self._slot_sessions: dict[int, int] = {}
         self.stored: dict[tuple[str, TopicPartition], list[int]] = {}
         """By group and partition, the times at which clients' commits were stored."""
+        self.removed: dict[str, list[int]] = {}
+        """By group, the times at which it was removed: it begins again at generation 1."""
 
     def apply(self, transaction: ServerTransaction) -> None:
         """Applies one transaction, and checks it."""
@@ -118,6 +120,8 @@ class CoordinatedGroupsReplay:
                 partition = TopicPartition(below[3], int(below[4]))
                 commits[below[1], partition] = OffsetMetadata.decode(change.path, change.data).metadata
             return None
+        if change.action == "delete":
+            self.removed.setdefault(below[1], []).append(transaction.at_ms)
         is_there = change.action != "delete" and bool(change.data)
         self._group(below[1]).header = GroupHeader.decode(change.path, change.data) if is_there else None
         return below[1]
