@@ -53,6 +53,11 @@ class GroupReader(ABC):
         if self._error is not None:
             raise self._error
 
+    @property
+    def error(self) -> BaseException | None:
+        """What has ended the member; `close` raises it."""
+        return self._error
+
     def _guarded(self) -> None:
         try:
             self.run()
@@ -100,17 +105,19 @@ class KafkaPythonReader(GroupReader):
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         consumer.subscribe(self.topics, listener=Listener())
-        while not self._stops.is_set():
-            polled = consumer.poll(LONG_POLL_S * 1000)
-            for records in polled.values():
-                for record in records:
-                    self._read(record.topic, record.partition, record.offset)
-            if polled:
-                try:
-                    consumer.commit()
-                except CommitFailedError:
-                    continue  # a rebalance has begun; others read these records again
-        consumer.close(autocommit=False)
+        try:
+            while not self._stops.is_set():
+                polled = consumer.poll(LONG_POLL_S * 1000)
+                for records in polled.values():
+                    for record in records:
+                        self._read(record.topic, record.partition, record.offset)
+                if polled:
+                    try:
+                        consumer.commit()
+                    except CommitFailedError:
+                        continue  # a rebalance has begun; others read these records again
+        finally:
+            consumer.close(autocommit=False)
 
 
 class ConfluentReader(GroupReader):
@@ -147,6 +154,9 @@ class ConfluentReader(GroupReader):
 class AiokafkaReader(GroupReader):
     """A member of aiokafka."""
 
+    has_default_strategy = False
+    """Whether it has aiokafka's own strategy, `roundrobin`."""
+
     def run(self) -> None:
         asyncio.run(self._run())
 
@@ -163,6 +173,7 @@ class AiokafkaReader(GroupReader):
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 took(assigned)
 
+        strategy = {"partition_assignment_strategy": [RangePartitionAssignor]}
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.servers,
             group_id=self.group,
@@ -171,7 +182,7 @@ class AiokafkaReader(GroupReader):
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             metadata_max_age_ms=1000,
-            partition_assignment_strategy=[RangePartitionAssignor],
+            **({} if self.has_default_strategy else strategy),
         )
         consumer.subscribe(self.topics, listener=Listener())
         await consumer.start()
@@ -188,6 +199,12 @@ class AiokafkaReader(GroupReader):
                         continue  # as above
         finally:
             await consumer.stop()
+
+
+class DefaultAiokafkaReader(AiokafkaReader):
+    """A member of aiokafka that names no strategy."""
+
+    has_default_strategy = True
 
 
 READERS: Final[dict[str, type[GroupReader]]] = {

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 import pytest
 
 from tests.waiting import eventually
-from tests.worlds.group_readers import READERS, GroupReader
+from tests.worlds.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
@@ -106,6 +106,20 @@ def test_all_clients_are_members_of_one_group(cluster: KafkaCluster) -> None:
         eventually(lambda: shared(members[1:]))
         members[1].close()
         eventually(lambda: shared(members[2:]))
+
+
+def test_a_member_without_a_common_strategy_is_refused(cluster: KafkaCluster) -> None:
+    """coordinator item 81: aiokafka's default, roundrobin, beside Java's, range: the later one gets 23."""
+    from kafka.errors import InconsistentGroupProtocolError
+
+    with DefaultAiokafkaReader(cluster.bootstrap_servers, GROUP) as first:
+        eventually(lambda: first.assigned, lambda found: found == ALL)
+        later = KafkaPythonReader(cluster.bootstrap_servers, GROUP)
+        with pytest.raises(InconsistentGroupProtocolError), later:
+            eventually(lambda: later.error)
+
+        eventually(lambda: read([first]), lambda found: found == records_to(5))
+        assert (first.assigned, first.assignments, later.assignments) == (ALL, 1, 0)
 
 
 @pytest.mark.parametrize("client", READERS)
