@@ -74,9 +74,9 @@ class CoordinatedMember:
     partitions: tuple[TopicPartition, ...] | None
     """What is assigned to it; None if that is not known."""
     session_timeout_ms: int | None
-    """As it was stored; None if the member is not stored yet."""
+    """As the coordinator reports it, else as it was stored; None if neither is known."""
     rebalance_timeout_ms: int | None
-    """As it was stored: how long a rebalance waits for it; None if the member is not stored yet."""
+    """How long a rebalance waits for it; reported, stored or None as `session_timeout_ms`."""
     session_expires_in_ms: int | None
     """When it is removed unless it sends a heartbeat; None while a request is parked, or if not known."""
     has_joined: bool | None
@@ -171,7 +171,7 @@ def _live(group: coordinators.ReportedGroup) -> LiveGroup:
         generation=group.generation if is_ours else None,
         leader=(group.leader or None) if is_ours else None,
         pending_members=group.pending_members if is_ours else None,
-        phase_ends_in_ms=group.phase_ends_in_ms if group.phase_ends_in_ms >= 0 else None,
+        phase_ends_in_ms=_reported(group.phase_ends_in_ms),
         members=tuple(
             LiveMember(
                 member_id=member.member_id,
@@ -180,15 +180,20 @@ def _live(group: coordinators.ReportedGroup) -> LiveGroup:
                 host=member.client_host,
                 metadata=member.metadata,
                 assignment=member.assignment,
-                session_expires_in_ms=(
-                    member.session_expires_in_ms if member.session_expires_in_ms >= 0 else None
-                ),
+                session_expires_in_ms=_reported(member.session_expires_in_ms),
+                session_timeout_ms=_reported(member.session_timeout_ms),
+                rebalance_timeout_ms=_reported(member.rebalance_timeout_ms),
                 has_joined=member.has_joined if is_ours else None,
                 is_awaiting_sync=member.is_awaiting_sync if is_ours else None,
             )
             for member in group.members
         ),
     )
+
+
+def _reported(ms: int) -> int | None:
+    """A time of a DescribeGroups response; None where the broker does not report it."""
+    return ms if ms >= 0 else None
 
 
 def describe_coordinator(
@@ -316,7 +321,9 @@ def _members(
     reported = {member.member_id: member for member in live.members} if live else {}
 
     def described(member: ClientMember) -> CoordinatedMember:
-        timers, kept = reported.get(member.member_id), known.get(member.member_id)
+        timers = reported.get(member.member_id)
+        are_reported = timers is not None and timers.session_timeout_ms is not None
+        timeouts = timers if are_reported else known.get(member.member_id)
         return CoordinatedMember(
             member=member.member_id,
             client_id=member.client_id,
@@ -324,8 +331,8 @@ def _members(
             instance_id=member.instance_id,
             topics=member.topics,
             partitions=member.assigned,
-            session_timeout_ms=kept.session_timeout_ms if kept else None,
-            rebalance_timeout_ms=kept.rebalance_timeout_ms if kept else None,
+            session_timeout_ms=timeouts.session_timeout_ms if timeouts else None,
+            rebalance_timeout_ms=timeouts.rebalance_timeout_ms if timeouts else None,
             session_expires_in_ms=timers.session_expires_in_ms if timers else None,
             has_joined=timers.has_joined if timers else None,
             is_awaiting_sync=timers.is_awaiting_sync if timers else None,

@@ -33,6 +33,8 @@ def _described(group: GroupMetadata, member: MemberMetadata, is_stable: bool) ->
         client_host=member.client_host,
         metadata=b"" if protocol is None else member.metadata(protocol),
         assignment=member.assignment if is_stable else b"",
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_expires_ms=member.session_timer.deadline_ms,
         has_joined=member.parked_join is not None,
         is_awaiting_sync=member.member_id in group.pending_sync,

@@ -104,6 +104,9 @@ class MemberSummary:
     client_host: str
     metadata: bytes = b""
     assignment: bytes = b""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """How long a rebalance waits for it."""
     session_expires_ms: int | None = None
     """None while one of its requests is parked, and for no other member."""
     has_joined: bool

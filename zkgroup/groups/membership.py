@@ -44,6 +44,10 @@ class LiveMember:
     """Whether its JoinGroup waits for the end of the join phase; None if that is not reported."""
     is_awaiting_sync: bool | None = None
     """Whether it has not synced in this generation; None if the coordinator does not report it."""
+    session_timeout_ms: int | None = None
+    """None if the coordinator does not report it."""
+    rebalance_timeout_ms: int | None = None
+    """None if the coordinator does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -363,6 +363,10 @@ class DescribedMember:
     """zkgroup's own: whether its JoinGroup waits for the end of the join phase."""
     is_awaiting_sync: Annotated[Boolean, Tag(10_002), Versions(5)] = False
     """zkgroup's own: whether it has not synced in this generation."""
+    session_timeout_ms: Annotated[Int32, Tag(10_003), Versions(5)] = NO_TIMER
+    """zkgroup's own: its session timeout."""
+    rebalance_timeout_ms: Annotated[Int32, Tag(10_004), Versions(5)] = NO_TIMER
+    """zkgroup's own: how long a rebalance waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

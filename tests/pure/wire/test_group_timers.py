@@ -23,7 +23,14 @@ GROUP = DescribedGroup(
 
 def test_timers_travel_in_tagged_fields() -> None:
     """The request asks for them; an older version has no place for them."""
-    member = replace(MEMBER, session_expires_in_ms=9_500, has_joined=True, is_awaiting_sync=True)
+    member = replace(
+        MEMBER,
+        session_expires_in_ms=9_500,
+        has_joined=True,
+        is_awaiting_sync=True,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+    )
     timed = replace(
         GROUP,
         members=(member,),

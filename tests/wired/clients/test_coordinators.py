@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,10 @@ def test_timers_and_phase_come_from_the_leader_of_the_slot(groups: CoordinatedGr
 
 
 def test_groups_that_are_not_stored_yet_are_listed(groups: CoordinatedGroups) -> None:
-    """Their first members join at this moment; a group that neither knows is an error."""
-    new = DescribedGroup(error=0, group="new", state="Empty", protocol_type="", protocol="", phase="Empty")
+    """Their first members join at this moment, with timeouts that only the coordinator knows; a group that
+    neither knows is an error."""
+    eve = replace(MEMBER, member_id="eve", session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
+    new = replace(JOINING, group="new", members=(eve,))
     with coordinating_broker(answers(JOINING, new)) as (port, _):
         groups.broker(1, port)
         found = describe_coordinator(groups.world.ensemble, timeout_ms=PATIENT_MS)
@@ -171,8 +174,10 @@ def test_groups_that_are_not_stored_yet_are_listed(groups: CoordinatedGroups) ->
 
     assert [(one.group, one.state, one.stored_generation) for one in found.groups] == [
         ("g", "PreparingRebalance", 5),
-        ("new", "Empty", None),
+        ("new", "PreparingRebalance", None),
     ]
+    (member,) = found.groups[1].members
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 60_000)
     assert len(found.slots) == groups.slots
 
 

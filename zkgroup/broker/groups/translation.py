@@ -350,6 +350,8 @@ def _described_member(member: MemberSummary, timers_at_ms: int | None) -> Descri
         session_expires_in_ms=NO_TIMER if is_parked else _left_ms(member.session_expires_ms, timers_at_ms),
         has_joined=member.has_joined,
         is_awaiting_sync=member.is_awaiting_sync,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
     )
 
 

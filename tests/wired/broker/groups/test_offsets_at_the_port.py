@@ -9,6 +9,7 @@ import pytest
 from tests.worlds.group_services import (
     GROUP,
     PARTITION,
+    TIMEOUT_MS,
     commit_request,
     errors_of,
     group_server,
@@ -406,6 +407,7 @@ async def test_phase_and_timers_are_described_for_those_who_ask() -> None:
             600,
         )
         assert (waiting.members[0].has_joined, waiting.members[0].session_expires_in_ms) == (True, NO_TIMER)
+        assert waiting.members[0].session_timeout_ms == waiting.members[0].rebalance_timeout_ms == TIMEOUT_MS
         assert (syncing.phase, syncing.leader) == ("CompletingRebalance", joined.member_id)
         assert syncing.phase_ends_in_ms == syncing.members[0].session_expires_in_ms == 9_900
         assert (syncing.members[0].has_joined, syncing.members[0].is_awaiting_sync) == (False, True)
