@@ -33,7 +33,9 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
 )
 """What is in the reason of a rebalance, to the label `reason`; the first one that is counts."""
 WARNINGS: Final = frozenset({"group.corrupt", "zookeeper_members", "group_not_stored", "offset.refused"})
-STATE_CHANGES: Final = frozenset({"group_state", "slot.loaded", "slot.lost", *REMOVED})
+STATE_CHANGES: Final = frozenset(
+    {"group_state", "slot.loaded", "slot.lost", "static_member_replaced", *REMOVED}
+)
 
 
 class Meter(Protocol):
@@ -59,11 +61,13 @@ class GroupTelemetry:
             self._measure(event, self._meter)
         if event.kind == COMMITS:
             return
-        if event.kind in STATE_CHANGES:
+        is_bad = event.kind in WARNINGS or event.kind.endswith((".unreadable", ".unwritable"))
+        if is_bad or event.fields.get("is_repeated"):  # two living processes have one group.instance.id
+            log.warning("%s", event)
+        elif event.kind in STATE_CHANGES:
             state_log.info("%s", event)
         else:
-            is_bad = event.kind in WARNINGS or event.kind.endswith((".unreadable", ".unwritable"))
-            log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
+            log.debug("%s", event)
 
     def _measure(self, event: LogEvent, meter: Meter) -> None:
         fields = event.fields

@@ -110,6 +110,20 @@ async def test_loads_and_expired_offsets_are_counted() -> None:
     assert metered.of("group_offsets_expired_total") == {"": 7}
 
 
+def test_an_instance_id_that_is_taken_again_and_again_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Two living processes have it; a restart is a change of the group's state."""
+    caplog.set_level(logging.DEBUG, "zkgroup")
+    telemetry = GroupTelemetry(None)
+    for is_repeated in (False, True):
+        fields = {"group": GROUP, "instance": "i", "is_repeated": is_repeated}
+        telemetry.note(LogEvent("static_member_replaced", fields))
+
+    assert [(one.name, one.levelname) for one in caplog.records] == [
+        ("zkgroup.state_change", "INFO"),
+        ("zkgroup.broker", "WARNING"),
+    ]
+
+
 @on_a_loop
 async def test_the_log_says_who_keeps_a_group_from_its_clients(caplog: pytest.LogCaptureFixture) -> None:
     """A warning names the ZooKeeper consumers; states go to the state-change log."""
