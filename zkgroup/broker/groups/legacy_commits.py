@@ -82,7 +82,7 @@ class LegacyCommits:
                 outcome = yield from self._stored(commit)
             except ConfigError as error:
                 self._core.context.note("offset.unwritable", group=commit.group_id, detail=str(error))
-                outcome = WriteOutcome.TOO_LARGE
+                outcome = WriteOutcome.UNWRITABLE
         self._finish(commit, outcome)
 
     def _stored(self, commit: WriteLegacyOffsets) -> Procedure[WriteOutcome]:

@@ -148,7 +148,7 @@ class OffsetCommits:
             transaction = transaction_of(slot, offsets, guarded, bytes_max)
         except UnwritableError as error:
             self._core.context.note("offset.unwritable", group=error.key[0], detail=str(error))
-            batch.settle([error.key], WriteOutcome.TOO_LARGE)
+            batch.settle([error.key], WriteOutcome.UNWRITABLE)
             return bytes_max
         batch.in_flight = tuple(transaction.keys)
         (outcome,) = yield (Query(Multi(tuple(transaction.operations))),)

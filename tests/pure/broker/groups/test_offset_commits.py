@@ -157,6 +157,16 @@ def test_a_large_commit_is_several_transactions() -> None:
     assert len(world.fetch(node, None).offsets) == 2000
 
 
+def test_an_offset_below_minus_1_is_refused_for_its_partition() -> None:
+    """Other than in Kafka: -1 means "none" in the znodes, and nothing is lower. The others are stored."""
+    world, node = led()
+    committed = world.commit(node, {P0: -5, P1: -1})
+    world.run()
+
+    assert node.commit_outcomes(committed) == {P0: WriteOutcome.UNWRITABLE, P1: STORED}
+    assert world.offset(P0) is None
+
+
 def test_metadata_that_zookeeper_does_not_accept_is_too_large_for_its_partition() -> None:
     """The others of the commit are stored."""
     world, node = led()
