@@ -96,4 +96,5 @@ def _assignments_written(
     for member in group.members.values():
         if answer_sync(context, member, _assigned(group, member)):
             restart_session(context, member)
+    context.log("sync_completed", group, ms=context.now_ms - group.state_timestamp_ms)
     context.transition(group, ConsumerGroupState.STABLE, "assignments are stored")

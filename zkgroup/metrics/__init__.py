@@ -38,6 +38,7 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_group_member_count` | gauge | `broker` |
 | `zkgroup_broker_group_rebalances_total` | counter | `broker`, `reason` |
 | `zkgroup_broker_group_join_seconds` | histogram | `broker` |
+| `zkgroup_broker_group_sync_seconds` | histogram | `broker` |
 | `zkgroup_broker_group_members_removed_total` | counter | `broker`, `reason` |
 | `zkgroup_broker_group_commits_total` | counter: partitions of commits | `broker`, `outcome` |
 | `zkgroup_broker_group_offsets_expired_total` | counter | `broker` |

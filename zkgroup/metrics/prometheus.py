@@ -52,6 +52,7 @@ HELP = {
     "zkgroup_broker_group_member_count": "Members of these groups.",
     "zkgroup_broker_group_rebalances_total": "Rebalances that began, by reason.",
     "zkgroup_broker_group_join_seconds": "From the beginning of a rebalance to its generation.",
+    "zkgroup_broker_group_sync_seconds": "From a generation to its stored assignment.",
     "zkgroup_broker_group_members_removed_total": "Members removed, by what they did not do in time.",
     "zkgroup_broker_group_commits_total": "Partitions of commits, by outcome.",
     "zkgroup_broker_group_offsets_expired_total": "Offsets deleted after their retention time.",

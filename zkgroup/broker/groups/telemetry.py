@@ -77,6 +77,8 @@ class GroupTelemetry:
                     meter.count("group_rebalances_total", reason=rebalance_reason(str(fields["reason"])))
             case "join_completed":
                 meter.observe("group_join_seconds", _seconds(fields["ms"]))
+            case "sync_completed":
+                meter.observe("group_sync_seconds", _seconds(fields["ms"]))
             case "slot.loaded":
                 meter.observe("group_load_seconds", _seconds(fields["ms"]))
             case "offsets_expired":

@@ -135,6 +135,7 @@ def test_the_endpoint_and_the_log_show_a_rebalance(
     assert found["group_rebalances_total{leave}"] == 1
     assert found["group_join_seconds_count"] >= 2
     assert found["group_join_seconds_sum"] > 0
+    assert found["group_sync_seconds_count"] >= 1
     assert found["group_commits_total{stored}"] == 1
     assert found["group_load_seconds_count"] >= 1
     assert found["requests_total{Heartbeat}"] >= 1

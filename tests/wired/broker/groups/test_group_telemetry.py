@@ -82,6 +82,20 @@ async def test_rebalances_are_counted_by_reason_and_members_by_what_they_did_not
 
 
 @on_a_loop
+async def test_the_sync_phase_is_measured_to_the_stored_assignment() -> None:
+    """From the generation; a phase that ends without an assignment is not counted."""
+    async with group_server(SETTINGS) as broker:
+        client = await broker.client()
+        member = await joined(client, broker, 100)
+        broker.advance(70)
+        await client.sync(member, 1, {member: b""})
+        await client.join(member)
+
+        assert Metered(broker).observed["group_sync_seconds"] == [0.07]
+        await client.close()
+
+
+@on_a_loop
 async def test_commits_are_counted_by_outcome() -> None:
     """Partitions, not requests."""
     async with group_server(SETTINGS) as broker:
