@@ -12,10 +12,12 @@ from zkgroup.broker.groups.store_events import (
     ExpireOffsets,
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
+    MembersRead,
     OffsetsDeleted,
     OffsetsExpired,
     OffsetsRead,
     ReadLegacyOffsets,
+    ReadMembers,
     SlotLed,
     SlotResigned,
     SlotsCounted,
@@ -59,6 +61,7 @@ class MemoryGroupStore:
         self.slots = slots
         self.groups: dict[str, GroupRecord] = {}
         self.offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.zookeeper_members: dict[str, tuple[str, ...]] = {}
         self.unreadable: set[TopicPartition] = set()
         """Offsets that are no numbers."""
         self.outcome = WriteOutcome.STORED
@@ -95,6 +98,8 @@ class MemoryGroupStore:
                 return found
             case ReadOffsets():
                 return [self._read(event)]
+            case ReadMembers(number, group):
+                return [MembersRead(number, ErrorCode.NONE, self.zookeeper_members.get(group, ()))]
             case ReadLegacyOffsets():
                 stored = self.offsets.get(event.group_id, {})
                 offsets = {each: stored[each].offset for each in event.partitions if each in stored}

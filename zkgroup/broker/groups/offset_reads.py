@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from zkgroup.broker.groups.led_slots import LedSlot, StoreCore
-from zkgroup.broker.groups.store_events import LegacyOffsetsRead, OffsetsRead, ReadLegacyOffsets
+from zkgroup.broker.groups.store_events import (
+    LegacyOffsetsRead,
+    MembersRead,
+    OffsetsRead,
+    ReadLegacyOffsets,
+    ReadMembers,
+)
 from zkgroup.coordinator.effects import ReadOffsets
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.requests import Code, ListMany, ListManyDone, ReadMany, ReadManyDone
+from zkgroup.model.requests import Code, ListChildren, ListMany, ListManyDone, ReadMany, ReadManyDone, Sync
 from zkgroup.runtime.concurrent_procedures import Job
-from zkgroup.runtime.procedures import Procedure, Query, ask
-from zkgroup.znodes.consumers import Offset, offset_path, offsets_path, offsets_topic_path
+from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
+from zkgroup.znodes.consumers import Offset, ids_path, offset_path, offsets_path, offsets_topic_path
 from zkgroup.znodes.coordinated_groups import OffsetMetadata
 from zkgroup.znodes.json_fields import INT32, decimal
 
@@ -120,21 +126,24 @@ def _found(offset: Znode, beside: Znode | None) -> FoundOffset:
 
 
 class OffsetReads:
-    """OffsetFetch: each request is a job of its own."""
+    """OffsetFetch, and the members of unknown groups: each request is a job of its own."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
-        self._under_way: dict[int, tuple[LedSlot, ReadOffsets]] = {}
+        self._under_way: dict[int, tuple[LedSlot, ReadOffsets | ReadMembers]] = {}
         self._legacy: dict[int, ReadLegacyOffsets] = {}
 
-    def add(self, read: ReadOffsets) -> None:
+    def add(self, read: ReadOffsets | ReadMembers) -> None:
         """Takes a request; refuses it where the slot is not owned."""
         slot = self._core.owned(read.group_id)
         if slot is None:
             self._refuse(read)
             return
         self._under_way[read.request_id] = slot, read
-        job = Job("read offsets", partial(self._read, slot, read), partial(self._ended, read))
+        if isinstance(read, ReadMembers):
+            job = Job("read members", partial(self._read_members, read), partial(self._ended, read))
+        else:
+            job = Job("read offsets", partial(self._read, slot, read), partial(self._ended, read))
         self._core.run(("read", read.request_id), job)
 
     def add_legacy(self, read: ReadLegacyOffsets) -> None:
@@ -160,8 +169,11 @@ class OffsetReads:
             self._refuse_legacy(read)
         self._legacy.clear()
 
-    def _refuse(self, read: ReadOffsets) -> None:
-        self._core.context.emit(OffsetsRead(read.request_id, ErrorCode.NOT_COORDINATOR, {}, {}))
+    def _refuse(self, read: ReadOffsets | ReadMembers, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        if isinstance(read, ReadMembers):
+            self._core.context.emit(MembersRead(read.request_id, error))
+        else:
+            self._core.context.emit(OffsetsRead(read.request_id, error, {}, {}))
 
     def _refuse_legacy(self, read: ReadLegacyOffsets) -> None:
         self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, {}))
@@ -191,9 +203,16 @@ class OffsetReads:
             )
         )
 
-    def _ended(self, read: ReadOffsets, error: Exception | None) -> None:
+    def _read_members(self, read: ReadMembers) -> Procedure[None]:
+        path = ids_path(read.group_id)
+        _, listed = yield from ask(Query(Sync(path)), Query(ListChildren(path)))
+        del self._under_way[read.request_id]
+        members = tuple(sorted(list_done(listed).children))
+        self._core.context.emit(MembersRead(read.request_id, ErrorCode.NONE, members))
+
+    def _ended(self, read: ReadOffsets | ReadMembers, error: Exception | None) -> None:
         if error is not None and self._under_way.pop(read.request_id, None) is not None:
-            self._core.context.emit(OffsetsRead(read.request_id, ErrorCode.UNKNOWN, {}, {}))
+            self._refuse(read, ErrorCode.UNKNOWN)
 
     # --- version 0 --------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from zkgroup.broker.groups.store_events import (
     GroupStoreConfig,
     GroupStoreContext,
     ReadLegacyOffsets,
+    ReadMembers,
     SlotLed,
     SlotResigned,
     StoreEffect,
@@ -86,7 +87,7 @@ class GroupStore(SessionMachine[Effect]):
                 self._groups.add(event)
             case WriteOffsets():
                 self._commits.add(event)
-            case ReadOffsets():
+            case ReadOffsets() | ReadMembers():
                 self._reads.add(event)
             case ReadLegacyOffsets():
                 self._reads.add_legacy(event)

@@ -93,6 +93,14 @@ class ExpireOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMembers:
+    """Reads which ZooKeeper consumers are members of a group. Result: `MembersRead`."""
+
+    request_id: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadLegacyOffsets:
     """OffsetFetch 0: reads Kafka's offset znodes, on any broker. Result: `LegacyOffsetsRead`."""
 
@@ -121,6 +129,7 @@ StoreRequest = (
     | ReadOffsets
     | DeleteStoredOffsets
     | ExpireOffsets
+    | ReadMembers
     | ReadLegacyOffsets
     | WriteLegacyOffsets
 )
@@ -153,6 +162,16 @@ class OffsetsRead:
     """Without the partitions that have no offset."""
     partition_errors: Mapping[TopicPartition, ErrorCode]
     """UNSTABLE_OFFSET_COMMIT for those of `ReadOffsets.unstable`; UNKNOWN for a znode that is no offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembersRead:
+    """The result of `ReadMembers`."""
+
+    request_id: int
+    error: ErrorCode
+    """NOT_COORDINATOR for a slot that was given up meanwhile, UNKNOWN where they cannot be read."""
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +252,7 @@ class ZooKeeperMembersNoticed:
 StoreResult = (
     SlotsCounted
     | OffsetsRead
+    | MembersRead
     | OffsetsDeleted
     | OffsetsRecorded
     | RetentionChecked

@@ -11,7 +11,7 @@ The layer around has the store's machine, the connections, the clock and its tim
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -22,10 +22,12 @@ from zkgroup.broker.groups.store_events import (
     ExpireOffsets,
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
+    MembersRead,
     OffsetsDeleted,
     OffsetsExpired,
     OffsetsRead,
     OffsetsRecorded,
+    ReadMembers,
     RetentionChecked,
     SlotsCounted,
     StoreEvent,
@@ -38,6 +40,8 @@ from zkgroup.coordinator.effects import (
     Effect,
     GroupResult,
     ReadOffsets,
+    RemoveGroupResult,
+    RemoveOffsetsResult,
     Reply,
 )
 from zkgroup.coordinator.events import (
@@ -46,6 +50,7 @@ from zkgroup.coordinator.events import (
     LeaseExtended,
     OffsetsWritten,
     RemoveGroup,
+    RemoveOffsets,
     Started,
 )
 from zkgroup.coordinator.group import GroupMetadata
@@ -123,6 +128,8 @@ class StoredCoordinator:
         """Each OffsetDelete without an outcome, by its request id."""
         self._removed: dict[int, tuple[str, OffsetsRemoved]] = {}
         """Group and result of each OffsetDelete whose group is read for other offsets, by its request id."""
+        self._unknown: dict[int, RemoveGroup | RemoveOffsets] = {}
+        """Each request to delete an unknown group, or offsets of one, while its members are read."""
         self._effects: deque[Effect] = deque()
         self._is_performing = False
 
@@ -140,7 +147,12 @@ class StoredCoordinator:
 
     def handle(self, event: CoordinatorEvent) -> None:
         """Gives the coordinator an event, and performs what follows from it."""
-        self._effects.extend(self.coordinator.handle(event, self._clock.now_ms()))
+        effects = self.coordinator.handle(event, self._clock.now_ms())
+        if isinstance(event, RemoveGroup | RemoveOffsets) and _is_unknown(effects):
+            self._unknown[event.request_id] = event
+            self._step_store(ReadMembers(event.request_id, event.group_id))
+            return
+        self._effects.extend(effects)
         self._perform_all()
 
     def advance(self) -> None:
@@ -198,15 +210,34 @@ class StoredCoordinator:
         else:
             self._answer(number, result)
 
-    def _offsets_read(self, read: OffsetsRead) -> None:
-        if read.request_id not in self._removed:
+    def _read(self, read: OffsetsRead | MembersRead) -> None:
+        if isinstance(read, MembersRead):
+            self._members_read(read)
+        elif read.request_id in self._removed:
+            self._others_read(read)
+        else:
             self._answer(read.request_id, read)
-            return
+
+    def _others_read(self, read: OffsetsRead) -> None:
         group_id, result = self._removed.pop(read.request_id)
         if read.error is ErrorCode.NONE:
             has_offsets = bool(read.offsets or read.partition_errors)
             self._remove_if_over(group_id, has_offsets=has_offsets)
         self._answer(read.request_id, result)
+
+    def _members_read(self, read: MembersRead) -> None:
+        """Answers a request to delete an unknown group, or offsets of one: ZooKeeper's members keep them."""
+        event, error = self._unknown.pop(read.request_id), read.error
+        if error is ErrorCode.NONE and not read.members:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if isinstance(event, RemoveGroup):
+            result = error if error is not ErrorCode.NONE else ErrorCode.NON_EMPTY_GROUP
+            self._answer(read.request_id, RemoveGroupResult(result))
+        elif error is not ErrorCode.NONE:
+            self._answer(read.request_id, RemoveOffsetsResult(error))
+        else:
+            kept = dict.fromkeys(event.partitions, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            self._answer(read.request_id, OffsetsRemoved(kept))
 
     # --- the store --------------------------------------------------------------------------------
 
@@ -217,8 +248,8 @@ class StoredCoordinator:
                 self._on_log(effect)
             case SlotsCounted(count):
                 self._count_slots(count)
-            case OffsetsRead():
-                self._offsets_read(effect)
+            case OffsetsRead() | MembersRead():
+                self._read(effect)
             case LegacyOffsetsRead() | LegacyOffsetsWritten():
                 self._answer(effect.request_id, effect)
             case OffsetsDeleted():
@@ -289,3 +320,11 @@ class StoredCoordinator:
             is_of_slot = slot_of(group.group_id, self.slot_count or 1) == checked.slot
             if is_of_slot and group.group_id not in checked.groups and is_over(group, has_offsets=False):
                 self.handle(ForgetGroup(group.group_id))
+
+
+def _is_unknown(effects: Sequence[Effect]) -> bool:
+    """Whether the coordinator has answered that it does not know the group."""
+    match effects:
+        case [Reply(_, RemoveGroupResult(error) | RemoveOffsetsResult(error))]:
+            return error is ErrorCode.GROUP_ID_NOT_FOUND
+    return False

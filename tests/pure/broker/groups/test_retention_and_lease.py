@@ -8,13 +8,17 @@ from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led
 from zkgroup.broker.groups.store_events import (
     DeleteStoredOffsets,
     ExpireOffsets,
+    MembersRead,
     OffsetsDeleted,
     OffsetsExpired,
     OffsetsRecorded,
+    ReadMembers,
     RetentionChecked,
+    SlotResigned,
 )
 from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Multi
 from zkgroup.runtime.lease import lease_ms
 from zkgroup.testing.memory_zookeeper import Fault
@@ -241,6 +245,35 @@ def test_offsets_of_another_brokers_slot_are_not_deleted() -> None:
     world.run()
 
     assert delete(world, node, P0) == {P0: WriteOutcome.NOT_OWNER}
+
+
+# --- members of unknown groups ---------------------------------------------------------------------
+
+
+def test_the_members_of_a_group_are_read() -> None:
+    """ZooKeeper's; none where there is no group."""
+    world, node = led()
+    world.zookeeper_member()
+    node.loop.post(ReadMembers(1, GROUP))
+    node.loop.post(ReadMembers(2, "other"))
+    world.run()
+
+    assert node.emitted(MembersRead) == [
+        MembersRead(1, ErrorCode.NONE, ("c1",)),
+        MembersRead(2, ErrorCode.NONE, ()),
+    ]
+
+
+def test_the_members_of_another_brokers_group_are_not_read() -> None:
+    """Also where the slot is given up meanwhile."""
+    world, node = led()
+    node.loop.post(ReadMembers(1, GROUP))
+    node.loop.post(SlotResigned(0, 9))
+    node.loop.post(ReadMembers(2, GROUP))
+    world.run()
+
+    refused = ErrorCode.NOT_COORDINATOR
+    assert node.emitted(MembersRead) == [MembersRead(1, refused), MembersRead(2, refused)]
 
 
 # --- the lease ------------------------------------------------------------------------------------

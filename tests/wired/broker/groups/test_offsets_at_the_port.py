@@ -277,6 +277,26 @@ async def test_groups_are_deleted_each_with_its_result(version: int) -> None:
 
 
 @on_a_loop
+async def test_zookeeper_consumers_keep_a_group_that_no_client_has_used() -> None:
+    """68 and 86 as for a group that is known; 69 for both once they have left."""
+    async with group_server() as broker:
+        client = await broker.client()
+        broker.store.zookeeper_members[GROUP] = ("g_a",)
+        groups = wire.DeleteGroupsRequest(groups=(GROUP,))
+
+        (kept,) = (await client.ask(groups, wire.DeleteGroupsResponse)).groups
+        offsets = await client.ask(delete_request(PARTITION, UNKNOWN), wire.OffsetDeleteResponse)
+
+        assert kept.error == 68
+        assert (offsets.error, errors_of(offsets)) == (0, {PARTITION: 86, UNKNOWN: 3})
+        broker.store.zookeeper_members.clear()
+        (gone,) = (await client.ask(groups, wire.DeleteGroupsResponse)).groups
+        assert gone.error == 69
+        assert (await client.ask(delete_request(PARTITION), wire.OffsetDeleteResponse)).error == 69
+        await client.close()
+
+
+@on_a_loop
 async def test_expired_offsets_are_deleted_and_then_their_group() -> None:
     """The store reports the offsets of a group at intervals; the times are those of the clock."""
     async with group_server(BrokerSettings(offsets_retention_minutes=1)) as broker:
