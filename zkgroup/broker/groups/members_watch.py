@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Final
 
 from zkgroup.broker.groups.led_slots import LedSlot, StoreCore, StoredGroup
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
@@ -17,6 +18,9 @@ from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import PipelinedStep, Procedure, Query, list_done, run_pipelined
 from zkgroup.znodes.consumers import ids_path
 
+REPEATED_MS: Final = 60_000
+"""How often the same members are reported, while clients try to join again and again."""
+
 
 class MembersWatch:
     """Watches `ids` of the groups that have the marker."""
@@ -24,6 +28,7 @@ class MembersWatch:
     def __init__(self, core: StoreCore) -> None:
         self._core = core
         self._reported: dict[str, tuple[str, ...]] = {}
+        self._reported_ms: dict[str, int] = {}
 
     def watch_slot(self, slot: LedSlot) -> None:
         """Watches the groups of a slot: it is loaded, or the connection is new."""
@@ -39,8 +44,13 @@ class MembersWatch:
             self._start(slot, [group], group)
 
     def report(self, slot: LedSlot, group: StoredGroup) -> None:
-        """Reads who the members are, because a write was refused for them."""
-        self._reported.pop(group.group_id, None)
+        """Reads who the members are, because a write was refused for them.
+
+        They are reported if they are others than before, or a minute has passed.
+        """
+        last_ms = self._reported_ms.get(group.group_id)
+        if last_ms is not None and self._core.context.now.ms - last_ms >= REPEATED_MS:
+            self._reported.pop(group.group_id, None)
         self._start(slot, [group], group)
 
     def _start(self, slot: LedSlot, groups: Iterable[StoredGroup], key: object) -> None:
@@ -63,6 +73,7 @@ class MembersWatch:
         members = tuple(sorted(list_done(outcome).children))
         if members != self._reported.get(group.group_id, ()):
             self._reported[group.group_id] = members
+            self._reported_ms[group.group_id] = self._core.context.now.ms
             self._core.context.emit(ZooKeeperMembersNoticed(group.group_id, members))
             self._core.context.note("group.zookeeper_members", group=group.group_id, members=len(members))
         return iter(())

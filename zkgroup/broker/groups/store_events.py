@@ -242,7 +242,8 @@ class LegacyOffsetsWritten:
 class ZooKeeperMembersNoticed:
     """ZooKeeper consumers are registered in a group: a request was refused for them, or both kinds are there.
 
-    Comes again whenever they change, while the coordinator has members; empty once they have left.
+    Comes again whenever they change, while the coordinator has members, and once a minute while requests are
+    refused; empty once they have left.
     """
 
     group_id: str

@@ -282,8 +282,16 @@ class StoredCoordinator:
             self.handle(LeaseExtended(self._lease_until_ms))
 
     def _notice_zookeeper_members(self, notice: ZooKeeperMembersNoticed) -> None:
-        kind = "zookeeper_members" if notice.members else "zookeeper_members_left"
-        self._on_log(LogEvent(kind, {"group": notice.group_id, "members": ",".join(notice.members)}))
+        fields = {"group": notice.group_id, "members": ",".join(notice.members)}
+        if not notice.members:
+            self._on_log(LogEvent("zookeeper_members_left", fields))
+            return
+        group = self.coordinator.group(notice.group_id)
+        has_both = group is not None and group.is_marked
+        detail = (
+            "both kinds of members consume: stop one" if has_both else "clients get error 23: stop one kind"
+        )
+        self._on_log(LogEvent("zookeeper_members", {**fields, "detail": detail}))
 
     # --- retention --------------------------------------------------------------------------------
 

@@ -127,6 +127,23 @@ def test_a_claim_is_refused_while_zookeeper_consumers_are_members() -> None:
     assert not world.has_marker()
 
 
+def test_clients_that_try_again_do_not_repeat_the_report() -> None:
+    """It comes once a minute, and when other members are there."""
+    world, node = led()
+    world.zookeeper_member()
+
+    def refused() -> list[tuple[str, ...]]:
+        world.claim(node)
+        world.run()
+        return [each.members for each in node.emitted(ZooKeeperMembersNoticed)]
+
+    assert refused() == refused() == [("c1",)]
+    world.zookeeper_member(name="c2")
+    assert refused() == [("c1",), ("c1", "c2")]
+    world.advance(60_000)
+    assert refused() == [("c1",), ("c1", "c2"), ("c1", "c2")]
+
+
 def test_a_claim_after_the_zookeeper_consumers_have_left() -> None:
     """The refusal changed nothing."""
     world, node = led()

@@ -150,12 +150,17 @@ async def test_the_log_says_who_keeps_a_group_from_its_clients(caplog: pytest.Lo
         broker.store.effects_before.append(ZooKeeperMembersNoticed(GROUP, ()))
         broker.release()
         member = await joined(client, broker, 100)
+        broker.store.effects_before.append(ZooKeeperMembersNoticed(GROUP, ("g_a", "g_b")))
+        broker.release()
         telemetry = GroupTelemetry(None)
         for event in broker.logged:
             telemetry.note(event)
 
     found = [(one.name, one.levelname, one.getMessage()) for one in caplog.records if GROUP in one.message]
-    assert ("zkgroup.broker", "WARNING", "zookeeper_members group=g members=g_a,g_b") in found
+    said = "zookeeper_members group=g members=g_a,g_b detail=clients get error 23: stop one kind"
+    assert ("zkgroup.broker", "WARNING", said) in found
+    both = said.replace("clients get error 23: stop one kind", "both kinds of members consume: stop one")
+    assert ("zkgroup.broker", "WARNING", both) in found
     assert ("zkgroup.broker", "DEBUG", "zookeeper_members_left group=g members=") in found
     changes = [text for name, level, text in found if name == "zkgroup.state_change"]
     assert changes[0].startswith("group_state group=g before=Empty after=PreparingRebalance")
