@@ -315,4 +315,5 @@ def _sync_timer_fired(context: CoordinatorContext, group: GroupMetadata) -> None
         context.log("member_did_not_sync", group, member=member.member_id)
         drop_member(context, group, member)
     if late:
-        maybe_prepare_rebalance(context, group, f"{len(late)} members did not sync")
+        who = "1 member" if len(late) == 1 else f"{len(late)} members"
+        maybe_prepare_rebalance(context, group, f"{who} did not sync")

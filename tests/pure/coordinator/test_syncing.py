@@ -185,6 +185,8 @@ def test_one_follower_does_not_sync() -> None:
     assert coordinator.state == "Stable"
     keep_alive(coordinator, [follower], 100)
 
+    changes = [each.fields["reason"] for each in coordinator.logged if each.kind == "group_state"]
+    assert changes[-1] == "1 member did not sync"
     assert coordinator.beat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert coordinator.beat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
