@@ -258,7 +258,7 @@ def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
     if not members and ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
         raise RefusedError(
             f"{ProtocolMarker.path(group)}: {group} has members of Kafka's group protocol, which do not read "
-            "ZooKeeper: their coordinator tells them to rebalance when one joins or leaves"
+            "ZooKeeper: their coordinator makes them rebalance when one joins or leaves"
         )
     if not members:
         found = "no group of this name" if members is None else "no member"

@@ -118,7 +118,7 @@ class GroupCoordinator:
     # --- steps ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> list[Effect]:
-        """Fires the timers that are due. Outside the lease none fires: nobody could have sent a heartbeat."""
+        """Fires the timers that are due. Outside the lease none fires: no heartbeat was accepted."""
         self._context.now_ms = now_ms
         if self._has_lease():
             for timer in self._context.timers.due(now_ms):

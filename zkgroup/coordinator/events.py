@@ -29,7 +29,7 @@ class JoinGroup:
     requires_member_id: bool
     """From version 4 on a dynamic member first gets an id, with MEMBER_ID_REQUIRED (KIP-394)."""
     may_skip_assignment: bool = False
-    """From version 9 on a leader can be told not to assign (KIP-814)."""
+    """From version 9 on the response can say that the leader need not assign (KIP-814)."""
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -72,7 +72,7 @@ class LeavingIdentity:
     """A member that leaves."""
 
     member_id: str
-    """Empty where an operator removes whoever has the group.instance.id."""
+    """Empty where an operator removes the member with the group.instance.id."""
     group_instance_id: str | None = None
 
 
@@ -135,7 +135,7 @@ class RemoveGroup:
     request_id: int
     group_id: str
     keeps_offsets: bool = False
-    """Refused where the group has an offset, whoever wrote it."""
+    """Refused where the group has an offset, of any writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

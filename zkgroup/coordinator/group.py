@@ -54,7 +54,7 @@ class GroupPhase(Enum):
     """The first rebalance of an empty group waits for more members."""
     JOINING = "PreparingRebalance"
     RESERVING = "ReservingGenerations"
-    """Everybody has joined; the numbers of generations, or the marker, are not yet in ZooKeeper."""
+    """All members have joined; the numbers of generations, or the marker, are not yet in ZooKeeper."""
     SYNCING = "CompletingRebalance"
     STORING = "StoringAssignment"
     """The leader's assignment is being written."""

@@ -226,8 +226,8 @@ def _replacement_written(
 ) -> None:
     """Answers the new process, unless a rebalance has begun, which will answer it.
 
-    A leader that comes back is told its former id as the leader, so that it does not assign: nobody would
-    take its assignment. From version 9 on it leads and is told not to assign.
+    A leader that comes back gets its former id as the leader, so that it does not assign: its assignment
+    would not be used. From version 9 on it leads, and the response says that it need not assign.
     """
     parked = member.parked_join
     if group.state is not ConsumerGroupState.STABLE or member.member_id != new_id or parked is None:

@@ -188,7 +188,7 @@ def _join_timer_fired(context: CoordinatorContext, group: GroupMetadata) -> None
 def complete_join(context: CoordinatorContext, group: GroupMetadata) -> None:
     """Ends the join phase: members that have not joined are removed, the others are the next generation.
 
-    Static members stay although they have not joined; if nobody else is there, the phase goes on.
+    Static members stay although they have not joined; if there is no other member, the phase goes on.
     """
     group.remaining_delay_ms = None
     for member in [each for each in group.members.values() if each.parked_join is None]:

@@ -40,7 +40,7 @@ def sync_group(context: CoordinatorContext, group: GroupMetadata, sync: SyncGrou
         context.reply(sync.request_id, _assigned(group, member))
         restart_session(context, member)
         return
-    # A repeated sync on another connection: nobody may wait for the answer of the first.
+    # A repeated sync on another connection: no client may wait for the answer of the first.
     answer_sync(context, member, SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.parked_sync = sync.request_id
     if group.leader == member.member_id and group.assignment_write is None:

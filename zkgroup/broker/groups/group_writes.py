@@ -255,7 +255,7 @@ class GroupWrites:
         if isinstance(outcome, MultiDone):
             return WriteOutcome.STORED
         if operations[outcome.index].path == ProtocolMarker.path(group.group_id):
-            group.is_marked = False  # somebody has taken it off
+            group.is_marked = False  # another client has deleted it
             return (yield from self._store(slot, group, record))
         return WriteOutcome.CONFLICT
 

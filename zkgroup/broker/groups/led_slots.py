@@ -25,7 +25,7 @@ GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffset
 
 
 class SlotPhase(Enum):
-    """What this broker is to a slot that it was told to lead."""
+    """What this broker is to a slot that the controller made it lead."""
 
     LOADING = "loading"
     """The partition's state is to be read, the slot to be fenced, its groups to be read."""
@@ -147,7 +147,7 @@ class LedSlot:
     def __init__(self, number: int, epoch: int) -> None:
         self.number = number
         self.epoch = epoch
-        """Leader epoch of the partition, as told by the controller."""
+        """Leader epoch of the partition, as the controller sent it."""
         self.phase = SlotPhase.LOADING
         self.is_closed = False
         self.is_announced = False

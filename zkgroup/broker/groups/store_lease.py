@@ -77,7 +77,7 @@ class StoreLease:
             context.emit(LeaseExtended(until_ms))
 
     def _arm(self, from_ms: int) -> None:
-        """Sets the next look, one period after this time."""
+        """Sets the timer of the next heartbeat, one period after this time."""
         context = self._core.context
         assert context.session is not None
         period_ms = heartbeat_period_ms(context.session.timeout_ms, context.jitter)
