@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from zkgroup.model.requests import Outcome, Request, Session
+
+LOGGED_MAX: Final = 500
+"""Characters of a string in the log."""
+LOGGED_END: Final = 100
+"""Those of them that are its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +89,19 @@ class LogEvent:
     fields: Mapping[str, object]
 
     def __str__(self) -> str:
-        """As it stands in the log: `lease.expired`, `isr.refused partition=orders-0 code=-103`."""
-        return " ".join([self.kind, *(f"{name}={value}" for name, value in self.fields.items())])
+        """As it stands in the log: `lease.expired`, `isr.refused partition=orders-0 code=-103`.
+
+        The middle of a string above `LOGGED_MAX` characters is left out: clients choose the ids of groups and
+        members.
+        """
+        return " ".join([self.kind, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
+
+
+def _shown(value: object) -> object:
+    if not isinstance(value, str) or len(value) <= LOGGED_MAX:
+        return value
+    left_out = len(value) - LOGGED_MAX
+    return f"{value[: LOGGED_MAX - LOGGED_END]}...({left_out} characters)...{value[-LOGGED_END:]}"
 
 
 SharedEffect = Submit | SetTimer | CancelTimer

@@ -323,3 +323,12 @@ def test_an_event_for_the_log_is_its_kind_and_its_fields() -> None:
     assert str(LogEvent("isr.refused", {"partition": "orders-0", "code": -103})) == (
         "isr.refused partition=orders-0 code=-103"
     )
+
+
+def test_a_long_id_is_shortened_in_the_log_alone() -> None:
+    """Clients choose the ids of groups: one of 32,000 characters made the log unreadable."""
+    event = LogEvent("group_state", {"group": "a" * 32_000 + "z", "after": "Stable"})
+
+    shown = f"group={'a' * 400}...(31501 characters)...{'a' * 99}z"
+    assert str(event) == f"group_state {shown} after=Stable"
+    assert event.fields["group"] == "a" * 32_000 + "z"
