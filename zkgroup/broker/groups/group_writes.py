@@ -28,6 +28,7 @@ from zkgroup.coordinator.events import GroupWritten, WriteOutcome
 from zkgroup.coordinator.records import GroupRecord, MemberRecord
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
+    Check,
     Code,
     Create,
     Delete,
@@ -220,7 +221,17 @@ class GroupWrites:
         return WriteOutcome.CONFLICT
 
     def _store(self, slot: LedSlot, group: StoredGroup, record: GroupRecord) -> Procedure[WriteOutcome]:
-        """Stores a group; a group without members loses its marker."""
+        """Stores a group. Without members it loses its marker; with members it has it, or claims it again."""
+        for _ in range(TRIES):
+            outcome = yield from self._try_store(slot, group, record)
+            if outcome is not None:
+                return outcome
+        return WriteOutcome.CONFLICT
+
+    def _try_store(
+        self, slot: LedSlot, group: StoredGroup, record: GroupRecord
+    ) -> Procedure[WriteOutcome | None]:
+        """One transaction; None where the marker, or what is above it, is not as it was known."""
         yield from self._find_header(slot, group)
         if group.has_stray_chunks:
             yield from self._list_chunks(slot, group)
@@ -245,18 +256,32 @@ class GroupWrites:
             if not (yield from self._store_chunks(slot, group, creates)):
                 return WriteOutcome.CONFLICT
             creates = []
-        is_marked = group.is_marked and bool(record.members)
-        sent = SentHeader(header, group.version, paths, is_marked=is_marked)
+        marker = ProtocolMarker.path(group.group_id)
+        sent = SentHeader(header, group.version, paths, is_marked=bool(record.members))
         removed = [Delete(path, -1) for path in group.chunk_paths if path not in paths]
-        if group.is_marked and not is_marked:
-            removed.append(Delete(ProtocolMarker.path(group.group_id), -1))
-        operations = [slot.check, self._set_header(slot, group, sent), *creates, *removed]
+        guard: Sequence[Operation] = ()
+        if record.members:
+            guard = [Check(marker, -1)] if group.is_marked else (yield from self._claim(group))
+        elif group.is_marked:
+            removed.append(Delete(marker, -1))
+        operations = [slot.check, *guard, self._set_header(slot, group, sent), *creates, *removed]
         outcome = yield from self._send(slot, group, sent, operations)
         if isinstance(outcome, MultiDone):
             return WriteOutcome.STORED
-        if operations[outcome.index].path == ProtocolMarker.path(group.group_id):
-            group.is_marked = False  # another client has deleted it
-            return (yield from self._store(slot, group, record))
+        refused = operations[outcome.index].path
+        if refused == marker:  # another program has deleted or created it
+            group.is_marked = not group.is_marked
+            if not group.is_marked and record.members:
+                self._core.context.note("group.unmarked", group=group.group_id)
+            return None
+        return self._refused_claim(group, refused, outcome.code)
+
+    def _refused_claim(self, group: StoredGroup, path: str, code: Code) -> WriteOutcome | None:
+        """What a refusal at this path means; None: the claim can be made again."""
+        if path == ids_path(group.group_id) and code is Code.NOT_EMPTY:
+            return WriteOutcome.ZOOKEEPER_MEMBERS
+        if path in (ids_path(group.group_id), group_path(group.group_id)):
+            return None
         return WriteOutcome.CONFLICT
 
     def _find_header(self, slot: LedSlot, group: StoredGroup) -> Procedure[None]:
@@ -327,11 +352,9 @@ class GroupWrites:
             outcome = yield from self._send(slot, group, sent, operations)
             if isinstance(outcome, MultiDone):
                 return WriteOutcome.STORED
-            refused = operations[outcome.index].path
-            if refused == ids_path(group.group_id) and outcome.code is Code.NOT_EMPTY:
-                return WriteOutcome.ZOOKEEPER_MEMBERS
-            if refused not in (ids_path(group.group_id), group_path(group.group_id)):
-                return WriteOutcome.CONFLICT
+            refused = self._refused_claim(group, operations[outcome.index].path, outcome.code)
+            if refused is not None:
+                return refused
         return WriteOutcome.CONFLICT
 
     def _reserved_header(self, group: StoredGroup, change: ReserveGenerations) -> tuple[GroupHeader, bool]:

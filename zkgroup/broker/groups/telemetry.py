@@ -32,7 +32,9 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
     ("assignments not stored", "not_stored"),
 )
 """What is in the reason of a rebalance, to the label `reason`; the first one that is counts."""
-WARNINGS: Final = frozenset({"group.corrupt", "zookeeper_members", "group_not_stored", "offset.refused"})
+WARNINGS: Final = frozenset(
+    {"group.corrupt", "group.unmarked", "zookeeper_members", "group_not_stored", "offset.refused"}
+)
 STATE_CHANGES: Final = frozenset(
     {"group_state", "slot.loaded", "slot.lost", "static_member_replaced", *REMOVED}
 )

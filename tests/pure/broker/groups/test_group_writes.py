@@ -127,6 +127,45 @@ def test_a_claim_is_refused_while_zookeeper_consumers_are_members() -> None:
     assert not world.has_marker()
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["deleted", "deleted before the load"])
+def test_a_marker_that_another_program_has_deleted_comes_back_with_the_next_generation(
+    is_known: bool,
+) -> None:
+    """Without it ZooKeeper consumers would become members beside the clients."""
+    world, node = led()
+    world.stable(node)
+    world.server.remove(ProtocolMarker.path(GROUP))
+    if not is_known:
+        node = world.node(2)
+        world.move(node)
+        world.run()
+    stored = world.store(node, record(generation=2))
+    world.run()
+
+    assert node.outcome(stored) is STORED
+    assert world.has_marker()
+    assert len(node.notes("group.unmarked")) == 1
+    emptied = world.store(node, record(generation=3, members=[]))
+    world.run()
+    assert node.outcome(emptied) is STORED
+    assert not world.has_marker()
+
+
+def test_no_generation_is_stored_beside_zookeeper_consumers_without_the_marker() -> None:
+    """They have registered because another program had deleted it; they are reported."""
+    world, node = led()
+    world.stable(node)
+    world.server.remove(ProtocolMarker.path(GROUP))
+    world.zookeeper_member()
+    stored = world.store(node, record(generation=2))
+    world.run()
+
+    assert node.outcome(stored) is WriteOutcome.ZOOKEEPER_MEMBERS
+    assert world.header().generation == 1
+    assert ZooKeeperMembersNoticed(GROUP, ("c1",)) in node.effects
+    assert node.notes("slot.lost") == []
+
+
 def test_clients_that_try_again_do_not_repeat_the_report() -> None:
     """It comes once a minute, and when other members are there."""
     world, node = led()
@@ -333,7 +372,7 @@ def test_a_change_without_an_answer_is_read_back(kind: str, fault: Fault) -> Non
     else:
         assert len(chunks(world)) == world.header().chunks == (kind in ("store", "reserve", "first"))
         assert world.find(GroupHeader.path(0, GROUP)).stat.version <= expected[kind] + 1
-    assert world.has_marker() is (kind not in ("empty", "delete", "first"))
+    assert world.has_marker() is (kind not in ("empty", "delete"))
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
