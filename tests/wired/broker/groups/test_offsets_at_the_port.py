@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import OffsetsRecorded, RetentionChecked
 from zkgroup.broker.groups.translation import GROUP_OPERATIONS
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.coordinator.effects import DeleteGroup
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.coordinator.slots import slot_of
@@ -204,6 +206,11 @@ async def test_a_group_id_that_can_be_no_znode_has_no_offsets(group: str) -> Non
         await client.close()
 
 
+def _deletes(written: Iterable[object]) -> bool:
+    """Whether a group was to be deleted, even if the store would have refused."""
+    return any(isinstance(each, DeleteGroup) for each in written)
+
+
 # --- OffsetDelete, DeleteGroups -------------------------------------------------------------------
 
 
@@ -229,6 +236,7 @@ async def test_offsets_are_deleted_one_by_one() -> None:
         first = await client.ask(delete_request(PARTITION, UNKNOWN), wire.OffsetDeleteResponse)
         assert (first.error, errors_of(first)) == (0, {PARTITION: 0, UNKNOWN: 3})
         assert (await client.describe()).state == "Empty"
+        assert not _deletes(broker.store.written)
         assert offsets_of(await client.fetch()) == {SECOND: (6, "", 0)}
 
         last = await client.ask(delete_request(SECOND), wire.OffsetDeleteResponse)
@@ -336,6 +344,7 @@ async def test_offsets_of_zookeeper_consumers_keep_their_group() -> None:
         broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=True))
         broker.release()
         assert (await client.describe()).state == "Empty"
+        assert not _deletes(broker.store.written)
 
         broker.store.offsets.clear()
         broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False))
