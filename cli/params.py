@@ -119,7 +119,8 @@ def allow_missing_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--allow-missing",
         is_flag=True,
-        help="Also for topics and partitions that do not exist; without this they are refused.",
+        help="Also for topics and partitions that do not exist, and for a new group with a name that only "
+        "Kafka's clients may have; without this they are refused.",
     )(function)
 
 

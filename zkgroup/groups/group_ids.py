@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from zkgroup.coordinator.coordinator import is_valid_group_id
 from zkgroup.errors import ConfigError
+from zkgroup.znodes.ids import validate_group
 
 
 def validate_group_id(name: str) -> str:
@@ -20,3 +21,14 @@ def validate_group_id(name: str) -> str:
             "and not '.' or '..'"
         )
     return name
+
+
+def validate_new_group(name: str) -> str:
+    """Returns the name. Raises ConfigError for one that only Kafka's clients may have."""
+    try:
+        return validate_group(name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}: there is no such group, and only Kafka's clients could join it; --allow-missing "
+            "creates it for them"
+        ) from None

@@ -14,7 +14,7 @@ from typing import TypeVar
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.group_ids import validate_group_id
+from zkgroup.groups.group_ids import validate_group_id, validate_new_group
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.slots import read_slot_count
 from zkgroup.groups.snapshot import CoordinatedGroup, DecodedZnode, GroupSnapshot, decode_or_error
@@ -85,14 +85,20 @@ def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) 
     return GroupSnapshot.of_nothing(group, ensemble.as_of(), topics)
 
 
-def snapshot_to_change(ensemble: Ensemble, group: str, topics: Sequence[str]) -> GroupSnapshot:
+def snapshot_to_change(
+    ensemble: Ensemble, group: str, topics: Sequence[str], *, allow_missing: bool = False
+) -> GroupSnapshot:
     """The snapshot of a group whose offsets of these topics are to change; the group may not exist yet.
 
-    Raises ConfigError for a topic whose name is not legal: no member would read offsets of it.
+    Raises ConfigError for a topic whose name is not legal: no member would read offsets of it. So it does,
+    unless `allow_missing`, for a new group that no ZooKeeper consumer could join: it is probably a typo.
     """
     for topic in topics:
         validate_topic(topic)
-    return snapshot_or_empty(ensemble, group, topics)
+    snapshot = snapshot_or_empty(ensemble, group, topics)
+    if not snapshot.exists and not allow_missing:
+        validate_new_group(group)
+    return snapshot
 
 
 def read_snapshots(

@@ -295,6 +295,10 @@ def test_groups_are_administered_under_every_name_that_a_coordinator_serves(
     admin.delete_group(name)
     assert world.server.find(f"/consumers/{name}") is None
     assert world.server.find(GroupHeader.path(groups.slot(name), name)) is None
+    with pytest.raises(ConfigError, match="there is no such group, and only Kafka's clients could join it"):
+        admin.import_offsets(saved)
+    admin.import_offsets(saved, allow_missing=True)
+    assert world.offset(name, "orders", 0) == "10"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2Fb", "a\n", "\U0001f600"])

@@ -144,7 +144,9 @@ def set_offsets_change(
 
     Raises what `plan_values` and `offset_change` raise.
     """
-    snapshot = snapshot_to_change(ensemble, group, sorted({tp.topic for tp in offsets}))
+    snapshot = snapshot_to_change(
+        ensemble, group, sorted({tp.topic for tp in offsets}), allow_missing=allow_missing
+    )
     plan = plan_values(snapshot, offsets, allow_missing=allow_missing)
     return offset_change(ensemble, plan, subject=f"offsets set {group}", force=force)
 
@@ -161,7 +163,10 @@ def reset_offsets_change(
 ) -> AdminChange[OffsetPlan, Applied, None]:
     """Moves the offsets of these partitions, or of all, to a target. Raises what `plan_reset` raises."""
     named = [name for name, _ in topics]
-    snapshot = snapshot_to_change(ensemble, group, named) if named else read_snapshot(ensemble, group)
+    if named:
+        snapshot = snapshot_to_change(ensemble, group, named, allow_missing=allow_missing)
+    else:
+        snapshot = read_snapshot(ensemble, group)
     partitions = partitions_to_reset(snapshot, topics)
     plan = plan_reset(snapshot, target, partitions, log, allow_missing=allow_missing)
     return offset_change(ensemble, plan, subject=f"offsets reset {group}", force=force)

@@ -159,7 +159,8 @@ class GroupMethods(AdminBase):
         Args:
             group: the group.
             offsets: the next offset to read, by partition.
-            allow_missing: also for partitions that do not exist.
+            allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
+                clients can join.
             force: also where the group has members: their owners then continue from the new offsets.
             dry_run: only plan.
 
@@ -190,7 +191,8 @@ class GroupMethods(AdminBase):
             target: an offset, a time, or `earliest`, `latest`, `+N`, `-N`.
             partitions: topics and partitions; by default all that the group has offsets of.
             log: where records are, for `earliest`, `latest` and times; keeps other targets within the log.
-            allow_missing: also for partitions that do not exist.
+            allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
+                clients can join.
             force: also where the group has members: their owners then continue from the new offsets.
             dry_run: only plan.
         """
@@ -258,7 +260,8 @@ class GroupMethods(AdminBase):
         Args:
             text: the exported offsets.
             group: only the offsets of this group; by default those of all groups in the text.
-            allow_missing: also for partitions that do not exist.
+            allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
+                clients can join.
             force: also where a group has members: their owners then continue from the new offsets.
             dry_run: only plan.
 
