@@ -80,9 +80,11 @@ class GroupWrites:
         members: MembersWatch,
         perform_other: PerformOther,
         finished_other: Callable[[QueuedChange, WriteOutcome], None],
+        on_done: Callable[[LedSlot], None],
     ) -> None:
         """
         Args:
+            on_done: called when a change of a group of this slot has its outcome.
             perform_other: makes the changes that are neither `WriteGroup` nor `ReserveGenerations`.
             finished_other: emits the result of a change that is no write of the coordinator.
         """
@@ -90,6 +92,7 @@ class GroupWrites:
         self._members = members
         self._perform_other = perform_other
         self._finished_other = finished_other
+        self._on_done = on_done
         self._under_way: dict[StoredGroup, LedSlot] = {}
         """Groups whose first change has a procedure; also of slots that are closed."""
 
@@ -177,6 +180,7 @@ class GroupWrites:
             self._start(slot, group)
         elif isinstance(queued.change, DeleteGroup) and outcome is WriteOutcome.STORED:
             slot.groups.pop(group.group_id, None)
+        self._on_done(slot)
 
     def _report(self, queued: QueuedChange, outcome: WriteOutcome) -> None:
         change = queued.change

@@ -3,9 +3,10 @@
     multi[ check(slot), parents that are missing, per partition: set(offset), set(metadata) ]
 
 While one transaction of a slot is under way, the commits that come are collected for the next. A commit of a
-client that is no member brings the guard of its group, `delete(ids), create(ids)`. A refusal says which
-operation was refused: its partition or group drops out, and the rest is sent again. A transaction without a
-reply may be stored: it is never sent again.
+client that is no member brings the guard of its group, `delete(ids), create(ids)`, and waits for the changes
+of its group before it: it was accepted because the group has no members, and that is not stored yet. A
+refusal says which operation was refused: its partition or group drops out, and the rest is sent again. A
+transaction without a reply may be stored: it is never sent again.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ class OffsetCommits:
         if ("commits", slot) not in self._core.procedures:
             self._start(slot)
 
+    def changes_done(self, slot: LedSlot) -> None:
+        """Starts the commits that waited for a change of a group."""
+        if slot.commits and ("commits", slot) not in self._core.procedures:
+            self._start(slot)
+
     def _start(self, slot: LedSlot) -> None:
         job = Job("write offsets", partial(self._commit, slot), partial(self._ended, slot))
         self._core.run(("commits", slot), job)
@@ -124,10 +130,9 @@ class OffsetCommits:
     # --- one batch --------------------------------------------------------------------------------
 
     def _commit(self, slot: LedSlot) -> Procedure[None]:
-        while slot in self._batches or slot.commits:
+        while slot in self._batches or (ready := self._ready(slot)):
             if slot not in self._batches:
-                self._batches[slot] = OffsetBatch(slot.commits)
-                slot.commits.clear()
+                self._batches[slot] = OffsetBatch(slot.commits.popleft() for _ in range(ready))
             batch, bytes_max = self._batches[slot], TRANSACTION_BYTES
             while not batch.is_done:
                 if slot.is_closed:
@@ -135,6 +140,15 @@ class OffsetCommits:
                     break
                 bytes_max = yield from self._send_next(slot, batch, bytes_max)
             self._batch_done(slot, batch)
+
+    def _ready(self, slot: LedSlot) -> int:
+        """How many of the commits that wait can be sent, in their order."""
+        accepted_before = slot.commits_accepted - len(slot.commits)
+        for number, write in enumerate(slot.commits):
+            group = slot.groups.get(write.group_id) if write.refuse_zookeeper_members else None
+            if group is not None and any(each.after <= accepted_before + number for each in group.changes):
+                return number
+        return len(slot.commits)
 
     def _batch_done(self, slot: LedSlot, batch: OffsetBatch) -> None:
         del self._batches[slot]

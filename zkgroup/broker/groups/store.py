@@ -61,7 +61,13 @@ class GroupStore(SessionMachine[Effect]):
         self._members = members
         self._loading = SlotLoader(core, members)
         deletions = Deletions(core)
-        self._groups = GroupWrites(core, members, deletions.perform, deletions.finished)
+        self._groups = GroupWrites(
+            core,
+            members,
+            deletions.perform,
+            deletions.finished,
+            lambda slot: self._commits.changes_done(slot),
+        )
         self._commits = OffsetCommits(core, members, self._groups.commits_done)
         self._reads = OffsetReads(core)
         self._legacy = LegacyCommits(core)

@@ -343,6 +343,44 @@ def test_a_change_of_a_group_waits_for_the_commits_before_it() -> None:
     assert outcome(node, committed) is outcome(node, emptied) is STORED
 
 
+def results(node: StoreNode) -> list[int]:
+    """The write ids of changes and commits, in the order in which they ended."""
+    return [each.write_id for each in node.effects if isinstance(each, (GroupWritten, OffsetsWritten))]
+
+
+def test_a_commit_of_no_member_waits_for_the_changes_of_its_group_before_it() -> None:
+    """It was accepted because the group has no members, which is not stored yet."""
+    world, node = led()
+    world.stable(node)
+    world.store(node, record(generation=2, members=()))
+    world.commit(node, is_member=False)
+    world.run()
+    claimed = world.claim(node)  # it reads before it writes; the commit would have nothing to read
+    committed = world.commit(node, is_member=False)
+    world.run()
+
+    assert results(node)[-2:] == [claimed, committed]
+    assert outcome(node, claimed) is outcome(node, committed) is STORED
+
+
+def test_commits_and_changes_of_a_group_never_wait_for_each_other() -> None:
+    """Each waits for what came before it alone; what came behind a commit that waits keeps its order."""
+    world, node = led()
+    world.stable(node)
+    queued = [
+        world.commit(node),
+        world.store(node, record(generation=2, members=())),
+        world.commit(node, is_member=False),
+        world.commit(node, group="other"),
+        world.claim(node),
+        world.commit(node, is_member=False),
+    ]
+    world.run()
+
+    assert results(node)[-len(queued) :] == queued
+    assert {outcome(node, each) for each in queued} == {STORED}
+
+
 # --- answers that are lost ------------------------------------------------------------------------
 
 
