@@ -195,6 +195,18 @@ def test_the_check_of_a_slot_ends_with_the_groups_that_the_store_knows() -> None
     assert node.emitted(RetentionChecked) == [RetentionChecked(0, frozenset({GROUP}))]
 
 
+def test_a_group_whose_clients_were_refused_is_read_too() -> None:
+    """So it is removed once the ZooKeeper consumers have left no offset."""
+    world, node = led(offsets_retention_check_interval_ms=INTERVAL_MS)
+    world.zookeeper_member()
+    claimed = world.claim(node)
+    world.run()
+    assert node.outcome(claimed) is WriteOutcome.ZOOKEEPER_MEMBERS
+    world.advance(INTERVAL_MS)
+
+    assert node.emitted(OffsetsRecorded) == [OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False)]
+
+
 # --- OffsetDelete ---------------------------------------------------------------------------------
 
 
