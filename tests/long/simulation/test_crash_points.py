@@ -1,4 +1,7 @@
-"""A crash of the controller at the points that `tests/pure/simulation` skips, and more pairs of crashes."""
+"""A crash of the controller at points that `tests/pure/simulation` skips, and more pairs of crashes.
+
+`ZKGROUP_CRASH_POINTS=all` has every point.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +10,8 @@ from tests.pure.simulation.cluster_actions import ACTIONS
 from zkgroup.testing.simulation.cluster.simulation import play
 
 STRIDE = 10
-"""The tests of this folder use each tenth point; `tests/long/simulation` uses the others."""
+"""The tests of this folder use each tenth point; `tests/long/simulation` uses others."""
+EVERY_POINT = os.environ.get("ZKGROUP_CRASH_POINTS") == "all"
 WITHOUT_WRITES = {"brokers-return"}
 """Actions whose request is in ZooKeeper already: only requests to brokers follow."""
 
@@ -29,8 +31,9 @@ def each_tenth(points: int, name: str) -> range:
 
 
 def others(points: int, name: str) -> list[int]:
-    """The numbers that `each_tenth` leaves out."""
-    return [at for at in range(points) if at not in each_tenth(points, name)]
+    """Half of the numbers that `each_tenth` leaves out; with ZKGROUP_CRASH_POINTS=all every one of them."""
+    left = [at for at in range(points) if at not in each_tenth(points, name)]
+    return left if EVERY_POINT else left[::2]
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:
