@@ -216,6 +216,11 @@ class SteppedStores(SteppedMachines[StoreNode]):
         path = GroupHeader.path(slot, group)
         return GroupHeader.decode(path, self.find(path).data)
 
+    def chunks(self, group: str = GROUP) -> list[str]:
+        """The names of a group's chunks."""
+        parent = GroupHeader.path(0, group) + "/rec-"
+        return sorted(path.rsplit("/", 1)[1] for path in self.server.tree() if path.startswith(parent))
+
     def has_marker(self, group: str = GROUP) -> bool:
         return self.server.find(ProtocolMarker.path(group)) is not None
 

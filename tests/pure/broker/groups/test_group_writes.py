@@ -1,4 +1,4 @@
-"""Changes of groups: outcomes, answers that are lost, chunks (recipes 20 to 22)."""
+"""Changes of groups: outcomes, order, answers that are lost (recipes 20 to 22)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from zkgroup.broker.groups.store_events import SlotResigned, ZooKeeperMembersNot
 from zkgroup.coordinator.events import GroupWritten, OffsetsWritten, WriteOutcome
 from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.znodes.consumers import group_path, ids_path, owner_path, owners_topic_path
-from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk, GroupHeader, ProtocolMarker, SlotOwner
+from zkgroup.znodes.consumers import group_path, ids_path
+from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, SlotOwner
 
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
-
-
-def chunks(world: SteppedStores, group: str = GROUP) -> list[str]:
-    """The names of a group's chunks."""
-    parent = GroupHeader.path(0, group) + "/rec-"
-    return sorted(path.rsplit("/", 1)[1] for path in world.server.tree() if path.startswith(parent))
 
 
 def set_by_another(world: SteppedStores) -> None:
@@ -49,7 +43,7 @@ def test_an_assignment_is_stored_in_one_transaction() -> None:
 
     assert node.outcome(stored) is STORED
     assert len(world.server.log) == before + 1
-    assert chunks(world) == ["rec-2-0"]
+    assert world.chunks() == ["rec-2-0"]
 
 
 def test_a_second_write_of_a_generation_has_other_chunks() -> None:
@@ -59,7 +53,7 @@ def test_a_second_write_of_a_generation_has_other_chunks() -> None:
     world.store(node, record(members=[member("m2")]))
     world.run()
 
-    assert chunks(world) == ["rec-1-1"]
+    assert world.chunks() == ["rec-1-1"]
     assert world.header().first_chunk == 1
 
 
@@ -72,7 +66,7 @@ def test_the_empty_group_loses_marker_and_chunks() -> None:
 
     assert node.outcome(emptied) is STORED
     assert not world.has_marker()
-    assert chunks(world) == []
+    assert world.chunks() == []
     assert world.header().chunks == 0
 
 
@@ -408,7 +402,7 @@ def test_a_change_without_an_answer_is_read_back(kind: str, fault: Fault) -> Non
     if kind == "delete":
         assert world.server.find(GroupHeader.path(0, GROUP)) is None
     else:
-        assert len(chunks(world)) == world.header().chunks == (kind in ("store", "reserve", "first"))
+        assert len(world.chunks()) == world.header().chunks == (kind in ("store", "reserve", "first"))
         assert world.find(GroupHeader.path(0, GROUP)).stat.version <= expected[kind] + 1
     assert world.has_marker() is (kind not in ("empty", "delete"))
 
@@ -464,7 +458,7 @@ def test_a_connection_that_breaks_during_a_change(executed: int) -> None:
 
     assert node.outcome(sent) is STORED
     assert node.slot_events[-1] == "SlotKept"
-    assert chunks(world) == [f"rec-2-{1 - executed}"]
+    assert world.chunks() == [f"rec-2-{1 - executed}"]
 
 
 @pytest.mark.parametrize("executed", [0, 1])
@@ -527,178 +521,3 @@ def test_a_slot_that_is_resigned_before_a_change_is_read_back() -> None:
     node.loop.run_pending()
 
     assert node.outcome(sent) is WriteOutcome.UNKNOWN
-
-
-# --- large groups ---------------------------------------------------------------------------------
-
-
-def test_a_group_of_three_megabytes_has_chunks_that_fit() -> None:
-    """Chunks are written before the header names them; each transaction is below 1 MiB."""
-    world, node = led()
-    world.claim(node)
-    stored = record(members=[member(f"m{number}", b"a" * 200_000) for number in range(12)])
-    sent = world.store(node, stored)
-    world.run()
-
-    assert node.outcome(sent) is STORED
-    assert len(chunks(world)) == world.header().chunks >= 6
-    assert all(
-        len(world.find(GroupChunk.path(0, GROUP, 1, number)).data or b"") <= CHUNK_BYTES
-        for number in range(world.header().chunks)
-    )
-    second = world.node(2)
-    world.move(second)
-    world.run()
-    assert second.loaded[GROUP] == stored
-
-
-@pytest.mark.parametrize("step", range(8))
-def test_a_large_group_is_never_seen_half_written(step: int) -> None:
-    """Moved after any of its requests, it is loaded as it was or as it will be."""
-    world, node = led()
-    world.claim(node)
-    former = record(members=[member("m", b"a" * 900_000)])
-    following = record(generation=2, members=[member("m", b"b" * 900_000)])
-    world.store(node, former)
-    world.run()
-    world.store(node, following)
-    node.loop.run_pending()
-    for _ in range(step):
-        if world.server.pending():
-            world.deliver(world.server.pending()[0])
-    second = world.node(2)
-    world.move(second)
-    world.run()
-
-    assert second.loaded[GROUP] in (former, following)
-    assert len(chunks(world)) == world.header().chunks
-
-
-@pytest.mark.parametrize("number", range(4))
-@pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
-def test_a_large_group_with_a_lost_answer_is_stored_with_other_chunks(number: int, fault: Fault) -> None:
-    """A chunk without an answer, or the header: the write is made again, and nothing of it is left over."""
-    world, node = led()
-    world.claim(node)
-    world.run()
-    stored = record(members=[member("m", b"a" * 900_000)])
-    sent = world.store(node, stored)
-    for _ in range(number):
-        world.until_asks(node, Multi)
-        world.deliver(world.server.pending()[0])
-    if node.outcome(sent) is None:
-        world.run(lambda: node.client.requests)
-        world.lose(node, fault)
-    world.run()
-    world.advance(2000)
-
-    assert node.outcome(sent) is STORED
-    assert len(chunks(world)) == world.header().chunks
-    second = world.node(2)
-    world.move(second)
-    world.run()
-    assert second.loaded[GROUP] == stored
-
-
-def test_a_large_group_becomes_small_again() -> None:
-    """All former chunks go with the header that names other ones."""
-    world, node = led()
-    world.claim(node)
-    world.store(node, record(members=[member(f"m{number}", b"a" * 200_000) for number in range(12)]))
-    stored = world.store(node, record(generation=2))
-    world.run()
-
-    assert node.outcome(stored) is STORED
-    assert chunks(world) == ["rec-2-0"]
-
-
-def test_what_zookeeper_does_not_accept_is_too_large() -> None:
-    """A group whose header alone is above 1 MiB: nothing is stored, and the slot stays."""
-    world, node = led()
-    world.stable(node)
-    stored = world.store(node, record(generation=2, members=[member("m" * 600_000)]))
-    world.run()
-
-    assert node.outcome(stored) is WriteOutcome.TOO_LARGE
-    assert world.header().generation == 1
-    again = world.store(node, record(generation=2))
-    world.run()
-    assert node.outcome(again) is STORED
-
-
-# --- deletion -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("has_owners", [False, True])
-def test_a_group_is_deleted_with_its_offsets(has_owners: bool) -> None:
-    """Header, chunks, metadata, offsets, marker, and what is below /consumers: no tool lists the group."""
-    world, node = led()
-    world.stable(node)
-    world.commit(node)
-    world.store(node, record(generation=2, members=()))
-    if has_owners:
-        world.server.put(owners_topic_path(GROUP, "t"))
-    deleted = world.delete(node)
-    world.run()
-
-    assert node.outcome(deleted) is STORED
-    assert [path for path in world.server.tree() if GROUP in path] == []
-
-
-@pytest.mark.parametrize("path", [owner_path(GROUP, P0), f"{group_path(GROUP)}/notes"])
-def test_a_deleted_group_keeps_what_is_not_its_own(path: str) -> None:
-    """An owner's znode, or a znode that nobody knows; the offsets are gone."""
-    world, node = led()
-    world.commit(node)
-    world.run()
-    world.server.put(path)
-    deleted = world.delete(node)
-    world.run()
-
-    assert node.outcome(deleted) is STORED
-    assert world.server.find(path) is not None
-    assert world.offset() is None
-
-
-def test_a_zookeeper_consumer_that_registers_while_its_group_is_deleted_keeps_the_offsets() -> None:
-    """The last transaction deletes `ids`, which is refused while there is a member."""
-    world, node = led()
-    world.commit(node)
-    world.run()
-    world.server.put(ids_path(GROUP))
-    deleted = world.delete(node)
-    world.until_asks(node, Multi, f"Delete(path='{ids_path(GROUP)}'")
-    world.zookeeper_member()
-    world.run()
-
-    assert node.outcome(deleted) is WriteOutcome.ZOOKEEPER_MEMBERS
-    assert world.offset() == b"1"
-
-
-def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
-    """The guard of `ids` is in the transaction; no offset is lost."""
-    world, node = led()
-    world.stable(node)
-    world.commit(node)
-    world.store(node, record(generation=2, members=()))
-    world.run()
-    world.zookeeper_member()
-    deleted = world.delete(node)
-    world.run()
-
-    assert node.outcome(deleted) is WriteOutcome.ZOOKEEPER_MEMBERS
-    assert world.offset() == b"1"
-
-
-def test_a_deleted_group_can_be_claimed_anew() -> None:
-    """Nothing of the former group is expected to be there."""
-    world, node = led()
-    world.stable(node)
-    world.store(node, record(generation=2, members=()))
-    deleted = world.delete(node)
-    claimed = world.claim(node)
-    stored = world.store(node, record())
-    world.run()
-
-    assert [node.outcome(each) for each in (deleted, claimed, stored)] == [STORED] * 3
-    assert chunks(world) == ["rec-1-0"]
