@@ -63,6 +63,11 @@ def connecting() -> Mapping[str, object]:
     return {"proxy_url": f"{DirectSocket.SCHEMES[0]}://", "kafka_client": ClosingClient}
 
 
+def request_metadata(consumer: Any) -> None:
+    """Lets a `KafkaConsumer` read its metadata again soon; it has no public call that does not wait."""
+    consumer._client.cluster.request_update()
+
+
 def address_of(broker: BrokerRegistration) -> str | None:
     """`host:port` of the plain listener, or of the first one if there is no plain listener."""
     if broker.host is not None and broker.port > 0:

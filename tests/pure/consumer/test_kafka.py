@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 
 import kafka
 import pytest
@@ -121,17 +122,30 @@ def test_an_error_that_stays_says_what_to_do(error: Exception, remedy: str) -> N
 
 
 class Brokers:
-    """kafka-python's consumer as far as bounds go: some partitions have no leader, some a dead one."""
+    """kafka-python's consumer as far as bounds go: some partitions have no leader, some a dead one.
 
-    def __init__(self, leaderless: set[int], dead: set[int]) -> None:
-        self._leaderless, self._dead = leaderless, dead
+    `without`: partitions that their leader does not have.
+    """
+
+    def __init__(
+        self, leaderless: Collection[int], dead: Collection[int], without: Collection[int] = ()
+    ) -> None:
+        self._leaderless, self._dead, self._without = leaderless, dead, without
         self.asked: list[list[int]] = []
+        self.metadata_requests = 0
+        self._client = SimpleNamespace(cluster=SimpleNamespace(request_update=self._request_metadata))
+
+    def _request_metadata(self) -> None:
+        self.metadata_requests += 1
 
     def beginning_offsets(self, partitions: list[kafka.TopicPartition], timeout_ms: int) -> object:
         numbers = [one.partition for one in partitions]
         self.asked.append(numbers)
-        if self._dead & set(numbers) or self._leaderless.issuperset(numbers):
+        if set(numbers).intersection(self._dead) or set(self._leaderless).issuperset(numbers):
             raise errors.KafkaTimeoutError("no answer")
+        for one in partitions:
+            if one.partition in self._without:
+                raise KeyError(one)
         return {one: 0 for one in partitions if one.partition not in self._leaderless}
 
     def end_offsets(self, partitions: list[kafka.TopicPartition], timeout_ms: int) -> object:
@@ -156,6 +170,32 @@ def test_bounds_of_many_are_one_question(
     assert brokers.asked == questions
     assert [found[tp] for tp in wanted if tp.partition not in away] == [Bounds(0, 7)] * (3 - len(away))
     assert all(isinstance(found[wanted[number]], SourceUnavailableError) for number in away)
+
+
+def test_a_leader_without_the_partition_is_an_error_of_this_partition() -> None:
+    """kafka-python raises KeyError for all of them, and does not read its metadata again by itself."""
+    source, brokers = KafkaSource("127.0.0.1:1"), Brokers(set(), set(), {1})
+    source._made = brokers
+    wanted = [TopicPartition("orders", number) for number in range(3)]
+
+    found = source.bounds_of(wanted, 1.0)
+
+    assert [found[wanted[0]], found[wanted[2]]] == [Bounds(0, 7)] * 2
+    assert "the leader of orders-1 does not have it" in str(found[wanted[1]])
+    assert brokers.metadata_requests == 2
+    with pytest.raises(SourceUnavailableError, match="the leader of orders-1 does not have it"):
+        source.bounds(wanted[1])
+
+
+def test_metadata_are_read_again_between_the_slices_of_a_wait() -> None:
+    """kafka-python asks the broker that it takes for the leader until the end of the timeout."""
+    source, brokers = KafkaSource("127.0.0.1:1"), Brokers(set(), {0})
+    source._made = brokers
+
+    with pytest.raises(SourceUnavailableError, match="no answer"):
+        source.bounds(TopicPartition("orders", 0))
+
+    assert brokers.metadata_requests == len(brokers.asked) == 5
 
 
 def test_an_option_that_kafka_python_does_not_know_is_a_usage_error() -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.public_apis import Api, MemberWorld, orders
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.records import places, polled
+from zkgroup.clients.kafka_python import address_of
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
-from zkgroup.consumer.sources import BrokerSource
+from zkgroup.consumer.sources import BrokerSource, KafkaSource
 from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
 from zkgroup.model import TopicPartition
@@ -132,6 +133,40 @@ def test_bounds_need_a_leader(brokers: RecordBrokers) -> None:
         found = source.bounds_of([first, second], 2.0)
         assert isinstance(found[first], SourceUnavailableError)
         assert found[second] == Bounds(0, 0)
+    finally:
+        source.close()
+
+
+def test_bounds_are_the_next_leaders_after_an_election(brokers: RecordBrokers) -> None:
+    """kafka-python asks the old leader until its metadata are read again, which it does not do by itself."""
+    (tp,) = orders(0)
+    source = BrokerSource()
+    source.open(Registered(brokers))
+    try:
+        assert source.bounds(tp) == Bounds(0, 0)
+        brokers.lead(tp, 2, epoch=1)
+        append(brokers, [tp], b"a")
+        becomes(lambda: source.bounds_of([tp], 2.0)[tp], Bounds(0, 1))
+        assert source.log_ends([tp]) == {tp: 1}
+    finally:
+        source.close()
+
+
+def test_a_leader_that_does_not_have_a_partition_yet_is_an_error_of_this_partition(
+    brokers: RecordBrokers,
+) -> None:
+    """Metadata may name a broker that answers 3: kafka-python raises KeyError for all partitions."""
+    here, there = orders(1, 4)
+    source = KafkaSource(address_of(brokers.registration(2)) or "")
+    source.open(Registered(brokers))
+    try:
+        brokers.lead(there, 1, told=(2,))
+        found = source.bounds_of([here, there], 2.0)
+        assert found[here] == Bounds(0, 0)
+        assert isinstance(found[there], SourceUnavailableError)
+
+        brokers.lead(there, 2, epoch=1)
+        becomes(lambda: source.bounds_of([there], 2.0)[there], Bounds(0, 0))
     finally:
         source.close()
 

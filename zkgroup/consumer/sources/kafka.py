@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zkgroup.clients import kafka_python
@@ -33,6 +33,8 @@ T = TypeVar("T")
 SLICE_S = 0.1
 """Longest wait inside kafka-python in seconds, after which `wake` is checked."""
 ANSWER_TIMEOUT_MS = 10_000
+OFFSETS_SLICE_MS = 500
+"""First wait for the offsets of partitions, after which kafka-python reads its metadata again."""
 ADDRESSES_S = 10.0
 """Seconds without a record between two reads of the brokers' addresses in ZooKeeper."""
 KEEP_S = 10.0
@@ -138,7 +140,10 @@ class KafkaSource(RecordSource):
     # --- reading ----------------------------------------------------------------------------------
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        return self._bounds([topic_partition], ANSWER_TIMEOUT_MS)[topic_partition]
+        found = self._bounds_alone(topic_partition, ANSWER_TIMEOUT_MS)
+        if isinstance(found, SourceUnavailableError):
+            raise found
+        return found
 
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
@@ -155,12 +160,11 @@ class KafkaSource(RecordSource):
                 for number, tp in enumerate(partitions):
                     left_ms = max(0, until_ms - self._clock.now_ms())
                     found[tp] = self._bounds_alone(tp, left_ms // (len(partitions) - number))
-        no_leader = SourceUnavailableError("it has no leader that responds")
-        return {tp: found.get(tp, no_leader) for tp in partitions}
+        return {tp: found.get(tp, _no_leader()) for tp in partitions}
 
     def _bounds_alone(self, tp: TopicPartition, timeout_ms: int) -> Bounds | SourceUnavailableError:
         try:
-            return self._bounds([tp], timeout_ms)[tp]
+            return self._bounds([tp], timeout_ms).get(tp, _no_leader())
         except SourceUnavailableError as error:
             return error
 
@@ -168,17 +172,46 @@ class KafkaSource(RecordSource):
         """The bounds of partitions with a leader known to kafka-python; raises if none has one."""
         of = {tp: _kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions}
         wanted, consumer = list(of.values()), self._consumer()
-        earliest = self._ask(lambda: consumer.beginning_offsets(wanted, timeout_ms=timeout_ms))
-        end = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=timeout_ms))
+        earliest = self._ask_offsets(consumer.beginning_offsets, wanted, timeout_ms)
+        end = self._ask_offsets(consumer.end_offsets, wanted, timeout_ms)
         return {tp: Bounds(earliest[at], end[at]) for tp, at in of.items() if at in earliest and at in end}
 
     def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         if not partitions:
             return {}
         wanted = [_kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions]
-        consumer = self._consumer()
-        ends = self._ask(lambda: consumer.end_offsets(wanted, timeout_ms=ANSWER_TIMEOUT_MS))
+        ends = self._ask_offsets(self._consumer().end_offsets, wanted, ANSWER_TIMEOUT_MS)
         return {TopicPartition(tp.topic, tp.partition): end for tp, end in ends.items()}
+
+    def _ask_offsets(
+        self, call: Callable[..., Mapping[Any, int]], wanted: Sequence[Any], timeout_ms: int
+    ) -> Mapping[Any, int]:
+        """The result of `beginning_offsets` or `end_offsets`, by kafka-python's partitions.
+
+        kafka-python 3.0.12 does not read its metadata again where a broker answers that it does not lead a
+        partition (error 6: it asks the same one until the timeout) or does not have it (error 3: KeyError).
+        So it is asked in slices, and reads its metadata between them.
+        """
+        consumer = self._consumer()
+
+        def question() -> Mapping[Any, int]:
+            for slice_ms, is_last in _slices(timeout_ms):
+                try:
+                    return call(wanted, timeout_ms=slice_ms)
+                except _kafka().errors.KafkaTimeoutError:
+                    kafka_python.request_metadata(consumer)
+                    if is_last:
+                        raise
+            raise AssertionError("there is a last slice")
+
+        try:
+            return self._ask(question)
+        except KeyError as error:
+            kafka_python.request_metadata(consumer)
+            (tp,) = error.args
+            raise SourceUnavailableError(
+                f"brokers {self._brokers}: the leader of {tp.topic}-{tp.partition} does not have it"
+            ) from error
 
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         """See `RecordSource`. Kafka knows the times of records from 0.10.1 on."""
@@ -344,6 +377,20 @@ class BrokerSource(KafkaSource):
     ) -> None:
         """See `KafkaSource`."""
         super().__init__(api_version=api_version, options=options)
+
+
+def _slices(timeout_ms: int) -> Iterator[tuple[int, bool]]:
+    """A timeout in slices, each twice as long as the one before, so that slow answers come as well."""
+    slice_ms = OFFSETS_SLICE_MS
+    while timeout_ms > slice_ms:
+        yield slice_ms, False
+        timeout_ms -= slice_ms
+        slice_ms *= 2
+    yield timeout_ms, True
+
+
+def _no_leader() -> SourceUnavailableError:
+    return SourceUnavailableError("it has no leader that responds")
 
 
 def _kafka() -> Any:
