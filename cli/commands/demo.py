@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -29,6 +29,20 @@ if TYPE_CHECKING:
     from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
     from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
 
+    from ..schema import Document, SnapshotMoment
+
+
+class _Report(Protocol):
+    """What the reports of all demos have."""
+
+    @property
+    def as_of(self) -> SnapshotMoment: ...
+
+    @property
+    def passed(self) -> bool: ...
+
+
+ReportT = TypeVar("ReportT", bound=_Report)
 
 NEED_AN_ENSEMBLE = (
     "profile",
@@ -81,14 +95,8 @@ def _group(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import GROUP_DEMO
 
-    out = options.output()
     order = _options(options, keep)
-    with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(order, screen)
-    if not out.document(GROUP_DEMO.json(report.as_of, report)):
-        print_report(out, report)
-    _echo_left(report)
-    return 0 if report.passed else EXIT_CHECK_FAILED
+    return _run(options, render, lambda screen: run(order, screen), GROUP_DEMO, print_report, _echo_left)
 
 
 def _brokers(options: Shared, keep: bool) -> int:
@@ -98,14 +106,10 @@ def _brokers(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import BROKERS_DEMO
 
-    out = options.output()
-    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
-    with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(BrokersDemoOptions(keep=keep), screen)
-    if not out.document(BROKERS_DEMO.json(report.as_of, report)):
-        print_brokers_report(out, report)
-    _echo_left_of_brokers(report)
-    return 0 if report.passed else EXIT_CHECK_FAILED
+    _refuse_ensemble(options)
+    order = BrokersDemoOptions(keep=keep)
+    report, left = print_brokers_report, _echo_left_of_brokers
+    return _run(options, render, lambda screen: run(order, screen), BROKERS_DEMO, report, left)
 
 
 def _coordinator(options: Shared, keep: bool) -> int:
@@ -115,14 +119,10 @@ def _coordinator(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import COORDINATOR_DEMO
 
-    out = options.output()
-    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
-    with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(CoordinatorDemoOptions(keep=keep), screen)
-    if not out.document(COORDINATOR_DEMO.json(report.as_of, report)):
-        print_coordinator_report(out, report)
-    _echo_left_of_coordinator(report)
-    return 0 if report.passed else EXIT_CHECK_FAILED
+    _refuse_ensemble(options)
+    order = CoordinatorDemoOptions(keep=keep)
+    report, left = print_coordinator_report, _echo_left_of_coordinator
+    return _run(options, render, lambda screen: run(order, screen), COORDINATOR_DEMO, report, left)
 
 
 def _audit(options: Shared, keep: bool) -> int:
@@ -131,14 +131,32 @@ def _audit(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import AUDIT_DEMO
 
+    _refuse_ensemble(options)
+    order = AuditDemoOptions(keep=keep)
+    report, left = print_audit_report, _echo_left_of_audit
+    return _run(options, render, lambda screen: run(order, screen), AUDIT_DEMO, report, left)
+
+
+def _run(
+    options: Shared,
+    render: Callable[[Any, int, int], RenderableType],
+    run: Callable[[Screen[Any]], ReportT],
+    document: Document[ReportT],
+    show: Callable[[Output, ReportT], None],
+    echo_left: Callable[[ReportT], None],
+) -> int:
+    """Runs a demo with its live view; prints its report, and where its files are if they were left."""
     out = options.output()
-    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own server: leave it out")
     with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(AuditDemoOptions(keep=keep), screen)
-    if not out.document(AUDIT_DEMO.json(report.as_of, report)):
-        print_audit_report(out, report)
-    _echo_left_of_audit(report)
+        report = run(screen)
+    if not out.document(document.json(report.as_of, report)):
+        show(out, report)
+    echo_left(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
+
+
+def _refuse_ensemble(options: Shared) -> None:
+    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
 
 
 def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
