@@ -16,6 +16,9 @@ from zkgroup.znodes.json_fields import INT32, decimal
 
 NAME_LENGTH_MAX: Final = 255
 """Longest topic name of Kafka 0.8 (kafka/common/Topic.scala@0.8.2.2)."""
+NEW_NAME_LENGTH_MAX: Final = 249
+"""Longest name of a new topic, as in Kafka from 0.10.0 on: the folder of a partition has a longer name, and
+file systems take 255 bytes."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -44,6 +47,11 @@ def validate_group(name: str) -> str:
 def validate_topic(name: str) -> str:
     """Returns the name. Raises ConfigError unless it is a legal topic name of at most 255 characters."""
     return _validate("topic", name, NAME_LENGTH_MAX)
+
+
+def validate_new_topic(name: str) -> str:
+    """Returns the name. Raises ConfigError unless a topic of this name can be created and have folders."""
+    return _validate("topic", name, NEW_NAME_LENGTH_MAX)
 
 
 def validate_consumer_id(name: str) -> str:

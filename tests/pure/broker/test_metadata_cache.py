@@ -142,7 +142,7 @@ def test_a_dead_replica_or_isr_member_gives_error_9_and_the_live_ones() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "x" * 256])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "x" * 250])
 def test_an_illegal_name_gives_error_17_and_an_empty_broker_list(name: str) -> None:
     """For every topic asked for, as 0.8.2.2 gives up on the whole request."""
     cache = filled(update_metadata(state()))
@@ -150,6 +150,12 @@ def test_an_illegal_name_gives_error_17_and_an_empty_broker_list(name: str) -> N
     assert cache.metadata(["orders", name]) == MetadataResponse(
         (), (TopicMetadata(17, "orders", ()), TopicMetadata(17, name, ()))
     )
+
+
+@pytest.mark.parametrize(("name", "error"), [("x" * 249, 3), ("x" * 250, 17)])
+def test_an_unknown_topic_whose_name_is_too_long_is_not_one_to_be_created(name: str, error: int) -> None:
+    """Error 3 would create it for a client that allows that: on a disk it could have no folder."""
+    assert filled(update_metadata(state())).metadata([name], 9).topics[0].error == error
 
 
 def test_before_the_first_update_nothing_is_known() -> None:

@@ -26,6 +26,13 @@ def test_a_topic_name_has_at_most_255_characters() -> None:
         ids.validate_topic("t" * 256)
 
 
+def test_a_new_topic_has_a_name_that_folders_can_have() -> None:
+    """`<topic>-<partition>` is a file name, of at most 255 bytes. Older topics may have longer names."""
+    assert ids.validate_new_topic("t" * 249) == "t" * 249
+    with pytest.raises(ConfigError, match="at most 249"):
+        ids.validate_new_topic("t" * 250)
+
+
 @pytest.mark.parametrize(
     "name", ["", "a/b", "a\x00", "a\nb", "a\x7f", "a\x85", "\ud800", "\U0001f600", "\uffff"]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
@@ -37,7 +37,7 @@ from zkgroup.znodes.brokers import (
 from zkgroup.znodes.config import TopicConfig, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
@@ -94,7 +94,7 @@ def plan_topic(
     Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic, and on a
     cluster that has moved to KRaft.
     """
-    validate_topic(topic)
+    validate_new_topic(topic)
     check_topic_settings(configs or {})
     info = read_controller_info(ensemble)
     refuse_kraft(info)
@@ -200,11 +200,16 @@ def check_new(ensemble: Ensemble, topic: str) -> None:
             f"{TopicConfig.path(topic)}: expected none, found the configuration of a topic that was deleted "
             f"in part; `zkgroup topic delete {topic} --execute` removes it"
         )
-    for other in listed[topics_path()] or ():
-        if other.replace(".", "_") == topic.replace(".", "_"):
-            raise ConflictError(
-                f"{Topic.path(other)}: collides with {topic!r}: '.' and '_' are the same in metric names"
-            )
+    for other in colliding(topic, listed[topics_path()] or ()):
+        raise ConflictError(
+            f"{Topic.path(other)}: collides with {topic!r}: '.' and '_' are the same in metric names"
+        )
+
+
+def colliding(topic: str, others: Iterable[str]) -> list[str]:
+    """The other topics that have the same name in metrics, where `.` and `_` are the same."""
+    in_metrics = topic.replace(".", "_")
+    return sorted(other for other in others if other != topic and other.replace(".", "_") == in_metrics)
 
 
 def given_lists(lists: Sequence[Sequence[int]], partitions: int | None) -> dict[int, tuple[int, ...]]:

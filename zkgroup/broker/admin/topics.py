@@ -13,7 +13,7 @@ from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change
 from zkgroup.admin.cluster.brokers import placeable, readable, registrations
 from zkgroup.admin.cluster.controller import read_controller_info
 from zkgroup.admin.topics.alteration import AddedPartitions
-from zkgroup.admin.topics.creation import PARTITIONS_MAX
+from zkgroup.admin.topics.creation import PARTITIONS_MAX, colliding
 from zkgroup.admin.topics.deletion import DeletionSeen
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.admin.topics.slots import claim_slots, read_slots
@@ -30,10 +30,10 @@ from zkgroup.errors import (
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.wire.admin_apis import CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, GrownTopic
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import validate_new_topic, validate_topic
 
 UNSET = -1
 """A number that the sender leaves to the broker."""
@@ -94,14 +94,12 @@ def _create(
     validate_only: bool,
 ) -> Created:
     with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
-        validate_topic(topic.topic)
+        validate_new_topic(topic.topic)
+    configs = {one.name: _value(one.name, one.value) for one in topic.configs}
     with refused_as(ErrorCode.INVALID_CONFIG, ConfigError):
-        configs = {one.name: _value(one.name, one.value) for one in topic.configs}
         check_topic_settings(configs)
     partitions, factor = _counts(ensemble, topic, defaults)
-    if ensemble.zk.exists(Topic.path(topic.topic)) is not None:
-        # In Kafka's words, which scripts look for.
-        raise RequestPartError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.topic}' already exists.")
+    _check_names(ensemble, topic.topic)
     with (
         refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError),
         refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
@@ -123,9 +121,19 @@ def _create(
     return Created(change.plan.assignment, change.plan.configs)
 
 
+def _check_names(ensemble: Ensemble, topic: str) -> None:
+    """Refuses a topic that exists, or collides with another, in Kafka's words, which scripts look for."""
+    others = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
+    if topic in others:
+        raise RequestPartError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+    if found := colliding(topic, others):
+        text = f"Topic '{topic}' collides with existing topics: {', '.join(found)}"
+        raise RequestPartError(ErrorCode.INVALID_TOPIC, text)
+
+
 def _value(name: str, value: str | None) -> str:
     if value is None:
-        raise ConfigError(f"{name}: expected a value, found null")
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, f"{name}: expected a value, found null")
     return value
 
 

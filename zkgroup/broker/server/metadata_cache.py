@@ -28,7 +28,7 @@ from zkgroup.wire.metadata import (
     TopicMetadata,
 )
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import validate_new_topic
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 """Kafka's topic of transactions, which are not served."""
@@ -182,7 +182,7 @@ class MetadataCache:
             names = sorted(self._topics) if asked is None else asked
             answers = tuple(self._later_topic(topic) for topic in names)
             return MetadataResponse(brokers, answers, controller_id=self.named_controller)
-        if asked and not all(map(_is_legal, asked)):
+        if asked and not all(topic in self._topics or _can_exist(topic) for topic in asked):
             refused = tuple(TopicMetadata(ErrorCode.INVALID_TOPIC, topic, ()) for topic in asked)
             return MetadataResponse((), refused)
         return MetadataResponse(brokers, tuple(self._topic(topic) for topic in asked or sorted(self._topics)))
@@ -244,7 +244,7 @@ class MetadataCache:
     def _later_topic(self, topic: str) -> TopicMetadata:
         partitions, is_internal = self._topics.get(topic), topic in INTERNAL_TOPICS
         if partitions is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _is_legal(topic) else ErrorCode.INVALID_TOPIC
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _can_exist(topic) else ErrorCode.INVALID_TOPIC
             return TopicMetadata(error, topic, (), is_internal=is_internal)
         answer = self._later_answers.get(topic)
         if answer is None:
@@ -278,9 +278,10 @@ def _is_older(state: PartitionStateInfo, known: PartitionStateInfo) -> bool:
     return state.leader_epoch < known.leader_epoch and state.controller_epoch <= known.controller_epoch
 
 
-def _is_legal(topic: str) -> bool:
+def _can_exist(topic: str) -> bool:
+    """Whether a topic that is not known may be created."""
     try:
-        validate_topic(topic)
+        validate_new_topic(topic)
     except ConfigError:
         return False
     return True

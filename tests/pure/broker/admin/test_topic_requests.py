@@ -81,6 +81,7 @@ def test_replica_lists_are_taken_as_they_are(cluster: MemoryCluster) -> None:
     [
         (_topic("a/b"), ErrorCode.INVALID_TOPIC),
         (_topic(".."), ErrorCode.INVALID_TOPIC),
+        (_topic("x" * 250), ErrorCode.INVALID_TOPIC),
         (_topic("new", 0), ErrorCode.INVALID_PARTITIONS),
         (_topic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (_topic("new", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
@@ -93,7 +94,7 @@ def test_replica_lists_are_taken_as_they_are(cluster: MemoryCluster) -> None:
         ),
         (_topic("new", configs=(NewConfig(name="retention", value="1"),)), ErrorCode.INVALID_CONFIG),
         (_topic("new", configs=(NewConfig(name="retention.ms", value="x"),)), ErrorCode.INVALID_CONFIG),
-        (_topic("new", configs=(NewConfig(name="retention.ms", value=None),)), ErrorCode.INVALID_CONFIG),
+        (_topic("new", configs=(NewConfig(name="retention.ms", value=None),)), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(
@@ -107,6 +108,16 @@ def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(
     assert (failure.error, bool(failure.message)) == (error, True)
     assert isinstance(found["good"], Created)
     assert cluster.world.server.find(Topic.path("new")) is None
+
+
+def test_a_name_that_collides_with_another_is_refused_in_kafkas_words(cluster: MemoryCluster) -> None:
+    """A dot and an underscore are the same in the names of metrics."""
+    _create(cluster, _topic("a.b"))
+
+    refused = _create(cluster, _topic("a_b"))["a_b"]
+
+    assert refused == (ErrorCode.INVALID_TOPIC, "Topic 'a_b' collides with existing topics: a.b")
+    assert cluster.world.server.find(Topic.path("a_b")) is None
 
 
 def test_a_topic_that_is_named_twice_is_not_created(cluster: MemoryCluster) -> None:
