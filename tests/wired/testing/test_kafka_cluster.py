@@ -76,9 +76,11 @@ def test_a_topic_is_served_when_it_has_been_created(kafka_cluster: KafkaCluster)
     ("topic", "arguments", "reason"),
     [
         ("a b", {}, "topic"),
+        ("t" * 250, {}, "at most 249"),
         ("t", {"partitions": 0}, "at least one partition, found 0"),
         ("t", {"replication_factor": 4}, "replication factor from 1 to 3, found 4"),
         ("t", {"configs": {"min.insync.replicas": "none"}}, "min.insync.replicas"),
+        ("t", {"configs": {"cleanup.policy": "compact,delete"}}, "do not compact topics; use delete"),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(
@@ -94,7 +96,7 @@ def test_a_topic_that_cannot_be_is_refused(
 def test_a_topic_is_created_once(kafka_cluster: KafkaCluster) -> None:
     """The second time is an error, and the topic stays."""
     kafka_cluster.create_topic("t", 2)
-    with pytest.raises(ConflictError, match="topic 't' was not created"):
+    with pytest.raises(ConflictError, match="topic 't' was not created: it exists already"):
         kafka_cluster.create_topic("t")
     assert len(kafka_cluster.partitions("t")) == 2
 

@@ -25,10 +25,10 @@ from zkgroup.testing.kafka_cluster.loops import BrokerLinks, BrokerLoops
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.config_settings import check_topic_settings
+from zkgroup.znodes.config_settings import CLEANUP_POLICY, check_topic_settings, is_compacted
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
@@ -292,8 +292,11 @@ class KafkaCluster:
         """
         ids = self.brokers
         replicas = min(REPLICAS_DEFAULT, len(ids)) if replication_factor is None else replication_factor
-        validate_topic(topic)
-        check_topic_settings(configs or {})
+        validate_new_topic(topic)
+        configs = dict(configs or {})
+        check_topic_settings(configs)
+        if is_compacted(configs.get(CLEANUP_POLICY, "")):
+            raise ConfigError(f"topic {topic!r}: brokers of zkgroup do not compact topics; use delete")
         if partitions < 1:
             raise ConfigError(f"topic {topic!r}: expected at least one partition, found {partitions}")
         if not 1 <= replicas <= len(ids):
@@ -305,11 +308,13 @@ class KafkaCluster:
             for number in range(partitions)
         }
         done = self.zookeeper.write(
-            Create(TopicConfig.path(topic), TopicConfig(dict(configs or {})).encode()),
+            Create(TopicConfig.path(topic), TopicConfig(configs).encode()),
             Create(Topic.path(topic), Topic(placed).encode()),
         )
         if isinstance(done, MultiRefused):
-            raise ConflictError(f"topic {topic!r} was not created: {done.code.value}")
+            exists = self.zookeeper.find(Topic.path(topic)) is not None
+            why = "it exists already" if exists else f"{TopicConfig.path(topic)}: {done.code.value}"
+            raise ConflictError(f"topic {topic!r} was not created: {why}")
         self._wait(lambda: self._unserved(self.partitions(topic)), timeout_s)
 
     # --- failures ---------------------------------------------------------------------------------
