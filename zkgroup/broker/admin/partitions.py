@@ -19,7 +19,7 @@ from zkgroup.admin.elections import BEING_DELETED, ELECTS, LEADS, LED, UNHOSTED
 from zkgroup.admin.reassign.submission import topics_named
 from zkgroup.admin.topics.listing import topic_names
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.broker.admin.failures import Failure, failure_of, refused_as
+from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -29,7 +29,9 @@ from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 PREFERRED: Final = 0
-"""Election type: the first replica of each partition; 1 is an unclean election."""
+"""Election type: the first replica of each partition."""
+UNCLEAN: Final = 1
+"""Election type: any live replica of a partition that has no leader."""
 
 TRIES: Final = 10
 """Most attempts to add to a request that changes at the same time."""
@@ -52,6 +54,8 @@ def elect_leaders(
 
     Without named partitions those that need no election are left out of the results, as in Kafka.
     """
+    if election_type not in (PREFERRED, UNCLEAN):
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, f"there is no election of type {election_type}")
     known, found = _known_partitions(ensemble, partitions)
     if not known:
         return found

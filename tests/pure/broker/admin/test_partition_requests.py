@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.pure.broker.admin.conftest import BY
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.stores import MeddledStore, before_nth
+from zkgroup.broker.admin.failures import RequestPartError
 from zkgroup.broker.admin.partitions import (
     PREFERRED,
+    UNCLEAN,
     Results,
     alter_reassignments,
     elect_leaders,
@@ -21,8 +25,6 @@ from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerRegistration
-
-UNCLEAN = 1
 
 
 def _tp(number: int, topic: str = "orders") -> TopicPartition:
@@ -92,6 +94,16 @@ def test_an_unclean_election_is_refused_where_none_can_lead(cluster: MemoryClust
         "lost-0": ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
         "orders-0": ErrorCode.ELECTION_NOT_NEEDED,
     }
+
+
+def test_an_election_of_an_unknown_type_is_refused(cluster: MemoryCluster) -> None:
+    """A later type must not be taken for an unclean election, which can lose records."""
+    before = len(cluster.world.server.log)
+
+    with pytest.raises(RequestPartError, match="no election of type 2") as refused:
+        elect_leaders(cluster.world.ensemble, 2, [_tp(0)], 1.0, BY)
+    assert refused.value.error == ErrorCode.INVALID_REQUEST
+    assert len(cluster.world.server.log) == before
 
 
 # --- reassignments ------------------------------------------------------------------------------
