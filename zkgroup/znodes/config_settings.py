@@ -157,6 +157,8 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
             raise ConfigError(f"setting {show(name)}: expected a setting that topics have in Kafka{more}")
         if name in _BOOLEANS and value.lower() not in ("true", "false"):
             raise ConfigError(f"setting {name}: expected true or false, found {show(value)}")
+        if name in REPLICAS:
+            parse_throttled_replicas(value)
         words = _WORDS.get(name)
         found = value.split(",") if name == "cleanup.policy" else [value]
         if words and not {word.strip() for word in found}.issubset(words):
@@ -354,11 +356,16 @@ def is_compacted(cleanup_policy: str) -> bool:
     return "compact" in {each.strip() for each in cleanup_policy.split(",")}
 
 
+def without_listener(name: str) -> str:
+    """The name of a broker's setting without the prefix of a listener."""
+    found = _OF_LISTENER.fullmatch(name)
+    return found[1] if found else name
+
+
 def unknown_to_brokers(settings: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """The settings that are not dynamic in any broker of Kafka, each with the most similar one that is."""
     for name in settings:
-        found = _OF_LISTENER.fullmatch(name)
-        bare = found[1] if found else name
+        bare = without_listener(name)
         if bare not in BROKER_SETTINGS:
             guess = difflib.get_close_matches(bare, BROKER_SETTINGS, n=1, cutoff=0.6)
             yield name, (name.removesuffix(bare) + guess[0]) if guess else None
@@ -377,15 +384,17 @@ def check_broker_settings(settings: Iterable[str]) -> None:
 def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None:
     """Raises ConfigError for the first setting that the kind does not have, or invalid number.
 
-    Values of broker settings are not checked, except `min.insync.replicas`: zkgroup's brokers apply it and
-    ignore an invalid value.
+    Values of broker settings are checked where zkgroup's brokers apply them, as these ignore an invalid one.
     """
     known = KNOWN.get(kind, {})
+    of_logs = LOG_SETTINGS["brokers"] if kind == "brokers" else {}
     for name, value in settings.items():
         if name not in known and kind != "brokers":
             raise ConfigError(f"setting {show(name)}: {kind} have {', '.join(known)}")
         if name == MIN_INSYNC_REPLICAS and kind == "brokers":
             _check_min_insync(value)
+        if (of_topic := of_logs.get(name)) is not None:
+            _check_of_topic(name, of_topic, value)
         if name not in known:
             continue
         highest = known[name]
@@ -395,6 +404,13 @@ def check_entity_settings(kind: EntityKind, settings: Mapping[str, str]) -> None
             raise ConfigError(
                 f"setting {name}: expected a whole number from 0 to {highest}, found {show(value)}"
             )
+
+
+def _check_of_topic(name: str, of_topic: str, value: str) -> None:
+    try:
+        check_topic_settings({of_topic: value})
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(of_topic, name, 1)) from error
 
 
 def _check_min_insync(value: str) -> None:

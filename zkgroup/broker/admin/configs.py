@@ -7,6 +7,7 @@ DescribeConfigsResponse.java@2.8.2 for the numbers of sources and types.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,12 +33,27 @@ from zkgroup.wire.admin_apis import (
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
+from zkgroup.znodes.config_settings import CLEANUP_POLICY, REPLICAS, SETTINGS, without_listener
 from zkgroup.znodes.ids import validate_topic
 
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG = 1, 2, 3
 STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
+
+LISTS: Final = frozenset(
+    [
+        CLEANUP_POLICY,
+        *REPLICAS,
+        "log.cleanup.policy",
+        "metric.reporters",
+        "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+    ]
+)
+"""The configs that are lists (kafka/server/KafkaConfig.scala@2.8.2); those of a listener have a prefix."""
 
 BOOLEAN, STRING, INT, LONG, LIST, PASSWORD = 1, 2, 3, 5, 7, 9
 UNKNOWN_TYPE: Final = 0
@@ -50,13 +66,16 @@ class KnownConfig:
     name: str
     type: int
     """`BOOLEAN`, `STRING`, `INT`, `LONG` or `LIST`."""
-    value: str
+    value: str | None
+    """None for null: there is none."""
     source: int
     """`STATIC_BROKER_CONFIG` where the broker was started with another value than the default, else
     `DEFAULT_CONFIG`."""
     documentation: str
     read_only: bool = False
     """Whether only a restart of the broker changes it."""
+    follows: str | None = None
+    """Of a topic's config: the config of brokers that is in effect where the topic has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +103,7 @@ def describe(
     except ZkGroupError as error:
         code, message = failure_of(error)
         return DescribedResource(error=code, error_message=message, kind=resource.kind, name=resource.name)
-    wanted = None if resource.keys is None else set(resource.keys)
+    wanted = set(resource.keys) if resource.keys else None
     rows = tuple(
         _described(one, synonyms=synonyms, documented=documented)
         for one in configs
@@ -97,8 +116,16 @@ def describe(
 class _Config:
     name: str
     values: tuple[ConfigSynonym, ...]
-    """The one in effect first."""
+    """The one in effect first; none where the value is null."""
     known: KnownConfig | None
+
+    @property
+    def value(self) -> str | None:
+        return self.values[0].value if self.values else None
+
+    @property
+    def source(self) -> int:
+        return self.values[0].source if self.values else DEFAULT_CONFIG
 
 
 def _topic_configs(ensemble: Ensemble, topic: str, known: KnownConfigs) -> Iterator[_Config]:
@@ -106,8 +133,10 @@ def _topic_configs(ensemble: Ensemble, topic: str, known: KnownConfigs) -> Itera
         validate_topic(topic)
     if ensemble.zk.exists(Topic.path(topic)) is None:
         raise NotFoundError(f"there is no topic {topic!r}")
-    (overrides,) = _overrides(ensemble, [ConfigEntity.topic(topic)])
-    return _configs([(TOPIC_CONFIG, overrides)], known.topic)
+    entities = [ConfigEntity.topic(topic), ConfigEntity.broker(known.broker), ConfigEntity.broker(None)]
+    overrides, own, common = _overrides(ensemble, entities)
+    brokers = [(DYNAMIC_BROKER_CONFIG, own), (DYNAMIC_DEFAULT_BROKER_CONFIG, common)]
+    return _configs([(TOPIC_CONFIG, overrides)], known.topic, brokers)
 
 
 def created_configs(overrides: Mapping[str, str], known: KnownConfigs) -> tuple[CreatedConfig, ...]:
@@ -115,9 +144,9 @@ def created_configs(overrides: Mapping[str, str], known: KnownConfigs) -> tuple[
     return tuple(
         CreatedConfig(
             name=one.name,
-            value=one.values[0].value,
+            value=one.value,
             read_only=False,
-            source=one.values[0].source,
+            source=one.source,
             is_sensitive=False,
         )
         for one in _configs([(TOPIC_CONFIG, overrides)], known.topic)
@@ -145,10 +174,15 @@ def _broker_configs(ensemble: Ensemble, broker: int | None, known: KnownConfigs)
     return _configs(levels, known.of_broker)
 
 
-def _configs(
-    levels: Sequence[tuple[int, Mapping[str, str]]], known: Mapping[str, KnownConfig]
-) -> Iterator[_Config]:
-    """Each name that is set or known, with its values from the first level to the default."""
+_Levels = Sequence[tuple[int, Mapping[str, str]]]
+"""Sources with what is set there, the first one in effect first."""
+
+
+def _configs(levels: _Levels, known: Mapping[str, KnownConfig], brokers: _Levels = ()) -> Iterator[_Config]:
+    """Each name that is set or known, with its values from the first level to the default.
+
+    `brokers`: of brokers, which configs of topics may follow.
+    """
     names = {name for _, overrides in levels for name in overrides}
     for name in sorted(names | known.keys()):
         values = [
@@ -158,19 +192,26 @@ def _configs(
         ]
         default = known.get(name)
         if default is not None:
-            values.append(ConfigSynonym(name=name, value=default.value, source=default.source))
+            of_broker = default.follows
+            values += [
+                ConfigSynonym(name=of_broker, value=overrides[of_broker], source=source)
+                for source, overrides in brokers
+                if of_broker is not None and of_broker in overrides
+            ]
+            if default.value is not None:
+                last = ConfigSynonym(name=of_broker or name, value=default.value, source=default.source)
+                values.append(last)
         yield _Config(name, tuple(values), default)
 
 
 def _described(config: _Config, *, synonyms: bool, documented: bool) -> DescribedConfig:
     is_hidden = is_secret(config.name)
-    first = config.values[0]
     known = config.known
     return DescribedConfig(
         name=config.name,
-        value=None if is_hidden else first.value,
+        value=None if is_hidden else config.value,
         read_only=known is not None and known.read_only,
-        source=first.source,
+        source=config.source,
         is_sensitive=is_hidden,
         synonyms=config.values if synonyms and not is_hidden else (),
         config_type=known.type if known else PASSWORD if is_hidden else UNKNOWN_TYPE,
@@ -212,7 +253,7 @@ def alter(
         set_to = {name: value for name, value in after.items() if before.get(name) != value}
         removed = sorted(before.keys() - after.keys())
         if set_to or removed:
-            with refused_as(ErrorCode.INVALID_CONFIG, ConfigError):
+            with refused_as(_code_of_invalid(entity, set_to), ConfigError):
                 change = alter_config_change(ensemble, entity, set_to, removed)
             if not validate_only:
                 change.write(by)
@@ -223,12 +264,21 @@ def alter(
     return AlteredResourceResult(error=error, error_message=message, kind=resource.kind, name=resource.name)
 
 
+def _code_of_invalid(entity: ConfigEntity, set_to: Collection[str]) -> ErrorCode:
+    """The error code of Kafka 2.8: one for an unknown config of a topic, one for an invalid value."""
+    is_unknown = entity.kind == "topics" and not SETTINGS.keys() >= set(set_to)
+    return ErrorCode.INVALID_CONFIG if is_unknown else ErrorCode.INVALID_REQUEST
+
+
+_BROKER_ID: Final = re.compile(r"[0-9]{1,10}")
+
+
 def _entity(kind: int, name: str) -> ConfigEntity:
     if kind == TOPIC_RESOURCE:
-        with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
+        with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
             validate_topic(name)
         return ConfigEntity.topic(name)
-    if kind != BROKER_RESOURCE or (name and not name.isdecimal()):
+    if kind != BROKER_RESOURCE or (name and not _BROKER_ID.fullmatch(name)):
         text = (
             f"expected a topic, a broker id, or an empty name for all brokers, found {name!r} of kind {kind}"
         )
@@ -255,13 +305,22 @@ def _changed(resource: ChangedResource, before: Mapping[str, str], known: KnownC
         elif one.operation == DELETE:
             after.pop(one.name, None)
         elif one.operation in (APPEND, SUBTRACT):
+            _check_list(one.name, one.operation)
             default = known.topic.get(one.name) if resource.kind == TOPIC_RESOURCE else None
-            present = after.get(one.name, default.value if default else "")
-            after[one.name] = _list_changed(present, _given(one.name, one.value), one.operation)
+            present = after.get(one.name, default.value if default else None)
+            after[one.name] = _list_changed(present or "", _given(one.name, one.value), one.operation)
         else:
             text = f"{one.name}: expected operation 0 to 3, found {one.operation}"
             raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
     return after
+
+
+def _check_list(name: str, operation: int) -> None:
+    """Refuses to append to a config that is no list, in Kafka's words."""
+    if without_listener(name) not in LISTS:
+        word = "append" if operation == APPEND else "subtract"
+        text = f"Config value {word} is not allowed for config key: {name}"
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _list_changed(present: str, value: str, operation: int) -> str:

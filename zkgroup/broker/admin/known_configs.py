@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from typing import Any, Final
 
 from zkgroup.broker.admin.configs import (
@@ -18,7 +18,7 @@ from zkgroup.broker.admin.configs import (
     KnownConfigs,
 )
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.znodes.config_settings import OBEYED
+from zkgroup.znodes.config_settings import LOG_SETTINGS, MIN_INSYNC_REPLICAS, OBEYED
 
 OF_TOPICS: Final[Mapping[str, tuple[str, int]]] = {
     "index.interval.bytes": ("log_index_interval_bytes", INT),
@@ -32,8 +32,18 @@ OF_TOPICS: Final[Mapping[str, tuple[str, int]]] = {
     "unclean.leader.election.enable": ("unclean_leader_election_enable", BOOLEAN),
 }
 """Each config of topics that follows a setting of the broker, to the name of that setting, and its type."""
+_FOLLOWED: Final = {
+    MIN_INSYNC_REPLICAS: MIN_INSYNC_REPLICAS,
+    **{of_topic: name for name, of_topic in LOG_SETTINGS["brokers"].items()},
+}
+"""Configs of topics to those of brokers that brokers apply where a topic has none."""
 CLEANUP_POLICY: Final = KnownConfig(
-    "cleanup.policy", LIST, "delete", DEFAULT_CONFIG, "Old segments are deleted; nothing is compacted."
+    "cleanup.policy",
+    LIST,
+    "delete",
+    DEFAULT_CONFIG,
+    "Old segments are deleted; nothing is compacted.",
+    follows="log.cleanup.policy",
 )
 
 
@@ -41,7 +51,7 @@ def known_configs(broker: int, settings: BrokerSettings) -> KnownConfigs:
     """The configs of topics and of this broker."""
     by_name = {item.name: item for item in fields(BrokerSettings)}
     topic = {
-        name: _known(name, by_name[attribute], settings, type_)
+        name: replace(_known(name, by_name[attribute], settings, type_), follows=_FOLLOWED.get(name))
         for name, (attribute, type_) in OF_TOPICS.items()
     }
     topic[CLEANUP_POLICY.name] = CLEANUP_POLICY
@@ -67,7 +77,7 @@ def _known(
     return KnownConfig(name, type_, text, source, str(item.metadata["doc"]), read_only)
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
-    return "" if value is None else str(value)
+    return None if value is None else str(value)

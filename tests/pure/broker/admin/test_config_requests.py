@@ -16,6 +16,7 @@ from zkgroup.broker.admin.configs import (
     LONG,
     SET,
     STATIC_BROKER_CONFIG,
+    STRING,
     SUBTRACT,
     TOPIC_CONFIG,
     KnownConfig,
@@ -39,7 +40,9 @@ from zkgroup.znodes.config import ConfigEntity, TopicConfig
 KNOWN = KnownConfigs(
     1,
     {
-        "retention.ms": KnownConfig("retention.ms", LONG, "604800000", DEFAULT_CONFIG, "age"),
+        "retention.ms": KnownConfig(
+            "retention.ms", LONG, "604800000", DEFAULT_CONFIG, "age", follows="log.retention.ms"
+        ),
         "segment.bytes": KnownConfig("segment.bytes", INT, "4096", STATIC_BROKER_CONFIG, "size"),
     },
     {"log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age", True)},
@@ -72,6 +75,61 @@ def test_a_topic_shows_its_overrides_and_the_brokers_defaults(cluster: MemoryClu
     ]
     assert (retention.config_type, retention.documentation) == (LONG, "age")
     assert _rows(_describe(cluster, TOPIC_RESOURCE, "orders", ("segment.bytes",))) == _rows(found)[1:]
+    assert _describe(cluster, TOPIC_RESOURCE, "orders", ()) == found  # as in Kafka: no keys are all
+
+
+def test_a_topic_without_a_config_shows_that_of_the_brokers(cluster: MemoryCluster) -> None:
+    """It is in effect: this broker's before that of all brokers, both before the default."""
+    for name, value in (("", "5"), ("1", "6")):
+        assert _alter_broker(cluster, name, "log.retention.ms", value) == ErrorCode.NONE
+    _change(cluster, ("retention.ms", DELETE, None))
+
+    retention = _describe(cluster, TOPIC_RESOURCE, "orders", ("retention.ms",)).configs[0]
+    assert (retention.value, retention.source) == ("6", DYNAMIC_BROKER_CONFIG)
+    assert [(one.name, one.value, one.source) for one in retention.synonyms] == [
+        ("log.retention.ms", "6", DYNAMIC_BROKER_CONFIG),
+        ("log.retention.ms", "5", DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.ms", "604800000", DEFAULT_CONFIG),
+    ]
+
+
+def test_a_config_without_a_value_is_null(cluster: MemoryCluster) -> None:
+    """It has no synonyms; the empty string would be a value."""
+    rack = KnownConfig("broker.rack", STRING, None, DEFAULT_CONFIG, "rack", True)
+    known = KnownConfigs(1, {}, {"broker.rack": rack})
+    resource = ConfigResource(kind=BROKER_RESOURCE, name="1")
+
+    (row,) = describe(cluster.world.ensemble, resource, known, synonyms=True, documented=False).configs
+    assert (row.value, row.source, row.synonyms) == (None, DEFAULT_CONFIG, ())
+
+
+@pytest.mark.parametrize(
+    ("broker", "name", "value"),
+    [
+        ("1", "log.retention.ms", "abc"),
+        ("1", "log.segment.bytes", "1"),
+        ("", "log.message.timestamp.type", "Now"),
+        ("", "min.insync.replicas", "0"),
+        ("1", "num.partitions", "3"),
+        ("2147483648", "log.retention.ms", "1"),
+        ("9" * 5000, "log.retention.ms", "1"),
+        ("one", "log.retention.ms", "1"),
+    ],
+)
+def test_a_config_that_a_broker_would_not_apply_is_refused(
+    cluster: MemoryCluster, broker: str, name: str, value: str
+) -> None:
+    """Brokers would log that they ignore it, and the client would be told that it is set."""
+    before = len(cluster.world.server.log)
+
+    assert _alter_broker(cluster, broker, name, value) == ErrorCode.INVALID_REQUEST
+    assert len(cluster.world.server.log) == before
+
+
+def _alter_broker(cluster: MemoryCluster, broker: str, name: str, value: str) -> int:
+    config = ConfigValue(name=name, value=value)
+    resource = AlteredResource(kind=BROKER_RESOURCE, name=broker, configs=(config,))
+    return alter(cluster.world.ensemble, resource, KNOWN, BY, validate_only=False).error
 
 
 def test_a_broker_shows_its_own_settings_before_those_of_all(cluster: MemoryCluster) -> None:
@@ -160,13 +218,16 @@ def test_a_change_that_changes_nothing_writes_nothing(cluster: MemoryCluster) ->
 @pytest.mark.parametrize(
     ("operation", "topic", "error"),
     [
-        (("retention.ms", SET, "x"), "orders", ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, "x"), "orders", ErrorCode.INVALID_REQUEST),
+        (("leader.replication.throttled.replicas", SET, "x"), "orders", ErrorCode.INVALID_REQUEST),
+        (("retention.ms", APPEND, "1"), "orders", ErrorCode.INVALID_REQUEST),
+        (("segment.jitter.ms", SUBTRACT, "1"), "orders", ErrorCode.INVALID_REQUEST),
         (("retention", SET, "1"), "orders", ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, None), "orders", ErrorCode.INVALID_REQUEST),
         (("retention.ms", 9, "1"), "orders", ErrorCode.INVALID_REQUEST),
         (("retention.ms", SET, "1"), "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("retention.ms", DELETE, None), "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (("retention.ms", SET, "1"), "a/b", ErrorCode.INVALID_TOPIC),
+        (("retention.ms", SET, "1"), "a/b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_with_kafkas_code(
