@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from tests.project import ROOT
-from tests.waiting import PATIENCE_S, waiting
+from tests.waiting import waiting
 from tests.worlds.prefork import Prefork
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 LANGUAGES = {"python": "python", "sh": "sh", "shell": "sh", "bash": "sh", "console": "sh"}
 
 _FENCE = re.compile(
-    r"(?P<before>[^\n]*)\n+```(?P<language>[a-z]+)\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE
+    r"^(?P<before>[^\n]*)\n+```(?P<language>[a-z]+)\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE
 )
 _SKIP = re.compile(r"<!-- not executed: (?P<reason>.+?) -->")
 _SETUP = re.compile(r"<!-- executed after: (?P<command>.+?) -->")
@@ -76,6 +76,9 @@ def examples(page: Path) -> Iterator[Example]:
             varies=bool(output and output["varies"]),
         )
 
+
+PAGE_TIMEOUT_S = 840
+"""Of one page: ends before pytest's own limit, which would leave the page's processes behind."""
 
 PAGES = [
     ROOT / "README.md",
@@ -269,9 +272,9 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
     )
     with waiting():
         try:
-            output, _ = process.communicate(timeout=2 * PATIENCE_S)
+            output, _ = process.communicate(timeout=PAGE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGTERM)
             output, _ = process.communicate()
-            output += f"\nkilled after {2 * PATIENCE_S:g} s"
+            output += f"\nkilled after {PAGE_TIMEOUT_S:g} s"
     return subprocess.CompletedProcess("bash", process.returncode, output, "")

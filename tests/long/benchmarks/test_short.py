@@ -28,8 +28,6 @@ from tests.programs.benchmarks.scenarios import GroupBench
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import OURS
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def missed(report: Report) -> list[str]:
     """The goals that are counted and were not reached."""

@@ -56,7 +56,6 @@ def gate(zk_chaos_processes: EmbeddedZooKeeper) -> Iterator[GatedZooKeeper]:
         yield network
 
 
-@pytest.mark.timeout(120)
 def test_a_stopped_clients_write_arrives_beyond_its_session(gate: GatedZooKeeper) -> None:
     """A write held for longer than its session is executed; the next one is held; other paths pass."""
     held, other = f"{CHROOT}/held", f"{CHROOT}/other"

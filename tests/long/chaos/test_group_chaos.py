@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.programs.chaos.groups.round import run_round
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_short_round_under_ten_members(zk_server_process: EmbeddedZooKeeper, tmp_path: Path) -> None:

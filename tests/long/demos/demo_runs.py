@@ -11,7 +11,6 @@ from tests.waiting import eventually
 from zkgroup.demo.brokers.kafka_tools import KafkaTools
 
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
-DEMO_TIMEOUT_S = 400
 
 
 def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -21,7 +20,6 @@ def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "TMPDIR": str(folder), "ZKGROUP_ZOOKEEPER": "nowhere.invalid:1"},
         capture_output=True,
         text=True,
-        timeout=DEMO_TIMEOUT_S,
     )
 
 

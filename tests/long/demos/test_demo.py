@@ -24,8 +24,6 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
-pytestmark = pytest.mark.timeout(420)
-
 LAST = "/consumers/demo/offsets/flights/9"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
@@ -13,8 +12,6 @@ from tests.worlds.json_schema import violations
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.sources import open_source
-
-pytestmark = pytest.mark.timeout(420)
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo, kafka_tools_are_there
@@ -15,8 +14,6 @@ from zkgroup.demo.brokers.kafka_tools import CONSOLE
 from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions
-
-pytestmark = pytest.mark.timeout(420)
 
 
 def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:

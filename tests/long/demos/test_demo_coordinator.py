@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo, kafka_tools_are_there
 from tests.worlds.json_schema import violations
-
-pytestmark = pytest.mark.timeout(420)
 
 
 def test_clients_share_a_group_through_every_fault(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def compiled(source: Path, classpath: str) -> Path:
                 str(classes),
                 str(source),
             ]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"javac {source.name}: {done.stderr.strip()[-600:]}")
             if not folder.exists():

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer
-
-pytestmark = pytest.mark.timeout(500)
 
 
 def test_a_group_of_jvm_members_owns_by_range_and_delivers_everything(

@@ -19,8 +19,6 @@ from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
 from tests.worlds.kazoo_clients import kazoo_on
 
-pytestmark = pytest.mark.timeout(600)
-
 CHROOT = "/controller-facts"
 REAL, OURS = 1, 100
 

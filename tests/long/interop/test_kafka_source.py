@@ -13,8 +13,6 @@ from zkgroup.consumer.sources import Bounds, KafkaSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.znodes.brokers import BrokerRegistration
 
-pytestmark = pytest.mark.timeout(400)
-
 
 class Registered:
     """A cluster of the brokers given."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
 from tests.long.interop.servers import Producer
 from tests.waiting import eventually
 from zkgroup import GroupMember
 
-pytestmark = pytest.mark.timeout(600)
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
 
 

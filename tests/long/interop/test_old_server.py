@@ -13,7 +13,6 @@ from zkgroup.testing.conformance import CHECKS, Target
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.timeout(300)
 _numbers = itertools.count(1)
 
 

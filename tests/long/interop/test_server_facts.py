@@ -26,7 +26,6 @@ from tests.waiting import eventually
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-pytestmark = pytest.mark.timeout(300)
 Connect = Callable[..., KazooClient]
 
 

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import VERSION, Producer
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
 from tests.worlds.shell import Shell
 
-pytestmark = pytest.mark.timeout(600)
 Row = tuple[int, int, int, str]
 """Partition, offset, log end, owner."""
 

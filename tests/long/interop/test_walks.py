@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from kazoo.client import KazooClient
 
 from tests.long.interop.servers import RealZooKeeper
 from tests.worlds.walked_trees import plant, walk_and_compare
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_walk_is_the_tree_in_the_servers_files(real_zookeeper: RealZooKeeper, tree: KazooClient) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.long.interop.jars import compiled
 from tests.long.interop.members import HERE
 from tests.long.interop.servers import VERSION
@@ -15,8 +13,6 @@ from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerRegistration
-
-pytestmark = pytest.mark.timeout(300)
 
 PLAIN = Endpoint("PLAINTEXT", "kafka-1", 9092, "PLAINTEXT")
 SECURE = Endpoint("SSL", "fe80::1", 9093, "SSL")

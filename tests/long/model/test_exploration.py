@@ -52,7 +52,6 @@ WITNESSES = {
 """The rules that were found by this model."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", [*BROKEN, *OUTSIDE])
 def test_recipe_without_a_rule_is_found_out(name: str) -> None:
     """recipes 2 [M], recipes 5 [M], recipes 6 [M], recipes 9 [M], recipes 10 [M]: each rule that the

@@ -32,7 +32,6 @@ def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
     assert play(make, moments, loss, recipe, acts_max=ACTS_MAX) > 50
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "rule",
     ["bump", "create offset", "ids check", "life check", "marker by equality", "obey owner", "offset first",

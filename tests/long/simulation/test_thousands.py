@@ -23,8 +23,6 @@ from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATO
 from tests.pure.simulation.test_schedules import SEEDS_OF_A_GROUP
 from zkgroup.testing import Simulation
 
-pytestmark = pytest.mark.timeout(600)
-
 OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))
 OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "250"))
 COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))

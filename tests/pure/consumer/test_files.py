@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import happened
 from zkgroup.consumer.sources.files import INDEX_EVERY, FileSource, LineIndex
 from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, SourceError
@@ -191,7 +192,7 @@ def test_consumers_that_share_a_source_may_read_one_partition_at_once(tmp_path: 
     index._entries = entries = Interrupted(index._entries)
 
     def read_after() -> None:
-        assert entries.adding.wait(20)
+        happened(entries.adding)
         index.end()
         entries.other_is_done.set()
 

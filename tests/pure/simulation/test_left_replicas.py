@@ -44,7 +44,6 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
     assert operations.delete_without("t", ())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("setup", [ALONE, KAFKA], ids=["zkgroup", "in Kafka"])
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
     """The controller dies at any point of the deletion: the next one finds the stray replicas by the records

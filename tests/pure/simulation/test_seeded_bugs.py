@@ -29,7 +29,6 @@ def failure(bug: Bug) -> str | None:
     return None
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_bug_is_caught_by_a_named_invariant(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rule the machine fails, and the failure names the invariant."""

@@ -111,7 +111,7 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
     monkeypatch.setattr(connection, "open_connection", out_of_reach)
     with ZooKeeperClient("127.0.0.1:1", ClientSettings(session_timeout_ms=9000)) as client:
         client.start()
-        assert asked.wait(30)
+        happened(asked)
         with pytest.raises(StoreUnavailableError, match=r"found 127\.0\.0\.1:1: no answer yet; check"):
             client.wait_connected(0.0)
         over.set()
@@ -152,14 +152,14 @@ def test_nothing_is_sent_or_reported_before_authentication_ends() -> None:
         auth = peer.asked()
         asked.append(auth)
         authenticating.set()
-        assert answer_auth.wait(30)
+        happened(answer_auth)
         peer.reply(auth.xid)
         peer.serve()
 
     settings = ClientSettings(auth=Digest("me", Secret("canary")))
     with ScriptedServer(script) as server, ZooKeeperClient(server.address, settings) as client:
         caller = Caller(client)
-        assert authenticating.wait(30)
+        happened(authenticating)
         caller.ask(Sync("/"), NotSent)
         assert caller.events == []
         answer_auth.set()

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tests.waiting import happened
 from tests.worlds.scripted_server import (
     CLOSE_SESSION,
     STAT,
@@ -99,7 +100,7 @@ def test_an_answer_before_any_request_ends_the_connection() -> None:
 
     with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
         client.start()
-        assert again.wait(30)
+        happened(again)
         client.wait_connected(30)
 
 

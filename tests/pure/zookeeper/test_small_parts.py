@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import EXCEPTIONS
 
-from tests.waiting import PATIENCE_S, joined
+from tests.waiting import PATIENCE_S, happened, joined
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
@@ -170,13 +170,13 @@ def test_actions_never_overlap() -> None:
 
     def slow() -> None:
         inside.set()
-        assert released.wait(10)
+        happened(released)
         told.append("slow")
 
     announcer.post(slow)
     thread = threading.Thread(target=announcer.run)
     thread.start()
-    assert inside.wait(10)
+    happened(inside)
     announcer.post(lambda: told.append("quick"))
     announcer.run()
     assert told == []

@@ -26,8 +26,6 @@ from zkgroup.testing.plugin import Tree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.timeout(300)
-
 SESSION_MS = 4000
 """Where a session has to end by itself."""
 LONG_MS = 20_000

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)
-
 HERE = Path(__file__).parent
 AS_INSTALLED = ["--follow-imports=silent"]
 """Errors are reported for the program alone, as with a library in site-packages."""
@@ -40,7 +38,6 @@ def check(program: Path, cache: Path) -> subprocess.CompletedProcess[str]:
         [*command, str(program)],
         capture_output=True,
         text=True,
-        timeout=280,
         check=False,
         env={"MYPYPATH": str(HERE.parents[2]), "PATH": ""},
     )

@@ -19,8 +19,6 @@ from zkgroup.testing.conformance import Target
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-pytestmark = pytest.mark.timeout(300)
-
 TREE = ClusterTree(topics=100, partitions=100)
 
 

@@ -18,7 +18,6 @@ from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
 
-pytestmark = pytest.mark.timeout(600)
 FOLDERS = (*HEALTHY, INCIDENTS)
 
 

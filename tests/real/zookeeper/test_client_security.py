@@ -189,7 +189,7 @@ class Certificates:
             (self.folder / f"{name}.pem").write_text(both)
 
     def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

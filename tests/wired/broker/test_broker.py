@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.waiting import PATIENCE_S, joined
+from tests.waiting import PATIENCE_S, happened, joined
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import QUICK, ask
@@ -308,7 +308,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
     stopping = threading.Thread(target=world.running.brokers[2].close)
     stopping.start()
     try:
-        assert asked.wait(20)
+        happened(asked)
         world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
         told = life.thread.run(life.network.health()).result(20)
         roles = world.running.told[2].of("follower")

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.waiting import happened
 from zkgroup.runtime.loop import LoopThread
 
 
@@ -19,7 +20,7 @@ def test_calls_come_in_order_on_its_thread() -> None:
     for number in range(100):
         thread.call(lambda number=number: seen.append((number, threading.current_thread().name)))  # type: ignore[misc]
     thread.call(done.set)
-    assert done.wait(30)
+    happened(done)
     assert seen == [(number, "loop-of-a-test") for number in range(100)]
     assert thread.stop()
 

@@ -15,7 +15,6 @@ NAMES = [
 ]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_answer_is_the_expected_one(name: str) -> None:
     """Recipes 13 [M]: every interleaving within the bounds, and from each state a way back to one ruler."""

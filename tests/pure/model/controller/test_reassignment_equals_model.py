@@ -62,7 +62,6 @@ def compared(faults: str) -> Counter[str]:
     return model.met
 
 
-@pytest.mark.timeout(600)
 def test_machine_does_what_the_model_does() -> None:
     """Recipes 17 [M]: the same transactions, requests to brokers and memory, at every step and wait."""
     met: Counter[str] = Counter()

@@ -22,7 +22,6 @@ def _chosen(configurations: dict[str, Expected]) -> list[str]:
     return [name for name, expected in configurations.items() if walks_all or expected.is_short]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", _chosen({**AS_WRITTEN}))
 def test_the_recipes_hold(name: str) -> None:
     """Recipes 20-23: no generation twice, no commit of an old generation or a deposed coordinator, never both
@@ -33,7 +32,6 @@ def test_the_recipes_hold(name: str) -> None:
     assert (found.verdict, found.violations, found.stuck) == ("holds", {}, None)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", _chosen({**BROKEN, **OUTSIDE}))
 def test_a_rule_that_is_left_out_is_missed(name: str) -> None:
     """Recipes 20 [M], recipes 21 [M], recipes 22 [M], recipes 23 [M]: the search finds what the rule
