@@ -73,7 +73,8 @@ class Picture:
             where = f", runs {getattr(target, '__module__', '?')}.{name}" if name else ""
             yield f"thread {thread.name!r} (daemon={thread.daemon}{where})"
         for inode in sorted(self.sockets):
-            yield f"socket {_sockets().get(inode, 'closed meanwhile')}"
+            fd = _sockets().get(inode)
+            yield "socket closed meanwhile" if fd is None else f"socket fd {fd} {_ends(fd)}"
         for pid, _ in sorted(self.processes):
             yield f"process {pid} ({_state(pid)}): {_command(pid) or '?'}"
 
@@ -134,19 +135,21 @@ def _pids_of(value: object) -> Iterable[int]:
         yield from pids() if callable(pids) else pids
 
 
-def _sockets() -> dict[str, str]:
-    """Inode of each open socket of this process, with what is known about it."""
-    found: dict[str, str] = {}
-    folder = _PROC / "self" / "fd"
-    if not folder.is_dir():
+def _sockets() -> dict[str, int]:
+    """The descriptor of each open socket of this process, by inode."""
+    found: dict[str, int] = {}
+    folder = f"{_PROC}/self/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
         return found
-    for name in os.listdir(folder):  # noqa: PTH208
+    for name in names:
         try:
-            target = str((folder / name).readlink())
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - twice a test, with no path built
         except OSError:
             continue
         if target.startswith("socket:["):
-            found[target[8:-1]] = f"fd {name} {_ends(int(name))}"
+            found[target[8:-1]] = int(name)
     return found
 
 

@@ -144,7 +144,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     options = ["-rA", "--tb=short", "-p", "no:randomly", "-p", "no:cacheprovider", f"--rootdir={folder}"]
     command = [sys.executable, "-m", "pytest", *options, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     return done.stdout + done.stderr
 
 
