@@ -1,4 +1,4 @@
-"""Each violation of S23 to S29 in a group with a coordinator is found under the name of that invariant."""
+"""Each violation of S23 to S33 in a group with a coordinator is found under the name of that invariant."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ import pytest
 from zkgroup.history import Change, HistoryRecord, ServerTransaction, TransactionRefusal
 from zkgroup.history.coordinator import check_coordinator
 from zkgroup.model import TopicPartition
+from zkgroup.testing.simulation.coordinator.assignments import subscription_bytes
 from zkgroup.znodes.consumers import ids_path, offset_path
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, ProtocolMarker, SlotOwner
+from zkgroup.znodes.coordinated_groups import (
+    GroupChunk,
+    GroupHeader,
+    OffsetMetadata,
+    ProtocolMarker,
+    SlotOwner,
+    StoredMember,
+    chunks_of,
+)
 
 P0 = TopicPartition("t", 0)
 FIRST, SECOND, OPERATOR, CONSUMER = 11, 12, 0, 21
@@ -25,13 +34,17 @@ class CoordinatedHistory:
         self.records: list[HistoryRecord] = []
         self._times = itertools.count(1)
 
+    def now(self) -> int:
+        """The next moment."""
+        return next(self._times)
+
     def write(self, session: int, *changes: Change, refused: str = "") -> None:
         refusal = TransactionRefusal(refused, "BadVersion") if refused else None
-        now = next(self._times)
+        now = self.now()
         self.log.append(ServerTransaction(now, now, session, changes, "write", refusal))
 
     def note(self, kind: str, **fields: object) -> None:
-        now = next(self._times)
+        now = self.now()
         self.records.append(HistoryRecord(now * 1_000_000, now, 1, "m", 0, kind, {"group": "g", **fields}))
 
     def fence(self, session: int) -> None:
@@ -53,8 +66,31 @@ class CoordinatedHistory:
             changes.append(Change("create" if members else "delete", marker, b"{}" if members else None))
         self.write(session, *changes)
 
-    def join(self, generation: int, owner: str, *, leads: bool = False) -> None:
-        self.note("join.ok", generation=generation, owner=owner, leads=leads)
+    def join(self, generation: int, owner: str, *kept: int, leads: bool = False) -> None:
+        rows = [["t", number] for number in kept]
+        self.note(
+            "join.ok", generation=generation, owner=owner, member_id=f"{owner}-id", leads=leads, kept=rows
+        )
+
+    def take_in(self, generation: int, topic: str) -> None:
+        """Stores a generation of one member that subscribes to a topic."""
+        member = StoredMember(
+            member_id="a",
+            group_instance_id=None,
+            client_id="a",
+            client_host="/h",
+            session_timeout_ms=1,
+            rebalance_timeout_ms=1,
+            protocols=(("range", subscription_bytes(topic)),),
+            assignment=b"",
+        )
+        (chunk,), _ = chunks_of([member])
+        path = GroupChunk.path(0, "g", generation, 0)
+        self.write(FIRST, Change("create", path, chunk.encode()))
+        self.store(FIRST, generation, marks=False)
+
+    def delete(self, session: int, *paths: str) -> None:
+        self.write(session, *(Change("delete", path) for path in paths))
 
     def begin(self, generation: int) -> None:
         self.note("generation.began", generation=generation)
@@ -62,6 +98,21 @@ class CoordinatedHistory:
     def sync(self, generation: int, owner: str, *partitions: int) -> None:
         rows = [["t", number] for number in partitions]
         self.note("sync.ok", generation=generation, owner=owner, partitions=rows)
+
+    def set_offset(self, session: int, number: str, offset: int) -> None:
+        """What the commit of this number stores."""
+        metadata = OffsetMetadata(
+            offset=offset,
+            leader_epoch=-1,
+            metadata=number,
+            commit_timestamp_ms=1,
+            expire_timestamp_ms=None,
+        )
+        self.write(
+            session,
+            Change("set", offset_path("g", P0), b"%d" % offset),
+            Change("set", OffsetMetadata.path(0, "g", P0), metadata.encode()),
+        )
 
     def commit(
         self,
@@ -73,20 +124,9 @@ class CoordinatedHistory:
         owner: str = "a",
         is_stored: bool = True,
     ) -> None:
-        self.note("commit.sent", commit=number, generation=generation, owner=owner)
+        self.note("commit.sent", commit=number, generation=generation, owner=owner, member_id=f"{owner}-id")
         if is_stored:
-            metadata = OffsetMetadata(
-                offset=offset,
-                leader_epoch=-1,
-                metadata=number,
-                commit_timestamp_ms=1,
-                expire_timestamp_ms=None,
-            )
-            self.write(
-                session,
-                Change("set", offset_path("g", P0), b"%d" % offset),
-                Change("set", OffsetMetadata.path(0, "g", P0), metadata.encode()),
-            )
+            self.set_offset(session, number, offset)
         self.note("commit.ok", commit=number, partitions=[["t", 0]])
 
     def broken(self) -> set[str]:
@@ -130,10 +170,63 @@ def test_a_group_that_was_removed_begins_again() -> None:
     """As in Kafka; its former members are unknown."""
     history = good()
     history.store(FIRST, 2, members=0)
-    history.write(FIRST, Change("delete", GroupHeader.path(0, "g")))
+    history.write(FIRST, Change("delete", offset_path("g", P0)), Change("delete", GroupHeader.path(0, "g")))
     history.begin(1)
     history.join(1, "c", leads=True)
     history.sync(1, "c", 0, 1)
+
+    assert history.broken() == set()
+
+
+def test_a_cooperative_member_keeps_its_partition_until_it_is_revoked() -> None:
+    """The next generation assigns it to nobody, the one after it to the other member."""
+    history = good()
+    history.begin(2)
+    history.join(2, "a", 0, leads=True)
+    history.join(2, "b", 1)
+    history.sync(2, "a", 0)
+    history.sync(2, "b")
+    history.begin(3)
+    history.join(3, "a", 0, leads=True)
+    history.join(3, "b")
+    history.sync(3, "a", 0, 1)
+    history.sync(3, "b")
+
+    report = check_coordinator(history.log, history.records)
+
+    assert report.holds, report.violations
+    assert report.figures["partitions kept"] == 3
+
+
+def test_a_member_no_longer_owns_what_a_generation_without_it_gave_away() -> None:
+    """It joins again as if it had it, and the other member goes on with it."""
+    history = good()
+    history.begin(2)
+    history.join(2, "b", 1, leads=True)
+    history.sync(2, "b", 0, 1)
+    history.begin(3)
+    history.join(3, "a", 0)
+    history.join(3, "b", 0, 1, leads=True)
+    history.sync(3, "b", 0, 1)
+
+    assert history.broken() == set()
+
+
+def test_administration_of_a_group_without_members_holds() -> None:
+    """Also a removed static member whose commits the next coordinator stores, as it has not learnt of it."""
+    history = good()
+    history.store(FIRST, 2, members=0)
+    history.write(OPERATOR, Change("set", offset_path("g", P0), b"1"))
+    history.note("static.removing", owner="a", request="1")
+    history.note("static.removed", owner="a", request="1")
+    history.fence(SECOND)
+    history.store(SECOND, 101)
+    history.commit(SECOND, "a.3", 101, 2)
+    history.store(SECOND, 102, members=0)
+    before = history.now()
+    history.delete(SECOND, offset_path("g", P0), GroupHeader.path(0, "g"))
+    history.note("offsets.deleted", since_ms=before, partitions=[["t", 0]])
+    history.note("group.deleted", since_ms=before)
 
     assert history.broken() == set()
 
@@ -152,6 +245,13 @@ def two_leaders(history: CoordinatedHistory) -> None:
 
 def shared_partition(history: CoordinatedHistory) -> None:
     history.sync(1, "b", 0)
+
+
+def kept_and_assigned(history: CoordinatedHistory) -> None:
+    history.begin(2)
+    history.join(2, "a", 0, leads=True)
+    history.join(2, "b", 1)
+    history.sync(2, "b", 0)
 
 
 def late_commit(history: CoordinatedHistory) -> None:
@@ -199,6 +299,67 @@ def acknowledged_only(history: CoordinatedHistory) -> None:
     history.commit(FIRST, "a.3", 1, 9, is_stored=False)
 
 
+def removed_with_members(history: CoordinatedHistory) -> None:
+    history.delete(FIRST, offset_path("g", P0), ProtocolMarker.path("g"), GroupHeader.path(0, "g"))
+
+
+def removed_without_its_offset(history: CoordinatedHistory) -> None:
+    history.store(FIRST, 2, members=0)
+    history.delete(FIRST, GroupHeader.path(0, "g"))
+
+
+def removed_without_its_marker(history: CoordinatedHistory) -> None:
+    history.store(FIRST, 2, members=0)
+    history.write(FIRST, Change("create", ProtocolMarker.path("g"), b"{}"))
+    history.delete(FIRST, offset_path("g", P0), GroupHeader.path(0, "g"))
+
+
+def deletion_acknowledged_only(history: CoordinatedHistory) -> None:
+    history.note("group.deleted", since_ms=history.now())
+
+
+def commit_of_a_former_group(history: CoordinatedHistory) -> None:
+    history.note("commit.sent", commit="a.9", generation=1, owner="a")
+    history.store(FIRST, 2, members=0)
+    history.delete(FIRST, offset_path("g", P0), GroupHeader.path(0, "g"))
+    history.store(FIRST, 1)
+    history.begin(1)
+    history.set_offset(FIRST, "a.9", 8)
+
+
+def subscribed_offset_deleted(history: CoordinatedHistory) -> None:
+    history.take_in(2, "t")
+    history.delete(FIRST, offset_path("g", P0))
+
+
+def offset_deleted_beside_consumers(history: CoordinatedHistory) -> None:
+    history.store(FIRST, 2, members=0)
+    history.write(CONSUMER, Change("create", f"{ids_path('g')}/z", b"{}"))
+    history.delete(FIRST, offset_path("g", P0))
+
+
+def offset_deletion_acknowledged_only(history: CoordinatedHistory) -> None:
+    history.note("offsets.deleted", since_ms=history.now(), partitions=[["t", 0]])
+
+
+def operator_beside_members(history: CoordinatedHistory) -> None:
+    history.write(OPERATOR, Change("set", offset_path("g", P0), b"1"))
+
+
+def commit_over_an_operators_change(history: CoordinatedHistory) -> None:
+    history.note("commit.sent", commit="a.9", generation=2, owner="a")
+    history.store(FIRST, 2, members=0)
+    history.write(OPERATOR, Change("set", offset_path("g", P0), b"1"))
+    history.store(FIRST, 2)
+    history.set_offset(FIRST, "a.9", 8)
+
+
+def commit_of_a_removed_member(history: CoordinatedHistory) -> None:
+    history.note("static.removing", owner="a", request="1")
+    history.note("static.removed", owner="a", request="1")
+    history.commit(FIRST, "a.3", 1, 9)
+
+
 @pytest.mark.parametrize(
     ("mistake", "rule"),
     [
@@ -206,6 +367,7 @@ def acknowledged_only(history: CoordinatedHistory) -> None:
         (given_by_nobody, "S23"),
         (two_leaders, "S23"),
         (shared_partition, "S24"),
+        (kept_and_assigned, "S24"),
         (late_commit, "S25"),
         (commit_before_its_generation, "S25"),
         (outside_beside_members, "S25"),
@@ -216,6 +378,17 @@ def acknowledged_only(history: CoordinatedHistory) -> None:
         (goes_back, "S28"),
         (consumer_goes_back, "S28"),
         (acknowledged_only, "S29"),
+        (removed_with_members, "S30"),
+        (removed_without_its_offset, "S30"),
+        (removed_without_its_marker, "S30"),
+        (deletion_acknowledged_only, "S30"),
+        (commit_of_a_former_group, "S30"),
+        (subscribed_offset_deleted, "S31"),
+        (offset_deleted_beside_consumers, "S31"),
+        (offset_deletion_acknowledged_only, "S31"),
+        (operator_beside_members, "S32"),
+        (commit_over_an_operators_change, "S32"),
+        (commit_of_a_removed_member, "S33"),
     ],
 )
 def test_each_violation_has_its_name(mistake: Callable[[CoordinatedHistory], None], rule: str) -> None:

@@ -96,6 +96,14 @@ OF_COORDINATORS = {
     "note member_expired": 20,
     "sessions expired": 60,
     "fault fence_slot": 30,
+    "partitions kept": 15,
+    "client partitions.revoked": 2,
+    "groups removed": 0.4,
+    "admin group.deleted": 0.4,
+    "admin subscribed offsets kept": 2,
+    "admin static.removed": 0.4,
+    "offsets deleted": 1,
+    "offsets changed by operators": 1,
 }
 """Least figures of a hundred schedules."""
 
@@ -119,7 +127,7 @@ def hold_for_clusters(seeds: range) -> None:
 
 
 def hold_for_coordinators(seeds: range) -> Counter[str]:
-    """S23-S29 throughout, L8 after the faults; the figures of what happened."""
+    """S23-S33 throughout, L8 after the faults; the figures of what happened."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(CoordinatorSimulation(seed).run().figures)

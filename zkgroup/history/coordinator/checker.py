@@ -1,21 +1,32 @@
 """The checker of groups that brokers coordinate, and the invariants decided from records. Pure.
 
     S23  a generation is given once, by one coordinator and with one leader, until its group is removed
-    S24  no two members of a generation are assigned the same partition
+    S24  no two members of a generation own the same partition, whether assigned in it or kept since before
     S25  a commit is stored only in its own generation, and one of a client outside only without members
     S26  only the broker that set the slot last writes what a coordinator writes
     S27  ZooKeeper consumers and members of a coordinator are never in a group at once
-    S28  an offset goes back only by the member that wrote it last, or by a client outside the group
+    S28  an offset goes back only by the member that wrote it last, a client outside the group, an operator
     S29  a commit that was acknowledged is stored, or another one that was collected with it
+    S30  a group is removed only without members, leaves nothing, and gets no commit of a former member
+    S31  offsets are deleted only where no member of either kind needs them
+    S32  an operator changes offsets only without members, and no commit that is older is stored over it
+    S33  a static member that an administrator has removed stores no commit
 
-S25 to S28 are decided at each transaction of the servers' log (`replay`). The records, with `owner` for the
-`group.instance.id` or else the member id:
+S25 to S28, and what S30 to S33 say of ZooKeeper, are decided at each transaction of the servers' log
+(`replay`). The records, with `owner` for the `group.instance.id` or else the member id:
 
     generation.began   group, generation                               a coordinator has ended a join phase
-    join.ok            group, generation, owner, leads                 JoinGroup was answered
+    join.ok            group, generation, owner, leads, kept, member_id
+                                                                       JoinGroup was answered; `kept`: owned
     sync.ok            group, generation, owner, partitions            SyncGroup was answered
-    commit.sent        group, generation, owner, commit                the commit's metadata are `commit`
+    commit.sent        group, generation, owner, commit, member_id     the commit's metadata are `commit`
     commit.ok          group, commit, partitions                       OffsetCommit was answered
+    group.deleted      group, since_ms                                 DeleteGroups was answered
+    offsets.deleted    group, since_ms, partitions                     OffsetDelete was answered
+    static.removing    group, owner, request                           LeaveGroup was sent for another member
+    static.removed     group, owner, request                           that was answered
+
+`kept`, `member_id` and the records of administration may be missing: then less is decided.
 """
 
 from __future__ import annotations
@@ -25,13 +36,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zkgroup.history.coordinator.administration import check_deletions, removed_members
 from zkgroup.history.coordinator.replay import CoordinatedGroupsReplay, SentCommit
 from zkgroup.history.records import HistoryRecord
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
 
-DECIDED: Final = frozenset(f"S{number}" for number in range(23, 30))
+DECIDED: Final = frozenset(f"S{number}" for number in range(23, 34))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,7 @@ class CoordinatorReport:
 def check_coordinator(
     transactions: Iterable[ServerTransaction], records: Iterable[HistoryRecord]
 ) -> CoordinatorReport:
-    """Decides S23 to S29.
+    """Decides S23 to S33.
 
     Args:
         transactions: everything that the server accepted and refused, in any order.
@@ -62,19 +74,24 @@ def check_coordinator(
     figures: Counter[str] = Counter()
     sent = {
         str(each.fields["commit"]): SentCommit(
-            each.fields["group"], each.fields["generation"], str(each.fields["owner"])
+            group=each.fields["group"],
+            generation=each.fields["generation"],
+            owner=str(each.fields["owner"]),
+            member_id=each.fields.get("member_id", ""),
+            sent_ms=each.ms,
         )
         for each in found
         if each.kind == "commit.sent"
     }
-    replay = CoordinatedGroupsReplay(sent, figures)
+    replay = CoordinatedGroupsReplay(sent, figures, removed_members(found))
     for transaction in sorted(transactions, key=lambda each: each.zxid):
         replay.apply(transaction)
     violations = [
         *check_generations(found, replay.removed, figures),
-        *check_assignments(found),
+        *check_assignments(found, figures),
         *replay.violations,
         *check_acknowledgements(found, replay.stored),
+        *check_deletions(found, replay.absences),
     ]
     return CoordinatorReport(tuple(violations), figures)
 
@@ -105,23 +122,38 @@ def check_generations(
             yield Violation("S23", f"generation {generation} is led by {leaders[generation]} and {owner}")
 
 
-def check_assignments(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
-    """S24: the assignments of a generation are disjoint."""
+def check_assignments(records: Sequence[HistoryRecord], figures: Counter[str]) -> Iterator[Violation]:
+    """S24: what the members of a generation own is disjoint.
+
+    A cooperative member owns what it kept when it joined, until its assignment says otherwise; but no
+    longer what a generation that it was not in has given to another member.
+    """
     owners: dict[tuple[str, int, TopicPartition], str] = {}
+    assigned: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
+    """The last generation that assigned a partition, and to whom."""
     for record in records:
         if record.kind == "generation.began":
-            begun = record.fields["group"], record.fields["generation"]
-            owners = {key: owner for key, owner in owners.items() if key[:2] != begun}
-        if record.kind != "sync.ok":
+            group, generation = record.fields["group"], record.fields["generation"]
+            owners = {key: each for key, each in owners.items() if key[0] != group or key[1] < generation}
+            assigned = {
+                key: each for key, each in assigned.items() if key[0] != group or each[0] < generation
+            }
             continue
-        for topic, number in record.fields["partitions"]:
+        if record.kind not in ("join.ok", "sync.ok"):
+            continue
+        group, generation, member = (record.fields[each] for each in ("group", "generation", "owner"))
+        is_assigned = record.kind == "sync.ok"
+        for topic, number in record.fields["partitions"] if is_assigned else record.fields.get("kept", ()):
             tp = TopicPartition(topic, number)
-            key = record.fields["group"], record.fields["generation"], tp
-            owner = owners.setdefault(key, record.fields["owner"])
-            if owner != record.fields["owner"]:
-                detail = (
-                    f"assigned to {owner} and {record.fields['owner']} in generation {key[1]} of {key[0]}"
-                )
+            if is_assigned:
+                assigned[group, tp] = max(assigned.get((group, tp), (0, "")), (generation, member))
+            elif assigned.get((group, tp), (0, member))[1] != member:
+                continue
+            else:
+                figures["partitions kept"] += 1
+            owner = owners.setdefault((group, generation, tp), member)
+            if owner != member:
+                detail = f"owned by {owner} and {member} in generation {generation} of {group}"
                 yield Violation("S24", detail, tp)
 
 

@@ -1,4 +1,4 @@
-"""The znodes of coordinated groups, replayed from the servers' log: S25 to S28 at each transaction."""
+"""The znodes of coordinated groups, replayed from the servers' log: S25 to S28 and S30 to S33."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from zkgroup.assignment import consumer_protocol
+from zkgroup.errors import CorruptFrameError, CorruptZnodeError
+from zkgroup.history.coordinator.administration import Absences, RemovedMember
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Offset, consumers_path
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, groups_path, slots_path
+from zkgroup.znodes.coordinated_groups import (
+    GroupChunk,
+    GroupHeader,
+    OffsetMetadata,
+    groups_path,
+    members_of,
+    slots_path,
+)
 
 OUTSIDE: Final = -1
 """Generation of a commit of a client that is no member."""
-NO_OPERATOR: Final = 0
+OPERATOR: Final = 0
 """Session of writes of an operator, in simulation."""
 
 
@@ -26,6 +36,8 @@ class SentCommit:
     group: str
     generation: int
     owner: str
+    member_id: str = field(default="", compare=False)
+    sent_ms: float = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,39 @@ class _Group:
     ids: set[str] = field(default_factory=set)
     is_marked: bool = False
     header: GroupHeader | None = None
+    chunks: dict[str, bytes] = field(default_factory=dict)
+    """What holds the stored members, by path."""
     offsets: dict[TopicPartition, _Written] = field(default_factory=dict)
+    is_removed_now: bool = False
+    """Whether this transaction has removed it."""
+    former_ms: float = 0
+    """When the group was removed last: commits that were sent before are of a former one."""
+    changed_ms: dict[TopicPartition, float] = field(default_factory=dict)
+    """When an operator last changed an offset."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing of it is there but what ZooKeeper members keep."""
+        return not self.offsets and not self.is_marked and self.header is None
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a stored member subscribes to a topic."""
+        if self.header is None or not self.has_members:
+            return False
+        numbers = range(self.header.first_chunk, self.header.first_chunk + self.header.chunks)
+        prefix = f"/rec-{self.header.generation}-"
+        chunks = [
+            GroupChunk(data)
+            for number in numbers
+            for path, data in self.chunks.items()
+            if path.endswith(f"{prefix}{number}")
+        ]
+        try:
+            members = members_of("", self.header, chunks)
+            found = (dict(each.protocols).get(self.header.protocol or "", b"") for each in members)
+            return any(topic in consumer_protocol.subscribed_topics(data) for data in found)
+        except (CorruptFrameError, CorruptZnodeError):
+            return True
 
     @property
     def has_members(self) -> bool:
@@ -54,10 +98,23 @@ class _Group:
 class CoordinatedGroupsReplay:
     """Replays transactions in their order. `violations` has what they broke."""
 
-    def __init__(self, sent: Mapping[str, SentCommit], figures: Counter[str]) -> None:
-        """sent: the clients' commits, by the metadata that they wrote."""
+    def __init__(
+        self,
+        sent: Mapping[str, SentCommit],
+        figures: Counter[str],
+        removed_members: Mapping[tuple[str, str], RemovedMember] | None = None,
+    ) -> None:
+        """
+        Args:
+            sent: the clients' commits, by the metadata that they wrote.
+            removed_members: static members that administrators removed, by group and member id.
+        """
         self.violations: list[Violation] = []
         self._sent, self._figures = sent, figures
+        self._removed_members = removed_members or {}
+        self.absences = Absences()
+        """When groups and offsets were not there."""
+        self._slot_set_ms: float = 0
         self._groups: dict[str, _Group] = {}
         self._slot_sessions: dict[int, int] = {}
         self.stored: dict[tuple[str, TopicPartition], list[int]] = {}
@@ -73,6 +130,7 @@ class CoordinatedGroupsReplay:
             return
         touched: dict[str, None] = {}
         offsets: dict[tuple[str, TopicPartition], int] = {}
+        deleted: list[tuple[str, TopicPartition]] = []
         commits: dict[tuple[str, TopicPartition], str] = {}
         for change in transaction.changes:
             if change.action == "check":
@@ -80,12 +138,17 @@ class CoordinatedGroupsReplay:
             self._slot_changed(transaction, change)
             if (group := self._header_changed(transaction, change, commits)) is not None:
                 touched[group] = None
-            if (group := self._group_changed(change, offsets)) is not None:
+            if (group := self._group_changed(change, offsets, deleted)) is not None:
                 touched[group] = None
         for group in touched:
             self._check_kinds(transaction, group)
         for key, offset in offsets.items():
             self._offset_written(transaction, key, offset, commits.get(key))
+        for key in deleted:
+            self._offset_deleted(transaction, key)
+        for group in touched:
+            self._check_removal(transaction, group)
+            self.absences.group(group).change(transaction.at_ms, self._group(group).is_bare)
 
     def _group(self, name: str) -> _Group:
         return self._groups.setdefault(name, _Group())
@@ -98,8 +161,9 @@ class CoordinatedGroupsReplay:
     def _slot_changed(self, transaction: ServerTransaction, change: Change) -> None:
         below = _below(change.path, slots_path())
         if len(below) == 1:
-            self._figures["slots taken"] += transaction.session != NO_OPERATOR
+            self._figures["slots taken"] += transaction.session != OPERATOR
             self._slot_sessions[int(below[0])] = transaction.session
+            self._slot_set_ms = transaction.at_ms
 
     def _header_changed(
         self,
@@ -112,22 +176,36 @@ class CoordinatedGroupsReplay:
         if len(below) < 2:
             return None
         owner = self._slot_sessions.get(int(below[0]))
-        if transaction.session not in (owner, NO_OPERATOR):
+        if transaction.session not in (owner, OPERATOR):
             detail = f"{change.path} is written by session {transaction.session:#x}, the slot is of {owner}"
             self._violated("S26", detail, transaction)
         if len(below) > 2:
+            if len(below) == 3 and change.action != "delete":
+                self._group(below[1]).chunks[change.path] = change.data or b""
+            elif len(below) == 3:
+                self._group(below[1]).chunks.pop(change.path, None)
             if len(below) == 5 and change.action != "delete":
                 partition = TopicPartition(below[3], int(below[4]))
                 commits[below[1], partition] = OffsetMetadata.decode(change.path, change.data).metadata
             return None
+        group = self._group(below[1])
         if change.action == "delete":
             self.removed.setdefault(below[1], []).append(transaction.at_ms)
+            group.former_ms, group.is_removed_now = transaction.at_ms, True
+            self._figures["groups removed"] += 1
+            if group.has_members:
+                self._violated("S30", f"{below[1]} is removed with the members of a coordinator", transaction)
         is_there = change.action != "delete" and bool(change.data)
-        self._group(below[1]).header = GroupHeader.decode(change.path, change.data) if is_there else None
+        group.header = GroupHeader.decode(change.path, change.data) if is_there else None
         return below[1]
 
-    def _group_changed(self, change: Change, offsets: dict[tuple[str, TopicPartition], int]) -> str | None:
-        """A znode of a group in `/consumers`; the group, if its members or its marker have changed."""
+    def _group_changed(
+        self,
+        change: Change,
+        offsets: dict[tuple[str, TopicPartition], int],
+        deleted: list[tuple[str, TopicPartition]],
+    ) -> str | None:
+        """A znode of a group in `/consumers`; the group, if its members, marker or offsets have changed."""
         below = _below(change.path, consumers_path())
         match below:
             case [name, "protocol"]:
@@ -143,8 +221,10 @@ class CoordinatedGroupsReplay:
                 tp = TopicPartition(topic, int(number))
                 if change.action == "delete":
                     self._group(name).offsets.pop(tp, None)
+                    deleted.append((name, tp))
                 else:
                     offsets[name, tp] = Offset.decode(change.path, change.data).value
+                return name
         return None
 
     # --- rules ------------------------------------------------------------------------------------
@@ -167,10 +247,14 @@ class CoordinatedGroupsReplay:
         name, tp = key
         group = self._group(name)
         commit: SentCommit | int = transaction.session if number is None else self._sent[number]
+        self.absences.offset(name, tp).change(transaction.at_ms, False)
         if isinstance(commit, SentCommit):
             assert number is not None
             self.stored.setdefault(key, []).append(transaction.at_ms)
             self._commit_stored(transaction, group, commit, number)
+            self._check_order(transaction, group, tp, commit, number)
+        elif commit == OPERATOR:
+            self._operator_changed(transaction, name, tp)
         else:
             self._figures["commits of ZooKeeper members"] += 1
         before = group.offsets.get(tp)
@@ -192,11 +276,67 @@ class CoordinatedGroupsReplay:
         if stored != commit.generation or not group.has_members:
             detail = f"commit {number} of generation {commit.generation} is stored in generation {stored}"
             self._violated("S25", detail, transaction)
+        removed = self._removed_members.get((commit.group, commit.member_id))
+        if (
+            removed is not None
+            and commit.sent_ms > removed.answered_ms
+            and self._slot_set_ms < removed.asked_ms  # the next coordinator loads what was stored before
+        ):
+            detail = f"commit {number} is stored, and its member {commit.member_id} was removed"
+            self._violated("S33", detail, transaction)
+
+    # --- administration ---------------------------------------------------------------------------
+
+    def _operator_changed(self, transaction: ServerTransaction, name: str, tp: TopicPartition) -> None:
+        """S32: an operator changes the offsets of a group without members."""
+        group = self._group(name)
+        self._figures["offsets changed by operators"] += 1
+        group.changed_ms[tp] = transaction.at_ms
+        if group.ids or group.is_marked or group.has_members:
+            self._violated("S32", f"an operator changes {tp} of {name}, which has members", transaction)
+
+    def _check_order(
+        self,
+        transaction: ServerTransaction,
+        group: _Group,
+        tp: TopicPartition,
+        commit: SentCommit,
+        number: str,
+    ) -> None:
+        """S30, S32: a member that commits has joined after the last change of an operator."""
+        if commit.generation == OUTSIDE:
+            return
+        if commit.sent_ms < group.former_ms:
+            self._violated("S30", f"{number} of a removed group is stored", transaction)
+        if commit.sent_ms < group.changed_ms.get(tp, 0):
+            self._violated("S32", f"{number} is older than an operator's change of {tp}", transaction)
+
+    def _offset_deleted(self, transaction: ServerTransaction, key: tuple[str, TopicPartition]) -> None:
+        """S31: nobody deletes an offset that a member needs."""
+        name, tp = key
+        group = self._group(name)
+        self._figures["offsets deleted"] += 1
+        self.absences.offset(name, tp).change(transaction.at_ms, True)
+        if group.ids:
+            self._violated("S31", f"{tp} of {name} is deleted beside ZooKeeper members", transaction)
+        elif group.subscribes(tp.topic):
+            self._violated("S31", f"{tp} of {name} is deleted, and a member subscribes to it", transaction)
+
+    def _check_removal(self, transaction: ServerTransaction, name: str) -> None:
+        """S30: a group that is removed leaves nothing."""
+        group = self._group(name)
+        if group.is_removed_now:
+            group.is_removed_now = False
+            if not group.is_bare:
+                kept = f"the offsets {sorted(group.offsets)}" if group.offsets else "the marker"
+                self._violated("S30", f"{name} is removed, and {kept} are left", transaction)
 
 
 def _may_go_back(commit: SentCommit | int, before: SentCommit | int) -> bool:
     """Whether a commit may lower the offset of the one before: requests of one member may change places."""
-    return isinstance(commit, SentCommit) and (commit.generation == OUTSIDE or commit == before)
+    if isinstance(commit, SentCommit):
+        return commit.generation == OUTSIDE or commit == before
+    return commit == OPERATOR
 
 
 def _below(path: str, parent: str) -> list[str]:

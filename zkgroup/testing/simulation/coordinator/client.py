@@ -4,7 +4,8 @@
              ^                 ^            |                             |
              +-- 15, 16, no answer          +------ 22, 25, 27 -----------+--> commit once more, join again
 
-An eager consumer: before it joins again it commits, and gives up its partitions.
+Before it joins again it commits. An eager consumer then gives up its partitions. A cooperative one (KIP-429)
+keeps them and goes on to commit; when it is assigned fewer, it commits, revokes the others, and joins again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zkgroup.coordinator.effects import (
     FetchOffsetsResult,
     HeartbeatResult,
     JoinGroupResult,
+    JoinResultMember,
     LeaveGroupResult,
     SyncGroupResult,
 )
@@ -40,6 +42,13 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
+from zkgroup.testing.simulation.coordinator.assignments import (
+    assign_cooperatively,
+    assigned_partitions,
+    assignment_bytes,
+    deal_out,
+    subscription_bytes,
+)
 from zkgroup.testing.simulation.coordinator.calls import CallStage, ClientCall, ClientNetwork
 from zkgroup.testing.simulation.schedule import Action
 
@@ -50,6 +59,10 @@ REQUEST_MS: Final = 6_000
 """A request without an answer for so long breaks the connection."""
 NOWHERE: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """Errors after which a client asks for its coordinator again."""
+
+
+LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""Errors after which a client is in no generation."""
 
 
 class ClientsWorld(Protocol):
@@ -82,6 +95,8 @@ class ClientOptions:
     """Whether it gets its member id before it joins (JoinGroup 4 on)."""
     requires_stable: bool = True
     """Whether it waits for commits under way when it reads offsets (OffsetFetch 7 on)."""
+    is_cooperative: bool = False
+    """Whether it keeps its partitions while it joins again."""
 
 
 class ClientPhase(Enum):
@@ -96,6 +111,9 @@ class ClientPhase(Enum):
     ENDED = "ended"
 
 
+_JOINING: Final = (ClientPhase.OUTSIDE, ClientPhase.JOINED, ClientPhase.ASSIGNED)
+
+
 @dataclass(slots=True)
 class BelievedMembership:
     """What a client believes."""
@@ -103,7 +121,7 @@ class BelievedMembership:
     member_id: str = ""
     generation: int = -1
     leads: bool = False
-    members: tuple[str, ...] = ()
+    members: tuple[JoinResultMember, ...] = ()
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -202,8 +220,12 @@ class GroupClient:
 
     @property
     def _may_commit(self) -> bool:
-        is_able = self.phase is ClientPhase.WORKING and self._process is not None
-        return is_able and "commit" not in self._calls and bool(self.believes.positions)
+        is_able = self.phase is ClientPhase.WORKING or (
+            self._options.is_cooperative and self.phase in _JOINING and self.believes.generation >= 0
+        )
+        if not is_able or self._process is None:
+            return False
+        return "commit" not in self._calls and bool(self.believes.positions)
 
     def _act(self) -> None:
         if self._process is None:
@@ -272,25 +294,33 @@ class GroupClient:
             session_timeout_ms=options.session_timeout_ms,
             rebalance_timeout_ms=options.rebalance_timeout_ms,
             protocol_type="consumer",
-            protocols=(("range", b"t0"),),
+            protocols=(self._protocol(),),
         )
+
+    def _protocol(self) -> tuple[str, bytes]:
+        """Its assignment strategy, with its metadata."""
+        topic = self._world.partitions()[0].topic
+        if not self._options.is_cooperative:
+            return "range", subscription_bytes(topic)
+        return "cooperative-sticky", subscription_bytes(topic, self.assigned, self.believes.generation)
 
     def _sync(self) -> SyncGroup:
         assignments: dict[str, bytes] = {}
         if self.believes.leads:
-            members = sorted(self.believes.members)
-            turn = self._world.rng.randrange(len(members))
-            shares: dict[str, list[str]] = {each: [] for each in members}
-            for number, partition in enumerate(self._world.partitions()):
-                shares[members[(number + turn) % len(members)]].append(str(partition.partition))
-            assignments = {each: ",".join(share).encode() for each, share in shares.items()}
+            members, partitions = self.believes.members, self._world.partitions()
+            if self._options.is_cooperative:
+                shares = assign_cooperatively(members, partitions)
+            else:
+                turn = self._world.rng.randrange(len(members))
+                shares = deal_out((each.member_id for each in members), partitions, turn)
+            assignments = {each: assignment_bytes(share) for each, share in shares.items()}
         return SyncGroup(**self._identity(), assignments=assignments)
 
     def _fetch(self) -> FetchOffsets:
         return FetchOffsets(
             request_id=0,
             group_id=self.group,
-            partitions=self.assigned,
+            partitions=self._unread,
             require_stable=self._options.requires_stable,
         )
 
@@ -306,6 +336,11 @@ class GroupClient:
                 for each, offset in positions.items()
             },
         )
+
+    @property
+    def _unread(self) -> tuple[TopicPartition, ...]:
+        """The partitions whose offsets it has not read."""
+        return tuple(each for each in self.assigned if each not in self.believes.positions)
 
     def _note(self, kind: str, **fields: object) -> None:
         believes = self.believes
@@ -345,9 +380,11 @@ class GroupClient:
             self._refused(result.error)
         else:
             leads = result.leader == result.member_id
-            members = tuple(each.member_id for each in result.members)
-            self.believes = BelievedMembership(result.member_id, result.generation, leads, members)
-            self._note("join.ok", leads=leads)
+            self.believes = BelievedMembership(
+                result.member_id, result.generation, leads, result.members, self.believes.positions
+            )
+            kept = [[each.topic, each.partition] for each in self.assigned]
+            self._note("join.ok", leads=leads, kept=kept)
             self.phase = ClientPhase.JOINED
 
     def _synced(self, result: SyncGroupResult) -> None:
@@ -356,12 +393,16 @@ class GroupClient:
         if result.error is not ErrorCode.NONE:
             self._refused(result.error)
             return
-        numbers = [int(each) for each in result.assignment.decode().split(",") if each]
-        self.assigned = tuple(each for each in self._world.partitions() if each.partition in numbers)
+        assigned = assigned_partitions(result.assignment)
+        self.assigned = tuple(each for each in self._world.partitions() if each in assigned)
         self._note("sync.ok", partitions=[[each.topic, each.partition] for each in self.assigned])
         now_ms = self._world.clock.now_ms()
         self._beat_ms, self._commit_ms = now_ms + HEARTBEAT_MS, now_ms + COMMIT_MS
-        self.phase = ClientPhase.ASSIGNED if self.assigned else ClientPhase.WORKING
+        if self.believes.positions.keys() - assigned:
+            self._note("partitions.revoked")
+            self.phase, self._due_ms = ClientPhase.PREPARING, now_ms
+        else:
+            self.phase = ClientPhase.ASSIGNED if self._unread else ClientPhase.WORKING
 
     def _fetched(self, result: OffsetsRead | FetchOffsetsResult) -> None:
         if self.phase is not ClientPhase.ASSIGNED:
@@ -369,8 +410,8 @@ class GroupClient:
         if result.error is not ErrorCode.NONE:
             self._refused(result.error)
         elif isinstance(result, OffsetsRead) and not result.partition_errors:
-            self.believes.positions = {
-                each: result.offsets[each].offset if each in result.offsets else 0 for each in self.assigned
+            self.believes.positions |= {
+                each: result.offsets[each].offset if each in result.offsets else 0 for each in self._unread
             }
             self.phase = ClientPhase.WORKING
         else:
@@ -383,12 +424,19 @@ class GroupClient:
             self.acknowledged += 1
             number = next(iter(call.request.offsets.values())).metadata
             self._note("commit.ok", commit=number, partitions=[[tp.topic, tp.partition] for tp in stored])
-        if kind == "main":
-            self._rejoin()
-            return
         error = next((error for error in result.errors.values() if error is not ErrorCode.NONE), None)
-        if error is not None:
+        is_former = call.request.generation != self.believes.generation
+        if kind == "main":
+            self._prepared(None if is_former else error)
+        elif error is not None and not is_former:
             self._told(error)
+
+    def _prepared(self, error: ErrorCode | None) -> None:
+        """The commit before it joins again was answered; where it is no member any more, it has lost all."""
+        if error is not None and (error in LOST or error is ErrorCode.FENCED_INSTANCE_ID):
+            self._refused(error)
+        else:
+            self._rejoin()
 
     def _told(self, error: ErrorCode) -> None:
         """A heartbeat or commit was answered with this error."""
@@ -408,25 +456,31 @@ class GroupClient:
             self.end()
         elif error in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
             self._later()
-        elif error in (
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.ILLEGAL_GENERATION,
-            ErrorCode.REBALANCE_IN_PROGRESS,
-        ):
-            if error is ErrorCode.UNKNOWN_MEMBER_ID:
-                self.believes.member_id = ""
+        elif error in LOST:
+            self._lose(self.believes.member_id if error is ErrorCode.ILLEGAL_GENERATION else "")
+            self._rejoin()
+        elif error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._rejoin()
         else:
             raise AssertionError(f"{self.name} got {error!r} while {self.phase.value}")
         if error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            self._lose(self.believes.member_id)
             self._note("join.refused")
 
+    def _lose(self, member_id: str) -> None:
+        """It has no partitions any more, because the others may have got them."""
+        self.believes = BelievedMembership(member_id)
+        self.assigned = ()
+
     def _rejoin(self) -> None:
-        """Gives up its partitions, and joins again."""
+        """Joins again. A cooperative client only gives up what it was not assigned, an eager one all."""
         if self.phase is ClientPhase.LEAVING:
             return
-        self.believes = BelievedMembership(self.believes.member_id)
-        self.assigned = ()
+        if self._options.is_cooperative:
+            positions = self.believes.positions
+            self.believes.positions = {each: positions[each] for each in self.assigned if each in positions}
+        else:
+            self._lose(self.believes.member_id)
         self._calls.pop("main", None)
         self.phase, self._due_ms = ClientPhase.OUTSIDE, self._world.clock.now_ms()
 

@@ -48,6 +48,8 @@ GROUP_FAULTS: Final = (
     "lose_commit",
     "duplicate_static",
 )
+ADMINISTRATION: Final = ("delete_group", "delete_offsets", "remove_static", "change_offsets")
+"""What administrators and operators do."""
 RARE: Final = ("depose_coordinator", "lose_commit")
 OFTENER: Final = 12
 """Faults that need a rare moment are tried so many times as often."""
@@ -77,7 +79,9 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
     weights = {fault: rng.choice((0.0, 0.0, 5.0, 12.0)) for fault in CLUSTER_FAULTS}
     weights |= {operation: rng.choice((0.0, 0.0, 10.0)) for operation in OPERATIONS}
     weights |= {fault: rng.choice((0.0, 8.0, 20.0)) for fault in GROUP_FAULTS}
+    weights |= {name: rng.choice((0.0, 5.0, 15.0)) for name in ADMINISTRATION}
     weights |= {name: weights[name] * OFTENER for name in RARE}
+    weights |= {name: weights[name] * 5 for name in ADMINISTRATION if name != "remove_static"}
     weights["part"] = rng.choice((0.0, 10.0, 25.0))
     weights |= {name: weights[name] * times for name, times in AWAITED.items() if name in weights}
     clients = rng.choice((2, 2, 3))
@@ -107,6 +111,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
             session_timeout_ms=rng.choice((1_500, 2_500)),
             gets_id_first=rng.random() < 0.7,
             requires_stable=rng.random() < 0.5,
+            is_cooperative=rng.random() < 0.4,
         ),
         ends_with_clients=rng.random() < 0.7,
     )

@@ -2,7 +2,8 @@
 
 `CoordinatorSimulation`: the seed draws the cluster, clients that behave as Kafka's, ZooKeeper consumers of
 the same groups, and the faults: clients, brokers and controllers that are paused or killed, connections that
-break, answers that are lost, slots that move, operators that fence. After the faults each group must become
+break, answers that are lost, slots that move, operators that fence; administrators delete groups and offsets,
+change offsets, and remove static members. After the faults each group must become
 stable with the one or the other kind of members, commit, and stay as it is. The checker of
 `zkgroup.history.coordinator` decides about the whole history.
 """
@@ -20,8 +21,10 @@ from zkgroup.testing.simulation.cluster.simulation import (
     ClusterSimulationError,
 )
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
+from zkgroup.testing.simulation.coordinator.administration import Administrators
 from zkgroup.testing.simulation.coordinator.faults import MemberFaults
 from zkgroup.testing.simulation.coordinator.setup import (
+    ADMINISTRATION,
     GROUP_FAULTS,
     RARE,
     CoordinatorSetup,
@@ -59,6 +62,7 @@ class CoordinatorSimulation(ClusterSimulation):
         """
         super().__init__(seed, steps=steps, setup=setup)
         self._member_faults = MemberFaults(self.groups_world, self.rng, self._operations)
+        self._administrators = Administrators(self.groups_world, self.rng)
 
     def _draw(self, seed: int, steps: int) -> ClusterSetup:
         return draw_coordinator(seed, steps)
@@ -80,7 +84,8 @@ class CoordinatorSimulation(ClusterSimulation):
         world, setup = self.groups_world, self.groups_world.members_setup
         for group in setup.groups:
             is_with_clients = setup.zookeeper_members == 0 or self.rng.random() < 0.7
-            for index in range(setup.clients if is_with_clients else 0):
+            alone = setup.options.is_cooperative and self.rng.random() < 0.7  # the others join a stable group
+            for index in range((1 if alone else setup.clients) if is_with_clients else 0):
                 world.start_client(group, index)
             for index in range(0 if is_with_clients else setup.zookeeper_members):
                 world.start_zookeeper_member(group, index)
@@ -90,6 +95,8 @@ class CoordinatorSimulation(ClusterSimulation):
     def _happen(self, what: str) -> tuple[str, object]:
         if what in GROUP_FAULTS:
             return "fault", self._member_faults.inject(what)
+        if what in ADMINISTRATION:
+            return "administration", self._administrators.inject(what)
         return super()._happen(what)
 
     def step(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
 from zkgroup.coordinator.effects import CommitOffsetsResult
@@ -20,6 +21,8 @@ from zkgroup.testing.simulation.coordinator.zookeeper_member import ZooKeeperMem
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
 
 _PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
+OTHER: Final = TopicPartition("other", 0)
+"""A partition that no member subscribes to: only clients that are no members commit it."""
 
 
 class CoordinatorWorld(ClusterWorld):
@@ -165,7 +168,7 @@ class OutsideClient:
             request_id=0,
             group_id=self.group,
             offsets={
-                world.rng.choice(world.partitions()): OffsetAndMetadata(
+                world.rng.choice([*world.partitions(), OTHER]): OffsetAndMetadata(
                     offset=world.rng.randint(0, 9), metadata=self.name
                 )
             },
