@@ -6,8 +6,10 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, PeerAddress, RequestContext, Respond
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
@@ -25,6 +27,7 @@ from zkgroup.wire.messages import (
     SIZE,
     Api,
     FrameSplitter,
+    RequestHeader,
     Response,
     ResponseHeader,
     encode,
@@ -113,6 +116,8 @@ SEND_BYTES = 256 * 1024
 
 ITEMS_AT_ONCE = 2_000
 """Most items of a request that are decoded on the event loop: they take some 5 ms."""
+REQUESTS_AT_ONCE = 32
+"""Most requests of a connection that are answered in one turn of the event loop."""
 
 
 Sending = list[Buffer] | NoAnswer | None
@@ -137,11 +142,37 @@ class ConnectionLimits:
     """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
 
 
+class StartedRequest(NamedTuple):
+    """A request whose handler waits."""
+
+    coroutine: Coroutine[Any, Any, None]
+    waited: Any
+    """What the coroutine has yielded: the future that it waits for, or None for the next turn of the loop."""
+
+
+@types.coroutine
+def finish(started: StartedRequest, error: BaseException | None = None) -> Generator[Any, None, None]:
+    """Runs the rest of a request in the present task; `error` is raised where the request waits."""
+    coroutine, waited = started
+    try:
+        while True:
+            if error is None:
+                try:
+                    yield waited
+                except BaseException as raised:  # noqa: BLE001  # passed on
+                    error = raised
+            waited = coroutine.send(None) if error is None else coroutine.throw(error)
+            error = None
+    except StopIteration:
+        return
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client's connection: reads requests and sends answers until the connection ends.
 
-    The task that calls `serve` handles one request after the other. What the system has read is passed on by
-    the loop: a request costs two turns of it, and more only where its handler waits.
+    Requests are handled one after the other. A handler begins where the request is read, in the same turn of
+    the loop, and most end there. A request whose handler waits is finished by the task that calls `serve`,
+    which is the current task of all handlers (as asyncio's eager tasks do since Python 3.12).
     """
 
     def __init__(
@@ -166,8 +197,10 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(limits.request_bytes_max)
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
-        self._frame: asyncio.Future[bytes] | None = None
-        """What waits for the next request; None while one is answered."""
+        self._idle: asyncio.Future[None] | None = None
+        """What the task waits for while no request waits; None while one does."""
+        self._started: StartedRequest | None = None
+        """A request that the task has not continued yet."""
         self._answered_bytes = 0
         """Bytes of the request that is answered now."""
         self._writable: asyncio.Future[None] | None = None
@@ -206,6 +239,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._timer is not None:
                 self._timer.cancel()
             self.release_held()
+            if self._started is not None:
+                self._started.coroutine.close()
             # Not `close`: that would wait until the client has received the rest of an answer.
             self._transport.abort()
             await self._lost
@@ -249,20 +284,72 @@ class Connection(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._task.cancel)
 
     async def _serve(self) -> None:
-        self._limit_idle()
-        while self._end is None and not self._is_at_end:
-            frame = await self._next_frame()
-            if (answer := await self._answer(frame)) is None:
+        self._answer_read()
+        while True:
+            error: BaseException | None = None
+            if self._started is None:
+                if self._end is not None or self._is_at_end:
+                    return
+                self._idle = self._loop.create_future()
+                try:
+                    await self._idle
+                except asyncio.CancelledError as cancelled:
+                    error = cancelled  # it ends the request that has begun meanwhile, if there is one
+            started, self._started = self._started, None
+            if started is not None:
+                await finish(started, error)
+            elif error is not None:
+                raise error
+            self._answer_read()
+
+    def _answer_read(self, *, is_begun: bool = False) -> None:
+        """Answers the requests that have been read, until one waits: that one is `_started` then.
+
+        is_begun: whether the time limit of the next request already runs.
+        """
+        for number in range(REQUESTS_AT_ONCE):
+            if self._end is not None or self._is_at_end:
                 return
-            if answer is not NO_ANSWER:
-                await self._send(answer)
-            self._limit_idle()
-            self._hold(-SIZE.size - len(frame))
+            frame = self._splitter.next_frame()
+            if frame is None:
+                if number or not is_begun:
+                    self._limit_wait()
+                self._go_on_reading()
+                return
+            self._deadline = None
+            self._answered_bytes = SIZE.size + len(frame)
+            if not self._is_reading:
+                self._pause_if_far_ahead()
+            if self._start(self._handle(frame)):
+                return
+        self._start(asyncio.sleep(0))
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> bool:
+        """Runs a coroutine until it waits or ends; whether it waits."""
+        try:
+            self._started = StartedRequest(coroutine, coroutine.send(None))
+        except StopIteration:
+            return False
+        return True
+
+    async def _handle(self, frame: bytes) -> None:
+        """Answers one request."""
+        answer = await self._answer(frame)
+        if answer is None:
+            self._end = EOFError("the request has no answer")
+            return
+        if answer is not NO_ANSWER:
+            await self._send(answer)
+        self._hold(-SIZE.size - len(frame))
 
     # --- time -----------------------------------------------------------------------------------
 
-    def _limit_idle(self) -> None:
-        self._limit(self._limits.idle_ms, "no request came")
+    def _limit_wait(self) -> None:
+        """Limits the time for the rest of the next request, or for its first byte."""
+        if self.held:
+            self._limit(self._limits.request_ms, "a request did not end")
+        else:
+            self._limit(self._limits.idle_ms, "no request came")
 
     def _limit(self, ms: int, overdue: str) -> None:
         """Closes the connection unless another limit is set, or none, within this time."""
@@ -296,43 +383,27 @@ class Connection(asyncio.BufferedProtocol):
         return self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._end is not None or (self._frame is not None and self._frame.cancelled()):
+        idle = self._idle
+        if self._end is not None or (idle is not None and idle.done()):
             return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
         self._hold(nbytes)
-        if self._frame is None:
+        if idle is None or self._task is None:
             self._pause_if_far_ahead()
-        elif not self._take_frame(self._frame) and not is_begun:
-            self._limit(self._limits.request_ms, "a request did not end")
-
-    def _take_frame(self, waiting: asyncio.Future[bytes]) -> bool:
-        """Passes the next frame on; returns whether there was one, or bytes that can be none."""
+            return
+        asyncio._enter_task(self._loop, self._task)
         try:
-            frame = self._splitter.next_frame()
-        except CorruptFrameError as error:
-            waiting.set_exception(error)
+            self._answer_read(is_begun=is_begun)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
+            self._idle = None
+            idle.set_exception(error)
         else:
-            if frame is None:
-                return False
-            waiting.set_result(frame)
-            self._answered_bytes = SIZE.size + len(frame)
-        self._frame = None
-        return True
-
-    async def _next_frame(self) -> bytes:
-        """Waits for the next frame. Raises CorruptFrameError."""
-        waiting: asyncio.Future[bytes] = self._loop.create_future()
-        self._frame = waiting
-        if not self._take_frame(waiting):
-            if self.held:
-                self._limit(self._limits.request_ms, "a request did not end")
-            self._go_on_reading()
-        elif not self._is_reading:
-            self._pause_if_far_ahead()
-        frame = await waiting
-        self._deadline = None
-        return frame
+            if self._started is not None or self._end is not None:
+                self._idle = None
+                idle.set_result(None)
+        finally:
+            asyncio._leave_task(self._loop, self._task)
 
     def _pause_if_far_ahead(self) -> None:
         """Reads no more while a request is answered and too many bytes are behind it."""
@@ -352,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
         being sent."""
         self._is_at_end = True
-        if self._frame is not None:
+        if self._idle is not None:
             try:
                 self._splitter.finish()
             except CorruptFrameError as error:
@@ -389,19 +460,13 @@ class Connection(asyncio.BufferedProtocol):
         response = await self._respond(RequestContext(header, self.peer), request)
         if not isinstance(response, Response):
             return response
-        if is_large and not isinstance(response, MetadataResponse):
+        if isinstance(response, MetadataResponse):
+            return await _in_pieces(header, response)
+        if is_large:
             return await asyncio.to_thread(
                 response_buffers, response, header.correlation_id, version=header.version
             )
-        if not isinstance(response, MetadataResponse):
-            return response_buffers(response, header.correlation_id, version=header.version)
-        head = ResponseHeader(header.correlation_id)
-        parts = [encode(head, response.header_version(header.version))]
-        for part in body_in_pieces(response, header.version):
-            if len(parts) > 1:
-                await asyncio.sleep(0)
-            parts.append(part)
-        return [framed(*parts)]
+        return response_buffers(response, header.correlation_id, version=header.version)
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -433,3 +498,14 @@ class Connection(asyncio.BufferedProtocol):
         self._is_sending = False
         if held:
             self._hold(-held)
+
+
+async def _in_pieces(header: RequestHeader, response: MetadataResponse) -> list[Buffer]:
+    """A response that is encoded in many turns of the loop."""
+    head = ResponseHeader(header.correlation_id)
+    parts = [encode(head, response.header_version(header.version))]
+    for part in body_in_pieces(response, header.version):
+        if len(parts) > 1:
+            await asyncio.sleep(0)
+        parts.append(part)
+    return [framed(*parts)]
