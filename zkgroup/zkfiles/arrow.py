@@ -67,6 +67,14 @@ def array_of(batch: Batch, column: Column) -> Any:
     return _values(batch[column.name], column.type)
 
 
+def coded(batches: Sequence[Batch], name: str) -> tuple[Any, list[Any]]:
+    """One column of batches as codes, a numpy array, and the list of different values; null is a value."""
+    column = next(each for each in batches[0].columns if each.name == name)
+    whole = pa.concat_arrays([array_of(batch, column) for batch in batches])
+    encoded = whole.dictionary_encode("encode")
+    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+
+
 def _values(values: Sequence[Any], type_: ColumnType) -> Any:
     """Of Python's values."""
     if type_ == "acl":

@@ -1,12 +1,14 @@
-"""The records of a server alone for a replay, out of columns: most of them set the data of one znode.
+"""The records of a server alone for a replay, out of columns.
 
-Those are given as plain values, which takes a fifth of the time of a Transaction; all others as Transactions.
+They are given in columns, many at a time, where the taker wants them so. Where it does not, sets of the data
+of one znode are given as plain values, which takes a fifth of the time of a Transaction; all others as
+Transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch
@@ -16,10 +18,15 @@ from zkgroup.zkfiles.records import CREATES, DataSet, Operation, Transaction, Tr
 from zkgroup.zkfiles.servers import Server
 from zkgroup.zkfiles.zxids import hole_between
 
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.stretches import PathCodes, Stretch
+
 _COLUMNS: Final = (
     *("zxid", "sub", "session", "cxid", "time", "type", "op", "path", "data", "version", "ephemeral"),
-    *("ttl_ms", "timeout_ms", "error", "parent_cversion", "acl", "digest"),
+    *("ttl_ms", "timeout_ms", "error", "parent_cversion", "acl", "applied", "digest"),
 )
+_STRETCH_ROWS: Final = 1 << 18
+"""That many are given at a time: a znode that changes is looked up and written back once for all of them."""
 _SETS_AT_A_TIME: Final = 512
 _SET: Final = int(TransactionType.SET_DATA)
 _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
@@ -27,51 +34,113 @@ _CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
 _UNSIGNED: Final = 2**64 - 1
 
 
-SeeSets = Callable[[Sequence[DataSet]], bool]
+class Sees(Protocol):
+    """Takes all records in order, some of them many at a time."""
+
+    def see(self, transaction: Transaction) -> None: ...
+
+    def see_sets(self, sets: Sequence[DataSet]) -> bool:
+        """Sets of data that follow each other without a hole. False, with nothing done, where they have to be
+        given to `see` one by one."""
+        ...
+
+    def takes_stretch(self, first: int, last: int) -> bool:
+        """Whether `see_stretch` is to be tried for records from one zxid to another."""
+        ...
+
+    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+        """Records of any kind that follow each other. False, with nothing done, as above."""
+        ...
 
 
 class NotPlainError(Exception):
     """The logs are damaged, overlap or lack something: the exact reader has to read them."""
 
 
-def replay(server: Server, see_sets: SeeSets, see: Callable[[Transaction], object]) -> None:
-    """Gives all records in order.
-
-    Args:
-        see_sets: takes sets of data that follow each other without a hole; False, with nothing done, where
-            they have to be given to `see` one by one.
-
-    Raises NotPlainError, after some were given.
-    """
+def replay(server: Server, taker: Sees) -> None:
+    """Gives all records in order. Raises NotPlainError, after some were given."""
     logs = server.files.logs
-    last = 0
+    stretches = _Stretches(taker)
     try:
         for log in logs:
             for batch in log_columns(log.path, columns=_COLUMNS):
-                last = _replay_batch(_Rows(batch), last, see_sets, see)
+                stretches.add(batch)
     except (DamagedFileError, NotZooKeeperFileError) as error:
         raise NotPlainError(str(error)) from error
-    if not logs or last != server.last_logged(logs[-1]):
+    stretches.give()
+    if not logs or stretches.last != server.last_logged(logs[-1]):
         raise NotPlainError("a record without an operation, or a damage")
 
 
-def _replay_batch(
-    rows: _Rows,
-    last: int,
-    see_sets: Callable[[Sequence[DataSet]], bool],
-    see: Callable[[Transaction], object],
-) -> int:
+class _Stretches:
+    """Brings batches together, and gives as many at a time as the taker wants."""
+
+    def __init__(self, taker: Sees) -> None:
+        self.last = 0
+        """The last zxid that was given."""
+        self._taker = taker
+        self._batches: list[Batch] = []
+        self._rows = 0
+        try:
+            from zkgroup.zkfiles.stretches import PathCodes
+        except ImportError:
+            self._paths = None
+        else:
+            self._paths = PathCodes()
+
+    def add(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.rows
+        if self._rows >= _STRETCH_ROWS or self._paths is None:
+            self.give()
+
+    def give(self) -> None:
+        """All that was added."""
+        batches, self._batches, self._rows = self._batches, [], 0
+        if batches:
+            self._give(batches)
+
+    def _give(self, batches: Sequence[Batch]) -> None:
+        """Where all are refused, each half is tried; a batch alone is given record by record."""
+        if self._is_taken(batches):
+            return
+        if len(batches) == 1:
+            self.last = _replay_batch(_Rows(batches[0]), self.last, self._taker)
+            return
+        half = len(batches) // 2
+        self._give(batches[:half])
+        self._give(batches[half:])
+
+    def _is_taken(self, batches: Sequence[Batch]) -> bool:
+        if self._paths is None:
+            return False
+        first, last = batches[0]["zxid"][0], batches[-1]["zxid"][-1]
+        if (self.last and first != self.last + 1) or not self._taker.takes_stretch(first, last):
+            return False
+        from zkgroup.zkfiles.stretches import OddRowsError, stretch_of
+
+        try:
+            rows = stretch_of(batches, self._paths)
+        except OddRowsError:
+            return False
+        if not rows.is_without_holes or not self._taker.see_stretch(rows, self._paths):
+            return False
+        self.last = last
+        return True
+
+
+def _replay_batch(rows: _Rows, last: int, taker: Sees) -> int:
     zxids = rows.zxid
     for is_sets, start, end in rows.runs():
         if last and (zxids[start] <= last or hole_between(last, zxids[start]) is not None):
             raise NotPlainError(f"zxid {zxids[start]:#x} behind {last:#x}")
         last = zxids[end - 1]
-        if is_sets and last - zxids[start] == end - start - 1 and see_sets(rows.sets(start, end)):
+        if is_sets and last - zxids[start] == end - start - 1 and taker.see_sets(rows.sets(start, end)):
             continue
         for row in range(start, end) if is_sets else (start,):
             if is_sets and row > start and zxids[row] != zxids[row - 1] + 1:
                 raise NotPlainError(f"zxid {zxids[row]:#x} behind {zxids[row - 1]:#x}")
-            see(rows.transaction(row, row + 1 if is_sets else end))
+            taker.see(rows.transaction(row, row + 1 if is_sets else end))
     return last
 
 

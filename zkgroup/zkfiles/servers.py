@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +17,9 @@ from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
 """What is read at a time where only the first record of a log is wanted."""
+
+_LONG_BYTES: Final = 1 << 20
+"""From that on reading by numpy is worth its import."""
 
 
 class LogDamage(NamedTuple):
@@ -134,14 +137,14 @@ class Server:
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
         """Where the first record from a zxid on is; for none the last one of the log."""
         offset = None
-        reader = LogReader(log.path, resync=True)
+        reader = _hopping(log.path)
         with self._noting(reader):
             for chunk in reader.chunks():
                 starts = chunk.starts
                 if _zxid_in(chunk, -1) >= zxid:
                     place = bisect_left(range(len(starts)), zxid, key=lambda each: _zxid_in(chunk, each))
-                    return chunk.base + starts[place]
-                offset = chunk.base + starts[-1]
+                    return chunk.base + int(starts[place])
+                offset = chunk.base + int(starts[-1])
         return offset
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
@@ -156,7 +159,7 @@ class Server:
         return self._last_in(log)
 
     def _last_in(self, log: ServerFile) -> int | None:
-        reader = LogReader(log.path, resync=True)
+        reader = _hopping(log.path)
         last = None
         with self._noting(reader):
             for chunk in reader.chunks():
@@ -180,6 +183,25 @@ class Server:
 
     def _note(self, path: Path, offset: int, expected: str, found: str) -> None:
         self.damages[path, offset] = LogDamage(path, offset, expected, found)
+
+
+def _hopping(path: Path) -> LogReader:
+    """A reader of records that are not decoded: with numpy, of a long log, ten times faster."""
+    if _size_of(path) >= _LONG_BYTES:
+        with suppress(ImportError):
+            from zkgroup.zkfiles.record_arrays import find
+            from zkgroup.zkfiles.vectorised import PIECE_BYTES
+
+            return LogReader(path, resync=True, find=find, piece_bytes=PIECE_BYTES)
+    return LogReader(path, resync=True)
+
+
+def _size_of(path: Path) -> int:
+    """0 for a file that cannot be asked: its reader tells why."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _zxid_in(chunk: LogChunk, number: int) -> int:

@@ -243,6 +243,42 @@ class Tree:
         self.zxid, self.time_ms = max(zxid, self.zxid), time_ms
         return wrong
 
+    # --- many transactions at once: `tree_columns` knows what they make of the nodes ---------------
+
+    @property
+    def has_orphans(self) -> bool:
+        """Whether some path that was deleted has children, of a later life."""
+        return bool(self._orphans)
+
+    def nodes_at(self, paths: Iterable[str]) -> list[Node | None]:
+        """The nodes themselves; the root's path is the empty string."""
+        return list(map(self._nodes.get, paths))
+
+    def forget(self, path: str) -> None:
+        """Takes a node out, and does nothing else for it."""
+        self._disown(path, self._nodes.pop(path).owner)
+
+    def make(self, path: str, acl: Acl | None, owner: int, zxid: int, time_ms: int) -> Node:
+        """Puts a node in, and does nothing else for it."""
+        node = self._nodes[path] = Node(None, self._same_acl(acl or ()), owner, zxid, time_ms)
+        if owner:
+            self._ephemerals.setdefault(owner, set()).add(path)
+        return node
+
+    def jump(self, zxid: int, time_ms: int, digest: int) -> None:
+        """All up to this transaction are applied, and give the tree this digest."""
+        self.zxid, self.time_ms, self._sum = max(zxid, self.zxid), time_ms, digest
+
+    def keeps_charset(self, differences: int) -> bool:
+        """Whether so many digests that differ, of paths in ASCII, cannot come of another charset."""
+        if self._charset_tries:
+            if not all(path.isascii() for path in self._nodes):
+                return False
+            self._charset_tries = max(self._charset_tries - differences, 0)
+        return True
+
+    # --- one operation ----------------------------------------------------------------------------
+
     def arrive(self, transaction: Transaction) -> None:
         """This transaction is applied as a whole."""
         if transaction.zxid > self.zxid:
@@ -323,14 +359,17 @@ class Tree:
             self._sum -= node.crc
             if node.children:
                 self._orphans[path] = node.children
-            paths = self._ephemerals.get(node.owner) if node.owner else None
-            if paths is not None:
-                paths.discard(path)
-                if not paths:
-                    del self._ephemerals[node.owner]
+            self._disown(path, node.owner)
         if zxid > parent.pzxid:
             parent.pzxid = zxid
             self._count(parent)
+
+    def _disown(self, path: str, owner: int) -> None:
+        paths = self._ephemerals.get(owner) if owner else None
+        if paths is not None:
+            paths.discard(path)
+            if not paths:
+                del self._ephemerals[owner]
 
     def _agrees_in_another_charset(self, digest: int) -> bool:
         """Whether the server's default charset is why; tried at the first differences, kept if so."""

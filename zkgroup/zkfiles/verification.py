@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.column_replay import NotPlainError, replay
@@ -29,6 +29,9 @@ from zkgroup.zkfiles.replay_start import (
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.stretches import PathCodes, Stretch
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""
@@ -129,7 +132,7 @@ def verify_records(ensemble: Ensemble) -> Verification:
 def verify_in_columns(ensemble: Ensemble) -> Verification:
     """The same for a server alone, a few times faster. Raises NotPlainError."""
     run = _Run(ensemble)
-    replay(ensemble.servers[0], run.see_sets, run.see)
+    replay(ensemble.servers[0], run)
     found = run.end()
     if found.mismatches and found.first_bad_zxid is not None:
         # Columns do not say of which version a digest is.
@@ -187,27 +190,55 @@ class _Run:
 
     def see_sets(self, sets: Sequence[DataSet]) -> bool:
         """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
-        tree, first, last = self._tree, sets[0].zxid, sets[-1].zxid
+        first, last = sets[0].zxid, sets[-1].zxid
+        tree = self._tree_within(first, last)
+        if tree is None:
+            return False
+        wrong = tree.apply_sets(sets)
+        self._saw(first, last, len(sets), len(wrong), wrong[0] if wrong else None)
+        return True
+
+    def takes_stretch(self, first: int, last: int) -> bool:
+        """Whether records from one zxid to another have only to be compared with the tree."""
+        return self._tree_within(first, last) is not None
+
+    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+        """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
+        from zkgroup.zkfiles.stretches import OddRowsError
+        from zkgroup.zkfiles.tree_columns import apply_stretch
+
+        first, last = int(rows.zxid[0]), int(rows.zxid[-1])
+        assert self._tree is not None
+        try:
+            compared = apply_stretch(self._tree, rows, paths)
+        except OddRowsError:
+            return False
+        self._saw(first, last, compared.digests, compared.wrong, compared.first_wrong_zxid)
+        return True
+
+    def _tree_within(self, first: int, last: int) -> Tree | None:
+        """The tree, where records from one zxid to another have only to be compared with it."""
         if (
-            tree is None
-            or self._pending
+            self._pending
             or first != self._at + 1
             or (self._next is not None and self._next.zxid < last)
             or not self._window.is_over(first)
         ):
-            return False
+            return None
+        return self._tree
+
+    def _saw(self, first: int, last: int, digests: int, wrong: int, first_wrong: int | None) -> None:
+        """Counts records that follow each other."""
         found = self._found
-        found.records += len(sets)
+        found.records += last - first + 1
         found.uncertain += max(last - max(first - 1, self._certain_until), 0)
         if last > self._certain_until:
             found.first_uncertain_zxid = found.first_uncertain_zxid or max(first, self._certain_until + 1)
-        found.digests_checked += len(sets)
-        wrong = tree.apply_sets(sets)
-        if wrong and not found.mismatches:
-            self._doubt(wrong[0], _WRONG_DIGEST)
-        found.mismatches += len(wrong)
+        found.digests_checked += digests
+        if first_wrong is not None and not found.mismatches:
+            self._doubt(first_wrong, _WRONG_DIGEST)
+        found.mismatches += wrong
         self._at = last
-        return True
 
     def end(self) -> Verification:
         """All were seen."""
