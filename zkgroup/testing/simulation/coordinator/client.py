@@ -393,14 +393,16 @@ class GroupClient:
         if result.error is not ErrorCode.NONE:
             self._refused(result.error)
             return
-        assigned = assigned_partitions(result.assignment)
+        assigned, owned = assigned_partitions(result.assignment), self.assigned
         self.assigned = tuple(each for each in self._world.partitions() if each in assigned)
         self._note("sync.ok", partitions=[[each.topic, each.partition] for each in self.assigned])
         now_ms = self._world.clock.now_ms()
         self._beat_ms, self._commit_ms = now_ms + HEARTBEAT_MS, now_ms + COMMIT_MS
-        if self.believes.positions.keys() - assigned:
+        if not assigned.issuperset(owned):
             self._note("partitions.revoked")
             self.phase, self._due_ms = ClientPhase.PREPARING, now_ms
+            if not self.believes.positions:  # it has not read the offset of any
+                self._rejoin()
         else:
             self.phase = ClientPhase.ASSIGNED if self._unread else ClientPhase.WORKING
 
