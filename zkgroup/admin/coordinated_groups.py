@@ -59,7 +59,7 @@ class ReleasePlan:
     marker: Znode | None
     """As it was read; None for none."""
     header: Znode | None
-    """The stored group without its members, as it was read; None for none."""
+    """The stored group without its members, as it was read; None for none, and where it has no data."""
     state: Znode | None
     """The state of the partition that is the slot, as it was read; None for none."""
     owner: Znode | None
@@ -96,7 +96,7 @@ def plan_release(ensemble: Ensemble, group: str) -> ReleasePlan:
         leader=slot.leader,
         members=found.names,
         marker=found.marker.znode if found.marker else None,
-        header=found.header.znode if found.header else None,
+        header=found.header.znode if found.header and found.header.value else None,
         state=slot.state.znode if slot.state else None,
         owner=slot.owner.znode if slot.owner else None,
     )

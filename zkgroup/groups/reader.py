@@ -205,8 +205,10 @@ def _leaf_paths(seen: _Pass, group: str) -> list[str]:
 def _header(seen: _Pass, group: str) -> DecodedZnode[GroupHeader] | None:
     path = seen.header_path(group)
     znode = seen.before[path] if path is not None else None
-    # One without data is only the parent of the metadata of offsets, or is about to be written.
-    return decode_or_error(znode, GroupHeader.decode) if znode and znode.data else None
+    if znode is None:
+        return None
+    # Without data it is the parent of the metadata of offsets: clients that are no members have committed.
+    return decode_or_error(znode, GroupHeader.decode) if znode.data else DecodedZnode(znode=znode, value=None)
 
 
 def _chunk_paths(seen: _Pass, group: str) -> list[str]:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedZnode(Generic[T]):
-    """A znode as found: `value` is None exactly where `error` says why it cannot be read."""
+    """A znode as found: where `value` is None, `error` says why it cannot be read, unless it has no data."""
 
     znode: Znode
     value: T | None
@@ -56,7 +56,7 @@ class CoordinatedGroup:
     marker: DecodedZnode[ProtocolMarker] | None
     """None: ZooKeeper consumers may be members."""
     header: DecodedZnode[GroupHeader] | None
-    """None: only the marker is there."""
+    """None: only the marker is there. Without value and error: offsets are stored, and never were members."""
     members: tuple[StoredMember, ...] = ()
     """The members of the last stored generation."""
     error: CorruptZnodeError | None = None

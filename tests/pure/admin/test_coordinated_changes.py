@@ -15,7 +15,7 @@ from zkgroup import Admin
 from zkgroup.admin.changes.change import AdminChange
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, SlotOwner
+from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, ProtocolMarker, SlotOwner
 
 ORDERS_0 = TopicPartition("orders", 0)
 ADA = stored_member("ada", ORDERS_0)
@@ -211,6 +211,22 @@ def test_a_release_of_a_slot_that_was_never_loaded(
     admin.release_group("g")
 
     assert world.server.find(SlotOwner.path(groups.slot("g"))) is not None
+    assert not groups.is_marked("g")
+
+
+def test_a_release_of_a_group_without_a_stored_generation(
+    world: MemoryGroups, groups: CoordinatedGroups, admin: Admin
+) -> None:
+    """Its header only has offsets below it: it stays as it is, and the marker goes."""
+    header = GroupHeader.path(groups.slot("g"), "g")
+    world.server.put(header)
+    world.server.put(ProtocolMarker.path("g"), ProtocolMarker(1, 1).encode())
+
+    admin.release_group("g")
+
+    found = world.server.find(header)
+    assert found is not None
+    assert (found.data, found.stat.version) == (None, 0)
     assert not groups.is_marked("g")
 
 

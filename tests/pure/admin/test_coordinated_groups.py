@@ -316,14 +316,34 @@ def test_what_other_protocols_send_is_opaque(world: MemoryGroups, groups: Coordi
     assert (found.state, found.assignor, found.partitions) == (GroupState.STABLE, "sessioned", ())
 
 
-def test_a_header_without_data_is_no_group(world: MemoryGroups, groups: CoordinatedGroups) -> None:
-    """It is the parent of the metadata of offsets: somebody only stores offsets."""
+def test_a_group_that_only_commits_is_an_empty_one_of_its_coordinator(
+    world: MemoryGroups, groups: CoordinatedGroups
+) -> None:
+    """As for Kafka's ListGroups: Empty, without a protocol type. Its header has no data."""
     world.server.put(GroupHeader.path(groups.slot("g"), "g"))
     world.commit("g", "orders", 0, 1)
+    coordinator = LiveGroup(
+        state="Empty", protocol_type="", protocol="", generation=0, phase="Empty", members=()
+    )
 
-    found = describe(world.ensemble, "g")
+    for reader in (None, live(coordinator)):
+        found = describe(world.ensemble, "g", live=reader)
+        _, rows, _ = list_groups(world.ensemble, live=reader)
 
-    assert (found.protocol, found.state) == ("zookeeper", GroupState.EMPTY)
+        (row,) = rows
+        assert (row.protocol, row.state, row.protocol_state) == ("coordinator", GroupState.EMPTY, "Empty")
+        assert (found.protocol, found.state, found.protocol_state) == (row.protocol, row.state, "Empty")
+        assert (found.problems, [each.topic_partition for each in found.partitions]) == ((), ORDERS[:1])
+
+
+def test_zookeeper_consumers_of_a_group_that_also_committed_are_members(
+    world: MemoryGroups, groups: CoordinatedGroups
+) -> None:
+    """What clients that are no members have committed before does not make it a group of a coordinator."""
+    world.server.put(GroupHeader.path(groups.slot("g"), "g"))
+    world.member("g", "ada", {"orders": 1})
+
+    assert describe(world.ensemble, "g").protocol == "zookeeper"
 
 
 def test_without_a_readable_number_of_slots_groups_are_read_as_before(
