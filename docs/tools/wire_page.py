@@ -23,7 +23,8 @@ DIFFERENCES = [
         (
             "Versions 0 to 2 get error 43, a transactional id 53. An idempotent producer that is not known and does "
             "not begin with sequence 0 gets 59, and a duplicate older than the last five batches 46 (Kafka: "
-            "accepted, 45)."
+            "accepted, 45). A batch larger than `segment.bytes` is appended (Kafka: 18), and the records in a "
+            "batch are not examined."
         ),
     ),
     (
@@ -82,6 +83,14 @@ DIFFERENCES = [
         ),
     ),
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` gets error 44."),
+    (
+        "AlterConfigs, IncrementalAlterConfigs",
+        (
+            "Any broker changes the configs of each broker; Kafka's only its own. A config of brokers that is none "
+            "of Kafka's dynamic ones gets error 42; Kafka stores unknown names, for plug-ins."
+        ),
+    ),
+    ("DeleteTopics, CreatePartitions", "Error 17 for `__consumer_offsets`."),
     (
         "Metadata",
         "Topics have no ids: zeros in version 10 and later; topics that are asked for by id get error 42.",
