@@ -180,8 +180,10 @@ def _headers(found: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
     made = []
     for one in headers:
         name, value = one.get("key"), _bytes(one, "value")
-        if not isinstance(name, str) or value is None:
-            raise ConfigError(f"headers: expected text as `key` and `value`, found {json.dumps(one)[:60]}")
+        if not isinstance(name, str):
+            raise ConfigError(f"headers: expected text as `key`, found {json.dumps(one)[:60]}")
+        if value is None:
+            raise ConfigError(f"headers: {name!r} has no value, and kafka-python sends none without one")
         made.append((name, value))
     return tuple(made)
 

@@ -116,7 +116,8 @@ def test_forms_that_people_write(line: object, expected: NewRecord) -> None:
         (b'{"value": "a", "timestamp": "soon"}', "timestamp: 'soon' is no time"),
         (b'{"value": "a", "timestamp": 1.5}', "timestamp: expected a number from 0 up, found 1.5"),
         (b'{"value": "a", "headers": "h"}', "headers: expected a list of objects"),
-        (b'{"value": "a", "headers": [{"key": "h", "value": null}]}', "headers: expected text as"),
+        (b'{"value": "a", "headers": [{"key": 7, "value": "v"}]}', "headers: expected text as `key`"),
+        (b'{"value": "a", "headers": [{"key": "h", "value": null}]}', "headers: 'h' has no value"),
     ],
 )
 def test_a_line_that_is_no_record_names_what_is_wrong(line: bytes, message: str) -> None:

@@ -38,7 +38,7 @@ from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.clock import SystemClock
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class SourceRecord:
     timestamp_ms: int | None = None
     """Epoch milliseconds; None if the source does not know it."""
     headers: Headers = ()
-    """Pairs of name and value, in the order of the record."""
+    """Pairs of name and value, in the order of the record; a value may be None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Record:
     timestamp_ms: int | None
     """Epoch milliseconds; None if the source does not know it."""
     headers: Headers
-    """Pairs of name and value, in the order of the record."""
+    """Pairs of name and value, in the order of the record; a value may be None."""
     thread: int
     """Number of the owning thread (stream) of this member, from 0."""
     token: int
