@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaProducer
@@ -16,7 +17,9 @@ from kafka.errors import (
 
 from tests.waiting import PATIENCE_S, eventually
 from zkgroup import Admin
+from zkgroup.broker.admin.apis import THREADS
 from zkgroup.testing import KafkaCluster
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 
 
@@ -65,6 +68,34 @@ def test_a_topic_is_gone_when_its_deletion_is_answered(
     assert len(cluster.partitions("short")) == 1
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.delete_topics(["absent"])
+
+
+def test_other_requests_are_answered_while_deletions_wait_for_a_lost_broker(
+    cluster: KafkaCluster,
+) -> None:
+    """As many wait as there are threads for requests, and one more; their clients get error 7 much later."""
+    names = [f"t{number}" for number in range(THREADS + 1)]
+    for name in names:
+        cluster.create_topic(name)
+    cluster.kill(3)
+    address = cluster.address(1)
+    clients = [KafkaAdminClient(bootstrap_servers=address) for _ in range(len(names) + 1)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        waiting = [
+            threads.submit(client.delete_topics, [name], timeout_ms=60_000)
+            for client, name in zip(clients, names, strict=False)
+        ]
+        marked = [TopicDeletion.path(name) for name in names]
+        eventually(lambda: all(map(cluster.zookeeper.find, marked)), what="all deletions are requested")
+
+        clients[-1].create_topics([NewTopic("made", 1, 1)])
+
+        assert not any(one.done() for one in waiting)
+        cluster.restart(3)
+        for one in waiting:
+            one.result(PATIENCE_S)
+    for client in clients:
+        client.close()
 
 
 def test_a_topic_grows(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:

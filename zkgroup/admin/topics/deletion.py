@@ -420,6 +420,8 @@ class DeletionSeen:
     """Whether the topic and the request to delete it are both gone."""
     detail: str | None
     """What it waits for, or why it will not end; None where nothing is known to block it."""
+    is_over: bool
+    """Whether the topic is gone, or the controller has dropped the request."""
 
 
 def wait_until_gone(
@@ -432,18 +434,18 @@ def wait_until_gone(
     end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     last: str | None = None
     while True:
-        seen, is_over = _read_deletion(ensemble, plan)
-        if not is_over and seen.detail not in (None, NOT_REPORTED, last):
+        seen = _read_deletion(ensemble, plan)
+        if not seen.is_over and seen.detail not in (None, NOT_REPORTED, last):
             on_change(seen.detail)
         last = seen.detail
         left_ms = end_ms - ensemble.clock.now_ms()
-        if is_over or left_ms <= 0:
+        if seen.is_over or left_ms <= 0:
             return seen
         ensemble.pause(min(POLL_S, left_ms / 1000))
 
 
-def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> tuple[DeletionSeen, bool]:
-    """What is left of the topic, and whether that changes no more.
+def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
+    """What is left of the topic.
 
     The request is read first: every controller takes it away after the topic, so that a topic which is read
     after the request was gone stays.
@@ -469,4 +471,4 @@ def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> tuple[Deletio
             detail = pending.detail if pending else None
     elif config is not None and request is None and not gone:
         detail = f"{config.path} is left; `zkgroup topic delete {plan.topic} --execute` removes it"
-    return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail), gone or request is None
+    return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail, is_over=gone or request is None)

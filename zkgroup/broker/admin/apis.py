@@ -63,6 +63,9 @@ THREADS: Final = 4
 TIMEOUT_MAX_S: Final = 600.0
 """Longest wait for an effect, whatever the timeout of the request."""
 ZOOKEEPER_TIMEOUT_S: Final = 10.0
+POLL_MIN_S: Final = 0.05
+"""Between the first two reads of a deletion that is awaited; doubled up to `POLL_MAX_S`."""
+POLL_MAX_S: Final = 1.0
 
 T = TypeVar("T")
 _log = logging.getLogger("zkgroup.broker")
@@ -201,11 +204,21 @@ class AdminApis:
         return DeleteTopicsResponse(topics=tuple(rows))
 
     async def _until_deleted(self, deletion: RequestedDeletion, until: float) -> Failure | None:
-        left_s = max(0.0, until - asyncio.get_running_loop().time())
-        try:
-            return await self._run(lambda _: deletion.wait(left_s))
-        except ZkGroupError as error:
-            return failure_of(error)
+        """Waits until nothing is left of a topic; it takes no thread while it waits for a lost broker."""
+        pause_s = POLL_MIN_S
+        while True:
+            try:
+                seen = await self._run(lambda _: deletion.read())
+            except ZkGroupError as error:
+                return failure_of(error)
+            left_s = until - asyncio.get_running_loop().time()
+            if seen.gone:
+                return None
+            if seen.is_over or left_s <= 0:
+                text = seen.detail or "the topic is still being deleted"
+                return Failure(ErrorCode.REQUEST_TIMED_OUT, text)
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, POLL_MAX_S)
 
     async def create_partitions(
         self, context: RequestContext, request: CreatePartitionsRequest

@@ -224,12 +224,9 @@ class RequestedDeletion:
 
     _wait: Callable[[None, float], DeletionSeen]
 
-    def wait(self, timeout_s: float) -> Failure | None:
-        """Waits until nothing is left of the topic; None then."""
-        seen = self._wait(None, timeout_s)
-        if seen.gone:
-            return None
-        return Failure(ErrorCode.REQUEST_TIMED_OUT, seen.detail or "the topic is still being deleted")
+    def read(self) -> DeletionSeen:
+        """What is left of the topic now."""
+        return self._wait(None, 0.0)
 
 
 # --- CreatePartitions ---------------------------------------------------------------------------
