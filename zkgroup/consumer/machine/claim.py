@@ -167,8 +167,8 @@ class Claims:
         (znodes,) = yield from read_many([*self._paths.offsets(unread), *parents])
         found = znodes[len(unread) :]
         missing = tuple(path for path, znode in zip(parents, found, strict=True) if znode is None)
-        if missing:
-            yield from ask(Query(CreateMissing(missing)))
+        if missing:  # also what is above: the group may have been deleted while this member joined
+            yield from ask(Query(CreateMissing((*self._paths.parents, *missing))))
         self._known_parents.update(parents)
         return {**fresh, **dict(zip(unread, znodes, strict=False))}
 

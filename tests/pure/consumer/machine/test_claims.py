@@ -197,6 +197,18 @@ def test_parent_that_is_gone_is_made_again() -> None:
     assert owned(member) == [0, 1, 2, 3, 4]
 
 
+def test_parents_of_parents_are_made_again() -> None:
+    """The group was deleted between the parents and the registration of this member."""
+    stage = SteppedGroup()
+    member = stage.join("a", run_ms=None)
+    stage.run_until(lambda: stage.registration("a") is not None)
+    stage.server.remove("/consumers/g/offsets")
+    stage.server.remove("/consumers/g/owners")
+    stage.run(3000)
+
+    assert owned(member) == [0, 1, 2, 3]
+
+
 def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
     """Item 55: BadVersion, read again, claimed again; the value of the claim is where it starts."""
     stage = SteppedGroup(topics={"t": 1})
