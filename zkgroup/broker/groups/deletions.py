@@ -35,13 +35,22 @@ from zkgroup.model.requests import (
     Sync,
 )
 from zkgroup.runtime.procedures import Procedure, Query, ask, read_many, write
-from zkgroup.znodes.consumers import group_path, ids_path, offset_path, offsets_path, owners_path
+from zkgroup.znodes.consumers import (
+    group_path,
+    ids_path,
+    offset_path,
+    offsets_path,
+    owners_path,
+    resets_path,
+    views_path,
+)
 from zkgroup.znodes.coordinated_groups import (
     GroupHeader,
     OffsetMetadata,
     ProtocolMarker,
     meta_path,
 )
+from zkgroup.znodes.group_records import StoredAssignment
 
 PARTITIONS_AT_ONCE: Final = 1000
 """Offsets of one transaction: about 300 bytes each."""
@@ -216,12 +225,14 @@ class Deletions:
         owner_topics, owners = yield from self._list([owners_path(group_id)])
         root = group_path(group_id)
         below = yield from _children([root])
-        known = [owners_path(group_id), ids_path(group_id)]
+        of_members = [resets_path(group_id), views_path(group_id)]
+        known = [owners_path(group_id), ids_path(group_id), *of_members, StoredAssignment.path(group_id)]
         is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}
         ((found,),) = yield from read_many([root])
         if found is None or owners or not is_ours.issuperset(below):
             return []
-        return [*owner_topics, *(each for each in known if each in below), root]
+        left = yield from _children(of_members)
+        return [*owner_topics, *left, *(each for each in known if each in below), root]
 
     def _delete_paths(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, led, member, record
@@ -10,6 +12,7 @@ from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import group_path, ids_path, owner_path, owners_topic_path
 from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk
+from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
 
@@ -114,15 +117,24 @@ def test_what_zookeeper_does_not_accept_is_too_large() -> None:
 # --- deletion -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_owners", [False, True])
-def test_a_group_is_deleted_with_its_offsets(has_owners: bool) -> None:
+LEFT_BY_MEMBERS = (
+    owners_topic_path(GROUP, "t"),
+    Reset.path(GROUP, P0),
+    View.path(GROUP, "m"),
+    StoredAssignment.path(GROUP),
+)
+"""What zkgroup's members and operators leave below the znode of a group."""
+
+
+@pytest.mark.parametrize("left", [(), LEFT_BY_MEMBERS[:1], LEFT_BY_MEMBERS], ids=["none", "owners", "all"])
+def test_a_group_is_deleted_with_its_offsets(left: Sequence[str]) -> None:
     """Header, chunks, metadata, offsets, marker, and what is below /consumers: no tool lists the group."""
     world, node = led()
     world.stable(node)
     world.commit(node)
     world.store(node, record(generation=2, members=()))
-    if has_owners:
-        world.server.put(owners_topic_path(GROUP, "t"))
+    for path in left:
+        world.server.put(path)
     deleted = world.delete(node)
     world.run()
 
