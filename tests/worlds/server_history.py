@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ class ServerHistory:
         )
         self.tree.apply(made)
         if self._digests and kind != TransactionType.ERROR:
-            made = replace(made, digest=TreeDigest(2, self.tree.digest))
+            made = made._replace(digest=TreeDigest(2, self.tree.digest))
         self.transactions.append(made)
         self._next += 1
         self._ms += STEP_MS

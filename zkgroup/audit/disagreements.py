@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,4 +66,4 @@ def _records(ensemble: Ensemble, splits: dict[int, Sides]) -> dict[tuple[Path, i
 
 
 def _same_but_digest(one: Transaction, other: Transaction) -> bool:
-    return same_record(replace(one, digest=None), replace(other, digest=None))
+    return same_record(one._replace(digest=None), other._replace(digest=None))

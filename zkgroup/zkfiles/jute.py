@@ -13,6 +13,8 @@ from zkgroup.zkfiles.records import Acl, AclEntry
 
 INT: Final = struct.Struct(">i")
 LONG: Final = struct.Struct(">q")
+_INT: Final = INT.unpack_from
+_LONG: Final = LONG.unpack_from
 
 OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
 """Everybody may do everything; snapshots name it -1 and have it in no table."""
@@ -49,62 +51,36 @@ class Jute:
 
     def number(self) -> int:
         """Four bytes, signed."""
-        return self._number(INT)
+        value = int_at(self.raw, self.at, self.end)
+        self.at += INT.size
+        return value
 
     def long(self) -> int:
         """Eight bytes, signed."""
-        return self._number(LONG)
-
-    def _number(self, layout: struct.Struct) -> int:
-        at = self.at
-        if self.end - at < layout.size:
-            raise JuteError(at, f"{layout.size} bytes", str(self.end - at))
-        self.at = at + layout.size
-        value: int = layout.unpack_from(self.raw, at)[0]
+        value = long_at(self.raw, self.at, self.end)
+        self.at += LONG.size
         return value
 
     def flag(self) -> bool:
         """One byte, 0 or 1."""
-        at = self.at
-        if at >= self.end:
-            raise JuteError(at, "a byte", "the end")
-        value = self.raw[at]
-        if value > 1:
-            raise JuteError(at, "0 or 1", str(value))
-        self.at = at + 1
-        return value == 1
+        value = flag_at(self.raw, self.at, self.end)
+        self.at += 1
+        return value
 
     def buffer(self) -> bytes | None:
         """Bytes, or None for null."""
-        at = self.at
-        size = self.number()
-        if size == -1:
-            return None
-        if size < 0 or size > self.end - self.at:
-            raise JuteError(at, f"a length of at most {self.end - self.at}", str(size))
-        start = self.at
-        self.at = start + size
-        return self.raw[start : self.at]
+        value, self.at = buffer_at(self.raw, self.at, self.end)
+        return value
 
     def text(self) -> str:
         """A text that is not null."""
-        at = self.at
-        raw = self.buffer()
-        if raw is None:
-            raise JuteError(at, "a text", "null")
-        return text_of(raw, at)
+        value, self.at = text_at(self.raw, self.at, self.end)
+        return value
 
     def acl(self) -> Acl | None:
         """A list of ACL entries, or None for null."""
-        at = self.at
-        end = at + len(OPEN_ACL_BYTES)
-        if end <= self.end and self.raw.startswith(OPEN_ACL_BYTES, at):
-            self.at = end
-            return OPEN_ACL
-        count = self.count(_SMALLEST_ACL)
-        if count is None:
-            return None
-        return tuple(AclEntry(self.number(), self.text(), self.text()) for _ in range(count))
+        value, self.at = acl_at(self.raw, self.at, self.end)
+        return value
 
     def texts(self) -> tuple[str, ...]:
         """A list of texts; null is taken for none."""
@@ -112,13 +88,99 @@ class Jute:
 
     def count(self, smallest: int) -> int | None:
         """How many items of at least `smallest` bytes follow; None for null."""
-        at = self.at
-        count = self.number()
-        if count == -1:
-            return None
-        if count < 0 or count * smallest > self.end - self.at:
-            raise JuteError(at, f"at most {(self.end - self.at) // smallest} items", str(count))
+        count = count_at(self.raw, self.at, self.end, smallest)
+        self.at += INT.size
         return count
+
+
+# --- one value at a place of `raw[:end]` ----------------------------------------------------------------
+# A log is decoded by these: a value with the place behind it costs half of a call of an object that moves.
+
+
+def int_at(raw: bytes, at: int, end: int) -> int:
+    """Four bytes, signed."""
+    if end - at < 4:
+        raise JuteError(at, "4 bytes", str(end - at))
+    value: int = _INT(raw, at)[0]
+    return value
+
+
+def long_at(raw: bytes, at: int, end: int) -> int:
+    """Eight bytes, signed."""
+    if end - at < 8:
+        raise JuteError(at, "8 bytes", str(end - at))
+    value: int = _LONG(raw, at)[0]
+    return value
+
+
+def flag_at(raw: bytes, at: int, end: int) -> bool:
+    """One byte, 0 or 1."""
+    if at >= end:
+        raise JuteError(at, "a byte", "the end")
+    value = raw[at]
+    if value > 1:
+        raise JuteError(at, "0 or 1", str(value))
+    return value == 1
+
+
+def buffer_at(raw: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    """Bytes, or None for null, and where they end."""
+    if end - at < 4:
+        raise JuteError(at, "4 bytes", str(end - at))
+    (size,) = _INT(raw, at)
+    start = at + 4
+    if 0 <= size <= end - start:
+        stop = start + size
+        return raw[start:stop], stop
+    if size == -1:
+        return None, start
+    raise JuteError(at, f"a length of at most {end - start}", str(size))
+
+
+def text_at(raw: bytes, at: int, end: int) -> tuple[str, int]:
+    """A text that is not null, and where it ends."""
+    start = at + 4
+    if start <= end:
+        (size,) = _INT(raw, at)
+        if 0 <= size <= end - start:
+            stop = start + size
+            try:
+                return raw[start:stop].decode(), stop
+            except UnicodeDecodeError:
+                return text_of(raw[start:stop], at), stop
+        if size == -1:
+            raise JuteError(at, "a text", "null")
+        raise JuteError(at, f"a length of at most {end - start}", str(size))
+    raise JuteError(at, "4 bytes", str(end - at))
+
+
+def acl_at(raw: bytes, at: int, end: int) -> tuple[Acl | None, int]:
+    """A list of ACL entries, or None for null, and where it ends."""
+    stop = at + len(OPEN_ACL_BYTES)
+    if stop <= end and raw.startswith(OPEN_ACL_BYTES, at):
+        return OPEN_ACL, stop
+    count = count_at(raw, at, end, _SMALLEST_ACL)
+    at += INT.size
+    if count is None:
+        return None, at
+    entries = []
+    for _ in range(count):
+        perms = int_at(raw, at, end)
+        scheme, at = text_at(raw, at + INT.size, end)
+        id_, at = text_at(raw, at, end)
+        entries.append(AclEntry(perms, scheme, id_))
+    return tuple(entries), at
+
+
+def count_at(raw: bytes, at: int, end: int, smallest: int) -> int | None:
+    """How many items of at least `smallest` bytes follow; None for null."""
+    count = int_at(raw, at, end)
+    if count == -1:
+        return None
+    left = end - at - INT.size
+    if count < 0 or count * smallest > left:
+        raise JuteError(at, f"at most {left // smallest} items", str(count))
+    return count
 
 
 def text_of(raw: bytes, at: int = 0) -> str:

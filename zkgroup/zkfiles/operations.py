@@ -11,7 +11,17 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from zkgroup.zkfiles.jute import INT, Jute, JuteError
+from zkgroup.zkfiles.jute import (
+    INT,
+    JuteError,
+    acl_at,
+    buffer_at,
+    count_at,
+    flag_at,
+    int_at,
+    long_at,
+    text_at,
+)
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 
 HEADER: Final = struct.Struct(">qiqqi")
@@ -24,7 +34,12 @@ OVERWRITTEN: Final = 0
 """The error of an operation that was right, in a multi of which another one failed (KeeperException's Ok)."""
 _SMALLEST_TXN: Final = 8
 
-Body = Callable[[int, Jute], Operation]
+_HEADER: Final = HEADER.unpack_from
+_DIGEST: Final = DIGEST.unpack_from
+_MULTI: Final = int(TransactionType.MULTI)
+
+Body = Callable[[int, bytes, int, int], tuple[Operation, int]]
+"""Reads an operation of a type at a place before an end; gives the place behind it too."""
 
 
 def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transaction:
@@ -35,105 +50,121 @@ def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transac
     """
     if end - start < HEADER.size:
         raise JuteError(start, f"at least {HEADER.size} bytes of a transaction", str(end - start))
-    session, cxid, zxid, time_ms, kind = HEADER.unpack_from(raw, start)
-    jute = Jute(raw, start + HEADER.size, end)
+    session, cxid, zxid, time_ms, kind = _HEADER(raw, start)
+    at = start + HEADER.size
     operations: tuple[Operation, ...] = ()
     timeout_ms = closed_paths = None
-    if kind in _BODIES:
-        operations = (_BODIES[kind](kind, jute),)
-    elif kind == TransactionType.MULTI:
-        operations = _multi(jute)
+    body = _BODIES.get(kind)
+    if body is not None:
+        operation, at = body(kind, raw, at, end)
+        operations = (operation,)
+    elif kind == _MULTI:
+        operations, at = _multi(raw, at, end)
     elif kind == TransactionType.CLOSE_SESSION:
-        closed_paths = _closed_paths(jute)
+        closed_paths, at = _closed_paths(raw, at, end)
     elif kind == TransactionType.CREATE_SESSION:
-        timeout_ms = jute.number()
+        timeout_ms, at = int_at(raw, at, end), at + 4
     else:
         return Transaction(zxid, session, cxid, time_ms, kind, (Operation(kind),), offset=offset)
-    digest = _digest(jute)
+    digest = None
+    if at != end:
+        if end - at != DIGEST.size:
+            raise JuteError(at, f"the end or a digest of {DIGEST.size} bytes", f"{end - at} bytes")
+        digest = TreeDigest._make(_DIGEST(raw, at))
     return Transaction(
         zxid, session, cxid, time_ms, kind, operations, timeout_ms, closed_paths, digest, offset
     )
 
 
-def _digest(jute: Jute) -> TreeDigest | None:
-    if not jute.left:
-        return None
-    if jute.left != DIGEST.size:
-        raise JuteError(jute.at, f"the end or a digest of {DIGEST.size} bytes", f"{jute.left} bytes")
-    return TreeDigest(*DIGEST.unpack_from(jute.raw, jute.at))
-
-
-def _closed_paths(jute: Jute) -> tuple[str, ...] | None:
+def _closed_paths(raw: bytes, at: int, end: int) -> tuple[tuple[str, ...] | None, int]:
     """None before 3.6 and with closeSessionTxn.enabled=false.
 
     Twelve bytes that begin with 2 are a digest: a list of two paths does not fit them.
     """
-    if not jute.left:
-        return None
-    if jute.left == DIGEST.size and INT.unpack_from(jute.raw, jute.at)[0] == DIGEST_VERSION:
-        return None
-    return jute.texts()
+    left = end - at
+    if not left or (left == DIGEST.size and int_at(raw, at, end) == DIGEST_VERSION):
+        return None, at
+    count = count_at(raw, at, end, INT.size) or 0
+    at += INT.size
+    paths = []
+    for _ in range(count):
+        path, at = text_at(raw, at, end)
+        paths.append(path)
+    return tuple(paths), at
 
 
-def _multi(jute: Jute) -> tuple[Operation, ...]:
+def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
+    count = count_at(raw, at, end, _SMALLEST_TXN) or 0
+    at += INT.size
     operations = []
-    for _ in range(jute.count(_SMALLEST_TXN) or 0):
-        kind, at, size = jute.number(), jute.at, jute.number()
-        if size < 0 or size > jute.left:
-            raise JuteError(at, f"a length of at most {jute.left}", str(size))
-        inner = Jute(jute.raw, jute.at, jute.at + size)
-        jute.at += size
-        if kind not in _BODIES:
+    for _ in range(count):
+        kind, size = int_at(raw, at, end), int_at(raw, at + 4, end)
+        start = at + 8
+        if size < 0 or size > end - start:
+            raise JuteError(at + 4, f"a length of at most {end - start}", str(size))
+        at = start + size
+        body = _BODIES.get(kind)
+        if body is None:
             operations.append(Operation(kind))
             continue
-        operations.append(_BODIES[kind](kind, inner))
-        if inner.left and kind == TransactionType.ERROR:
+        operation, stop = body(kind, raw, start, at)
+        if stop != at:
+            if kind != TransactionType.ERROR:
+                raise JuteError(stop, "the end of the operation", f"{at - stop} bytes more")
             # A leader that applies a refused multi before its own log has it names the operations before the
             # one that failed errors, and leaves their bodies (DataTree.processTxn, Txn.setType).
-            operations[-1] = Operation(kind, error=OVERWRITTEN)
-        elif inner.left:
-            raise JuteError(inner.at, "the end of the operation", f"{inner.left} bytes more")
-    return tuple(operations)
+            operation = Operation(kind, error=OVERWRITTEN)
+        operations.append(operation)
+    return tuple(operations), at
 
 
-def _create(kind: int, jute: Jute) -> Operation:
-    path, data, acl, is_ephemeral = jute.text(), jute.buffer(), jute.acl(), jute.flag()
-    # Nothing behind it: a record from before 3.4 (CreateTxnV0), which has no digest either.
-    parent_cversion = jute.number() if jute.left else None
-    return Operation(kind, path, data, acl, is_ephemeral=is_ephemeral, parent_cversion=parent_cversion)
+def _create(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    data, at = buffer_at(raw, at, end)
+    acl, at = acl_at(raw, at, end)
+    is_ephemeral = flag_at(raw, at, end)
+    at += 1
+    if at == end:  # a record from before 3.4 (CreateTxnV0), which has no digest either
+        return Operation(kind, path, data, acl, None, is_ephemeral), at
+    return Operation(kind, path, data, acl, None, is_ephemeral, int_at(raw, at, end)), at + 4
 
 
-def _create_container(kind: int, jute: Jute) -> Operation:
-    path, data, acl = jute.text(), jute.buffer(), jute.acl()
-    return Operation(kind, path, data, acl, parent_cversion=jute.number())
+def _create_container(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    data, at = buffer_at(raw, at, end)
+    acl, at = acl_at(raw, at, end)
+    return Operation(kind, path, data, acl, parent_cversion=int_at(raw, at, end)), at + 4
 
 
-def _create_ttl(kind: int, jute: Jute) -> Operation:
-    path, data, acl, parent_cversion = jute.text(), jute.buffer(), jute.acl(), jute.number()
-    return Operation(kind, path, data, acl, parent_cversion=parent_cversion, ttl_ms=jute.long())
+def _create_ttl(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    operation, at = _create_container(kind, raw, at, end)
+    return operation._replace(ttl_ms=long_at(raw, at, end)), at + 8
 
 
-def _delete(kind: int, jute: Jute) -> Operation:
-    return Operation(kind, jute.text())
+def _delete(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    return Operation(kind, path), at
 
 
-def _set(kind: int, jute: Jute) -> Operation:
-    path, data = jute.text(), jute.buffer()
-    return Operation(kind, path, data, version=jute.number())
+def _set(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    data, at = buffer_at(raw, at, end)
+    return Operation(kind, path, data, None, int_at(raw, at, end)), at + 4
 
 
-def _set_acl(kind: int, jute: Jute) -> Operation:
-    path, acl = jute.text(), jute.acl()
-    return Operation(kind, path, acl=acl, version=jute.number())
+def _set_acl(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    acl, at = acl_at(raw, at, end)
+    return Operation(kind, path, None, acl, int_at(raw, at, end)), at + 4
 
 
-def _check(kind: int, jute: Jute) -> Operation:
-    path = jute.text()
-    return Operation(kind, path, version=jute.number())
+def _check(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    path, at = text_at(raw, at, end)
+    return Operation(kind, path, None, None, int_at(raw, at, end)), at + 4
 
 
-def _error(kind: int, jute: Jute) -> Operation:
-    return Operation(kind, error=jute.number())
+def _error(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    return Operation(kind, error=int_at(raw, at, end)), at + 4
 
 
 _BODIES: Final[dict[int, Body]] = {

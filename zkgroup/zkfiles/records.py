@@ -54,8 +54,7 @@ class TreeDigest(NamedTuple):
     """Unsigned, below 2**64."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One change of the tree, or what stands in its place inside a multi that failed.
 
     `type` is a number of TransactionType, or another one that a later server may write.
@@ -76,8 +75,7 @@ class Operation:
     """error: the code of KeeperException."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One record of a log.
 
     A multi has its operations in order, any other transaction one, createSession and closeSession none.

@@ -19,8 +19,8 @@ import numpy as np
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices, select
 from zkgroup.zkfiles.frames import FRAME, LogChunk
-from zkgroup.zkfiles.jute import OPEN_ACL, OPEN_ACL_BYTES
-from zkgroup.zkfiles.log_lists import BEFORE_BODY, Taken, Wanted, acl_at
+from zkgroup.zkfiles.jute import OPEN_ACL, OPEN_ACL_BYTES, JuteError, acl_at
+from zkgroup.zkfiles.log_lists import BEFORE_BODY, Taken, Wanted
 from zkgroup.zkfiles.log_parts import OddError
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.record_arrays import (
@@ -84,7 +84,7 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
             kept = zxids[:count] >= wanted.from_zxid
             records = Records(records.starts[kept], records.ends[kept], records.headers[kept])
         batch = _Columns(buffer, records, chunk.base).batch(wanted) if len(records.starts) else None
-    except (OddError, StructError, UnicodeDecodeError):
+    except (OddError, StructError, JuteError):
         return None
     return Taken(first + count, batch, is_past)
 
@@ -170,9 +170,8 @@ class _Columns:
         starts[is_open] += size
         known: dict[Acl | None, int] = {None: 0, OPEN_ACL: 1}
         for number in np.flatnonzero(~is_open).tolist():
-            acl, starts[number] = acl_at(self._buffer.raw, int(starts[number]))
+            acl, starts[number] = acl_at(self._buffer.raw, int(starts[number]), int(ends[number]))
             codes[number] = known.setdefault(acl, len(known))
-        need(starts <= ends)
         self._end[rows] = starts
         return rows, codes, tuple(known)
 

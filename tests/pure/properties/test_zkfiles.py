@@ -58,7 +58,8 @@ digests = st.none() | st.builds(TreeDigest, st.just(2), st.integers(0, 2**64 - 1
 
 
 def _one(kinds: list[int], **fields: st.SearchStrategy[object]) -> st.SearchStrategy[Operation]:
-    return st.builds(Operation, st.sampled_from(kinds), **fields)
+    chosen: dict[str, st.SearchStrategy[object]] = {"type": st.sampled_from(kinds), **fields}
+    return st.fixed_dictionaries(chosen).map(lambda each: Operation(**each))  # type: ignore[arg-type]
 
 
 operations = st.one_of(
@@ -80,6 +81,13 @@ operations = st.one_of(
 )
 old_creates = _one([T.CREATE], path=paths, data=datas, acl=acls, is_ephemeral=st.booleans())
 heads = {"session": longs, "cxid": ints, "time_ms": longs, "zxid": st.just(0)}
+
+
+def _record(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Transaction]:
+    chosen: dict[str, st.SearchStrategy[object]] = {**fields, **heads}
+    return st.fixed_dictionaries(chosen).map(lambda each: Transaction(**each))  # type: ignore[arg-type]
+
+
 singles = st.builds(
     lambda operation, digest, **head: Transaction(
         type=operation.type, operations=(operation,), digest=digest, **head
@@ -90,27 +98,23 @@ singles = st.builds(
 )
 transactions = st.one_of(
     singles,
-    st.builds(
-        Transaction,
+    _record(
         type=st.just(T.MULTI),
         operations=st.lists(operations | old_creates, max_size=4).map(tuple),
         digest=digests,
-        **heads,
     ),
-    st.builds(Transaction, type=st.just(T.CREATE_SESSION), timeout_ms=ints, digest=digests, **heads),
-    st.builds(
-        Transaction,
+    _record(type=st.just(T.CREATE_SESSION), timeout_ms=ints, digest=digests),
+    _record(
         type=st.just(T.CLOSE_SESSION),
         closed_paths=st.none() | st.lists(paths, max_size=4).map(tuple),
         digest=digests,
-        **heads,
     ),
     st.builds(
         lambda old, **head: Transaction(type=T.CREATE, operations=(old,), **head), old_creates, **heads
     ),
 )
 logs = st.lists(transactions, max_size=12).map(
-    lambda found: [replace(each, zxid=zxid) for zxid, each in enumerate(found, 1)]
+    lambda found: [each._replace(zxid=zxid) for zxid, each in enumerate(found, 1)]
 )
 stats = st.builds(StoredStat, longs, longs, longs, longs, ints, ints, ints, longs, longs)
 packings = st.sampled_from([bytes, gzip.compress, writer.snappy_stream])
@@ -123,7 +127,7 @@ def test_a_log_comes_back(
     """Read in one pass, and in parts by its hop index."""
     with _file("log.1", pack(writer.log(written, padding))) as path:
         found = list(read_log(path))
-        assert [replace(each, offset=0) for each in found] == written
+        assert [each._replace(offset=0) for each in found] == written
         splits = index_log(path, every=every).splits()
         parts = [
             each for split in splits for each in read_log(path, from_offset=split[0], to_offset=split[1])
@@ -182,12 +186,12 @@ def test_a_log_that_was_tampered_with_gives_nothing_that_was_not_in_it(
         at = data.draw(st.integers(len(writer.LOG_HEADER), len(raw)))
         raw[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     with _file("log.1", bytes(raw)) as path:
-        found = [replace(each, offset=0) for each in read_log(path, resync=True)]
+        found = [each._replace(offset=0) for each in read_log(path, resync=True)]
         remaining = iter(written)
         assert all(each in remaining for each in found)
         before = []
         try:
-            before.extend(replace(each, offset=0) for each in read_log(path))
+            before.extend(each._replace(offset=0) for each in read_log(path))
         except DamagedFileError as error:
             assert len(writer.LOG_HEADER) <= error.offset <= len(raw)  # noqa: PT017 - or there is none
         assert before == written[: len(before)]

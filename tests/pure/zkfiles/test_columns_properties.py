@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def operations(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Operation]:
     """Of every type, as a server writes them or could."""
 
     def of(kind: int, **fields: Any) -> st.SearchStrategy[Operation]:
-        return st.builds(Operation, st.just(kind), **fields)
+        return st.fixed_dictionaries(fields).map(lambda each: Operation(kind, **each))
 
     creation: dict[str, Any] = {"path": paths, "data": DATA, "acl": ACLS, "parent_cversion": INT}
     return st.one_of(
@@ -67,15 +68,17 @@ def transactions(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Transaction
     }  # fmt: skip
     many = st.lists(operations(paths), max_size=6).map(tuple)
     listed = st.one_of(st.none(), st.lists(paths, max_size=3).map(tuple))
+
+    def of(fields: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Transaction]:
+        return st.fixed_dictionaries({**common, **fields}).map(lambda each: Transaction(**each))
+
     return st.one_of(
         operations(paths).flatmap(
-            lambda each: st.builds(
-                Transaction, type=st.just(each.type), operations=st.just((each,)), **common
-            )
+            lambda each: of({"type": st.just(each.type), "operations": st.just((each,))})
         ),
-        st.builds(Transaction, type=st.just(int(T.MULTI)), operations=many, **common),
-        st.builds(Transaction, type=st.just(int(T.CREATE_SESSION)), timeout_ms=INT, **common),
-        st.builds(Transaction, type=st.just(int(T.CLOSE_SESSION)), closed_paths=listed, **common),
+        of({"type": st.just(int(T.MULTI)), "operations": many}),
+        of({"type": st.just(int(T.CREATE_SESSION)), "timeout_ms": INT}),
+        of({"type": st.just(int(T.CLOSE_SESSION)), "closed_paths": listed}),
     )
 
 

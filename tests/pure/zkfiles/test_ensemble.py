@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,8 +185,8 @@ def test_split_history_is_reported_and_most_servers_decide(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
         records = list(world.transactions)
         if name == "a":
-            operation = replace(records[4].operations[0], data=b"other")
-            records[4] = replace(records[4], operations=(operation,))
+            operation = records[4].operations[0]._replace(data=b"other")
+            records[4] = records[4]._replace(operations=(operation,))
         writer.write_log(tmp_path / name, records)
     history = History(*(tmp_path / name for name in "abc"))
     taken = next(each for each in history.transactions() if each.zxid == one(5))
@@ -202,7 +201,7 @@ def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
     world = ensemble_world()
     world.log(tmp_path / "a")
     (tmp_path / "b").mkdir()
-    writer.write_log(tmp_path / "b", [replace(each, digest=None) for each in world.transactions])
+    writer.write_log(tmp_path / "b", [each._replace(digest=None) for each in world.transactions])
     assert History(tmp_path / "a", tmp_path / "b").verify().splits == {}
 
 
@@ -215,7 +214,7 @@ def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_pa
         (tmp_path / name).mkdir()
         records = list(world.transactions)
         if name == "a":
-            records[-1] = replace(records[-1], operations=(right, failed))
+            records[-1] = records[-1]._replace(operations=(right, failed))
         writer.write_log(tmp_path / name, records)
     history = History(*(tmp_path / name for name in "abc"))
     assert list(history.transactions())[-1].operations[0].data == b"never"

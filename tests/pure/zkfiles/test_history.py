@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,7 +171,7 @@ def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
 def test_a_digest_that_differs_is_said(tmp_path: Path) -> None:
     """The server's own sum is the one witness against this replay, and everything behind it is in doubt."""
     world = counted()
-    world.transactions[9] = replace(world.transactions[9], digest=TreeDigest(2, 1))
+    world.transactions[9] = world.transactions[9]._replace(digest=TreeDigest(2, 1))
     world.log(tmp_path)
     history = History(tmp_path)
     assert history.tree_at(zxid=9).account.is_exact

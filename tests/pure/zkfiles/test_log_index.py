@@ -103,10 +103,10 @@ def test_an_index_of_another_file_is_known(tmp_path: Path, log: Path) -> None:
     assert not replace(index, name="log.3").is_of(log)
     log.write_bytes(writer.log(transactions(20)))
     assert not index.is_of(log)
-    others = [replace(each, zxid=each.zxid + 1) for each in transactions(150)]
+    others = [each._replace(zxid=each.zxid + 1) for each in transactions(150)]
     log.write_bytes(writer.log(others))
     assert not index.is_of(log)
-    log.write_bytes(writer.log([replace(each, cxid=9) for each in transactions(250)[100:]]))
+    log.write_bytes(writer.log([each._replace(cxid=9) for each in transactions(250)[100:]]))
     assert not index.is_of(log)
 
 

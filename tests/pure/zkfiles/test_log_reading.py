@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,12 @@ FAILED = (
 
 def transaction(kind: int, *operations: Operation, zxid: int = 5, **fields: object) -> Transaction:
     """One of a session, at 1,000 ms."""
-    return replace(Transaction(zxid, -(2**60), 17, 1000, kind, operations), **fields)  # type: ignore[arg-type]
+    return Transaction(zxid, -(2**60), 17, 1000, kind, operations)._replace(**fields)  # type: ignore[arg-type]
 
 
 def read(path: Path) -> list[Transaction]:
     """What is read, without where it stood."""
-    return [replace(each, offset=0) for each in read_log(path)]
+    return [each._replace(offset=0) for each in read_log(path)]
 
 
 @pytest.mark.parametrize("digest", [None, DIGEST], ids=["no digest", "digest"])

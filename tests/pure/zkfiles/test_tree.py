@@ -114,7 +114,7 @@ def test_a_create_of_what_is_there_keeps_data_and_takes_the_acl_and_the_parents_
     """A create replayed over its own result keeps data and czxid, and sets ACL and the parent's stat."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1, b"first")))
-    tree.apply(record(2, replace(create("/a", 5, b"second"), acl=READ)))
+    tree.apply(record(2, create("/a", 5, b"second")._replace(acl=READ)))
     there = tree.stored("/a")
     assert there is not None
     assert (there.data, there.acl, there.stat.czxid) == (b"first", READ, 1)
@@ -129,7 +129,7 @@ def test_every_kind_of_create_counts_for_the_parent_of_what_is_there(kind: int) 
     """A server that is restarted does so for `create` only, and then has another tree than before."""
     tree = Tree()
     tree.apply(record(1, create("/a", 1)))
-    tree.apply(record(2, replace(create("/a", 5), type=kind, ttl_ms=9)))
+    tree.apply(record(2, create("/a", 5)._replace(type=kind, ttl_ms=9)))
     assert (stat(tree, "/").cversion, stat(tree, "/").pzxid) == (5, 2)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.pure.zkfiles.digests import counted_as, naive_digest
@@ -55,11 +53,11 @@ def test_a_digest_is_compared_or_is_not() -> None:
     world = ServerHistory()
     world.create("/a")
     right = world.transactions[0]
-    wrong = replace(right, digest=TreeDigest(2, 1))
+    wrong = right._replace(digest=TreeDigest(2, 1))
     assert world.tree.agrees(right) is True
     assert world.tree.agrees(wrong) is False
-    assert world.tree.agrees(replace(right, digest=None)) is None
-    assert world.tree.agrees(replace(right, digest=TreeDigest(3, 1))) is None
+    assert world.tree.agrees(right._replace(digest=None)) is None
+    assert world.tree.agrees(right._replace(digest=TreeDigest(3, 1))) is None
     bare = Tree(digests=False)
     bare.apply(right)
     assert bare.agrees(wrong) is None
@@ -80,8 +78,8 @@ def test_a_server_with_another_charset_has_other_digests_of_paths(charset: str) 
         if shown is not None:
             value += counted_as(shown, "/é€".encode(charset, "replace"))
             value -= counted_as(shown, "/é€".encode())
-        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value))) is True
-        assert tree.agrees(replace(transaction, digest=TreeDigest(2, value + 1))) is False
+        assert tree.agrees(transaction._replace(digest=TreeDigest(2, value))) is True
+        assert tree.agrees(transaction._replace(digest=TreeDigest(2, value + 1))) is False
         tree = Tree.from_znodes(znodes_of(tree))
 
 
@@ -93,7 +91,7 @@ def test_a_charset_that_was_found_is_kept() -> None:
     found = tree.stored("/é")
     assert found is not None
     value = tree.digest - counted_as(found, "/é".encode()) + counted_as(found, b"/?")
-    assert tree.agrees(replace(world.transactions[0], digest=TreeDigest(2, value))) is True
+    assert tree.agrees(world.transactions[0]._replace(digest=TreeDigest(2, value))) is True
     assert tree.digest == value
     world.delete("/é")
     assert tree.digest == naive_digest(tree)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,8 +41,8 @@ def changed(world: ServerHistory, zxid: int, **fields: object) -> None:
     """Another operation in place of the only one of a record."""
     place = zxid - 1
     record = world.transactions[place]
-    operation = replace(record.operations[0], **fields)  # type: ignore[arg-type]
-    world.transactions[place] = replace(record, operations=(operation, *record.operations[1:]))
+    operation = record.operations[0]._replace(**fields)  # type: ignore[arg-type]
+    world.transactions[place] = record._replace(operations=(operation, *record.operations[1:]))
 
 
 def test_a_right_history_is_clean(tmp_path: Path) -> None:
@@ -60,7 +59,7 @@ def test_a_right_history_is_clean(tmp_path: Path) -> None:
 def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
     """Once wrong a tree stays wrong, so what is said of later records would be noise."""
     world = busy()
-    world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(2, 5))
+    world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(2, 5))
     changed(world, 9, path="/c")
     world.log(tmp_path)
     found = History(tmp_path).verify()
@@ -233,7 +232,7 @@ def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
     """Of every kind of record, with a snapshot on the way."""
     world = busy()
     record = world.transactions[bad - 1]
-    world.transactions[bad - 1] = replace(record, digest=record.digest and TreeDigest(2, 5))
+    world.transactions[bad - 1] = record._replace(digest=record.digest and TreeDigest(2, 5))
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6)
     in_columns, exact = both(tmp_path)
@@ -244,7 +243,7 @@ def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
 def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: Path) -> None:
     """They do not say of which version a digest is."""
     world = busy()
-    world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(3, 5))
+    world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(3, 5))
     world.log(tmp_path)
     assert both(tmp_path)[0] is None
     assert History(tmp_path).verify().digest_verdict == "clean"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
@@ -35,7 +34,7 @@ def test_the_first_bad_digest_is_an_error(tmp_path: Path) -> None:
     """A tree that is wrong stays wrong: what follows is not told again."""
     world = calm()
     for at in (2, 3):
-        world.transactions[at] = replace(world.transactions[at], digest=TreeDigest(2, 7))
+        world.transactions[at] = world.transactions[at]._replace(digest=TreeDigest(2, 7))
     world.log(tmp_path)
 
     found = look(RULE, tmp_path)
@@ -47,8 +46,8 @@ def test_the_first_bad_digest_is_an_error(tmp_path: Path) -> None:
 def test_a_record_that_was_altered_shows_in_the_digest(tmp_path: Path) -> None:
     """Data that was forged in a record makes the digest of that very zxid disagree."""
     world = calm()
-    altered = replace(world.transactions[2].operations[0], data=b"forged")
-    world.transactions[2] = replace(world.transactions[2], operations=(altered,))
+    altered = world.transactions[2].operations[0]._replace(data=b"forged")
+    world.transactions[2] = world.transactions[2]._replace(operations=(altered,))
     world.log(tmp_path)
 
     assert places(look(RULE, tmp_path)) == [("error", 3, 3)]
@@ -72,8 +71,8 @@ def test_without_digests_it_is_never_clean(tmp_path: Path) -> None:
 def test_without_digests_a_version_that_does_not_follow_is_an_error(tmp_path: Path) -> None:
     """Before 3.6 versions stand in: a write that gets version 7 after 1 is an error with its path."""
     world = old()
-    wrong = replace(world.transactions[4].operations[0], version=7)
-    world.transactions[4] = replace(world.transactions[4], operations=(wrong,))
+    wrong = world.transactions[4].operations[0]._replace(version=7)
+    world.transactions[4] = world.transactions[4]._replace(operations=(wrong,))
     world.log(tmp_path)
 
     found = look(RULE, tmp_path)[0]
@@ -103,7 +102,7 @@ def test_digests_that_begin_midway_are_said_to(tmp_path: Path) -> None:
     """A folder that was upgraded."""
     world = calm()
     for at in range(3):
-        world.transactions[at] = replace(world.transactions[at], digest=None)
+        world.transactions[at] = world.transactions[at]._replace(digest=None)
     world.log(tmp_path)
 
     (found,) = look(RULE, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
@@ -59,7 +58,7 @@ def test_digests_alone_that_differ_are_a_digest_mismatch(tmp_path: Path) -> None
     for folder in folders:
         world = calm()
         if folder.name == "two":
-            world.transactions[3] = replace(world.transactions[3], digest=TreeDigest(2, 7))
+            world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(2, 7))
         world.log(folder)
 
     assert look(RULE, *folders) == []
