@@ -146,7 +146,7 @@ def _logs(plan: Plan, report: Report, folder: Path) -> None:
             rows = sum(batch.rows for batch in log_columns(small))
             dump = tool(TOOL, small, empty, rows, 1 if plan.short else plan.repeats)
             report.lines.append(dump.line(what, "TxnLogToolkit -d"))
-            for side, wanted in ((ARROW, 15), (PACKED, 15), (LISTS, 7)):
+            for side, wanted in ((ARROW, 15), (PACKED, 15), (LISTS, 4)):
                 found = dump.cost_s / readings[side].cost_s
                 report.at_least(f"{what}: {side}, over TxnLogToolkit", wanted, found, BYTES)
 
