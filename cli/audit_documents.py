@@ -17,13 +17,12 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.views.group_rows import GroupPartition
 from zkgroup.audit.views.offsets import OffsetRow
 from zkgroup.audit.views.sessions import SessionRow
-from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import hex_session
 from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportHeader, Written
 from zkgroup.zkfiles.health import FileHealth
 
-from .documents import ZNODE
 from .schema import (
     COUNT,
     SESSION,
@@ -42,6 +41,7 @@ from .schema import (
     word,
 )
 from .units import iso_time
+from .znode_documents import ZNODE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ unknown is null, times are ISO-8601 UTC with milliseconds.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,8 +39,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.model import Znode, ZnodeStat
-from zkgroup.model.requests import STAT_NAMES
+from zkgroup.model import Znode
 
 from .schema import (
     BOOLEAN,
@@ -57,9 +55,9 @@ from .schema import (
     given,
     list_of,
     nullable,
-    object_of,
     word,
 )
+from .znode_documents import ZNODE
 
 GROUP_SUMMARY = Shape(GroupSummary)
 MEMBER = Shape(MemberDescription)
@@ -388,15 +386,6 @@ STATUS = Document(
 )
 UNDO_LIST = Document("undo_list", Shape(Undos), Shape(TimeAlone, "zxid", "time_ms"))
 
-# ZooKeeper's own names, of which `zkgroup.model` has the list; ZooKeeper's fields are signed.
-_STAT = object_of(**dict.fromkeys(STAT_NAMES, INTEGER))
-ZNODE = Shape(
-    Znode,
-    "path",
-    JsonKey("data", nullable(STRING), lambda one: text_of(one.data)),
-    JsonKey("data_base64", nullable(STRING), lambda one: base64_of(one.data)),
-    JsonKey("stat", _STAT, lambda one: stat(one.stat)),
-)
 ZNODE_DOCUMENT = Document("znode", ZNODE)
 ZNODE_CHILD = Shape(ZnodeChild)
 ZNODE_LIST = Document("znode_list", Shape(ZnodeList))
@@ -449,24 +438,6 @@ def topic_deletion(plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionS
         detail=seen.detail if seen else None,
     )
     return TOPIC_DELETION.json(seen.as_of if seen else plan.as_of, made)
-
-
-def text_of(data: bytes | None) -> str | None:
-    """Bytes as text; None for None and where they are not UTF-8."""
-    try:
-        return None if data is None else data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def base64_of(data: bytes | None) -> str | None:
-    """Bytes that are not UTF-8 as base64; None for all others, which `text_of` gives."""
-    return None if data is None or text_of(data) is not None else base64.b64encode(data).decode("ascii")
-
-
-def stat(values: ZnodeStat) -> Json:
-    """A Stat with ZooKeeper's own names."""
-    return dict(zip(STAT_NAMES, values, strict=True))
 
 
 def threads_text(threads: Mapping[str, int]) -> str:

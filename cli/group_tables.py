@@ -18,7 +18,7 @@ from zkgroup.groups.descriptions import (
     PreviewRow,
     Verification,
 )
-from zkgroup.groups.verify import hex_session
+from zkgroup.model.requests import hex_session
 
 from .documents import threads_text
 from .render import Cell, Output, TableColumn, printable

@@ -14,10 +14,10 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sources.port import Record
 from zkgroup.model import TopicPartition
 
-from .documents import base64_of, text_of
 from .render import Output
 from .schema import STRING, Json, JsonEvent, JsonKey, Shape, list_of, nullable
 from .serving import EventLines
+from .znode_documents import base64_of, text_of
 
 T = TypeVar("T")
 

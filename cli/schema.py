@@ -27,9 +27,9 @@ from typing import (
     get_type_hints,
 )
 
-from zkgroup.groups.ensemble import AsOf
-from zkgroup.groups.verify import hex_session
+from zkgroup.groups.as_of import AsOf
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import hex_session
 
 from .units import iso_time
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from zkgroup.admin import znodes as admin
-from zkgroup.groups.verify import hex_session
 from zkgroup.model import Znode
+from zkgroup.model.requests import hex_session
 
 from .. import documents
 from ..app import group as make_group
@@ -17,6 +17,7 @@ from ..app import output
 from ..context import connected
 from ..render import Output, printable, shorten
 from ..units import iso_time
+from ..znode_documents import ZNODE, stat
 
 znode = make_group(
     "znode",
@@ -45,7 +46,7 @@ def get(path: str) -> None:
     with connected() as ensemble:
         found = admin.get(ensemble, path)
         as_of = ensemble.as_of()
-    if not out.document(documents.ZNODE_DOCUMENT.json(as_of, found), columns=documents.ZNODE.keys):
+    if not out.document(documents.ZNODE_DOCUMENT.json(as_of, found), columns=ZNODE.keys):
         _show(out, found)
 
 
@@ -84,16 +85,16 @@ def tree(path: str, depth: int | None) -> None:
         found = admin.tree(ensemble, path, depth)
         as_of = ensemble.as_of()
     document = documents.ZNODES.json(as_of, documents.Znodes(path=found[0].path, znodes=found))
-    if not out.document(document, "znodes", documents.ZNODE.keys):
+    if not out.document(document, "znodes", ZNODE.keys):
         draw(out, found)
 
 
 def _show(out: Output, found: Znode) -> None:
-    stat = documents.stat(found.stat)
+    fields = stat(found.stat)
     out.line(out.paint(found.path, "bold"))
     out.line(_pretty(found.data))
     out.line()
-    for name, value in stat.items():
+    for name, value in fields.items():
         extra = ""
         if name in ("ctime", "mtime"):
             extra = f"  {iso_time(value)}"

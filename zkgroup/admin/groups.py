@@ -28,9 +28,8 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
-from zkgroup.groups.verify import hex_session
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.requests import Create, Delete, Operation, SetData, hex_session
 from zkgroup.znodes.consumers import (
     Offset,
     Registration,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.audit.events import Event
 from zkgroup.znodes.admin_requests import TopicDeletion
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import Kind, path_kind
 
 Key = tuple[str, ...]
 
@@ -22,6 +22,8 @@ class Keys:
 
     name: str
     key: Callable[[Event], Key | None]
+    kinds: frozenset[Kind] | None = None
+    """Of rows of other kinds of paths it gives None; None where it may give a key of any."""
 
 
 def _group(event: Event) -> Key | None:
@@ -90,25 +92,29 @@ def _admin(event: Event) -> Key | None:
     return ("admin",) if event.applied and path_kind(event.path).kind == "admin" else None
 
 
-BY_GROUP = Keys("group", _group)
+def _kinds(*kinds: Kind) -> frozenset[Kind]:
+    return frozenset(kinds)
+
+
+BY_GROUP = Keys("group", _group, _kinds("member", "owner", "offset", "group"))
 """All applied rows at and below `/consumers/<group>`; key: the group."""
-BY_GROUP_PARTITION = Keys("group_partition", _group_partition)
+BY_GROUP_PARTITION = Keys("group_partition", _group_partition, _kinds("owner", "offset"))
 """Owner and offset rows; key: group, topic, partition in decimal."""
-BY_MEMBERSHIP = Keys("membership", _membership)
+BY_MEMBERSHIP = Keys("membership", _membership, _kinds("member", "owner", "group"))
 """The rows of BY_GROUP without offsets, which are most of them."""
-BY_OWNED_PARTITION = Keys("owned_partition", _owned_partition)
+BY_OWNED_PARTITION = Keys("owned_partition", _owned_partition, _kinds("owner"))
 """The owner rows of BY_GROUP_PARTITION."""
-BY_TOPIC = Keys("topic", _topic)
+BY_TOPIC = Keys("topic", _topic, _kinds("topic", "partition_state", "admin"))
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
-REPLICATION = Keys("replication", _replication)
+REPLICATION = Keys("replication", _replication, _kinds("topic", "partition_state", "admin", "broker"))
 """The same of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
-BY_DECISION = Keys("decision", _decision)
+BY_DECISION = Keys("decision", _decision, _kinds("topic", "partition_state", "admin", "controller_epoch"))
 """What only a controller may write: by topic its replica lists and states; below `/admin`; the epoch."""
 BY_SESSION = Keys("session", _session)
 """All rows of a session, failed ones too; key: the session in decimal."""
 BY_SUBTREE = Keys("subtree", _subtree)
 """All applied rows; key: the first name of the path."""
-CONTROLLER = Keys("controller", _controller)
+CONTROLLER = Keys("controller", _controller, _kinds("controller", "controller_epoch"))
 """`/controller` and `/controller_epoch`; one key."""
-ADMIN = Keys("admin", _admin)
+ADMIN = Keys("admin", _admin, _kinds("admin"))
 """Below `/admin`; one key."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zkgroup.groups.as_of import AsOf as AsOf
 from zkgroup.model.ports import Clock
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -27,13 +28,3 @@ class Ensemble:
     def as_of(self) -> AsOf:
         """The moment of what has just been read: the session's last zxid, and the time for people."""
         return AsOf(zxid=self.zk.last_zxid, time_ms=self.clock.wall_ms())
-
-
-@dataclass(frozen=True, slots=True)
-class AsOf:
-    """How old a snapshot is: nothing in it is newer than `zxid`."""
-
-    zxid: int
-    """The last zxid that the session had seen after the read."""
-    time_ms: int
-    """Wall time of this process after the read, in epoch milliseconds."""

@@ -13,6 +13,7 @@ from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
 from zkgroup.model import EvaluatedMember, TopicPartition
+from zkgroup.model.requests import hex_session
 from zkgroup.znodes.consumers import Owner, Registration, owners_topic_path
 
 YOUNG_MS = 10_000
@@ -209,11 +210,6 @@ def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[P
                 expected=thread,
                 detail=f"{path}: expected {thread}, found no owner",
             )
-
-
-def hex_session(session_id: int) -> str:
-    """A session id as ZooKeeper's own tools print it."""
-    return f"0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ from zkgroup.zookeeper.settings import Address
 from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, output, shared
 from ...context import connected, target
-from ...documents import ZNODE, text_of
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, size
+from ...znode_documents import ZNODE, text_of
 from ..znode import draw
 from .inputs import (
     MOMENT,

@@ -188,6 +188,8 @@ def with_ends(columns: Columns, before: Columns) -> Columns:
     Before 3.6 none is named. They come behind the close of their session, as `reading.events_of` gives them.
     """
     places, ends = _unnamed_ends(columns, before)
+    if not len(before) and not ends:
+        return columns
     builder = ColumnsBuilder()
     builder.add_columns(before)
     builder.add_columns(columns)

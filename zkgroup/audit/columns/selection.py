@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from zkgroup.audit.columns.codes import OPS
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.events import Event
 from zkgroup.audit.keys import BY_SESSION, Key, Keys
+from zkgroup.znodes.paths import Kind, path_kind
 
 _FLAGS: Final = 4
 _VARIANTS: Final = len(OPS) * _FLAGS
@@ -58,6 +60,10 @@ class Keyed:
         present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
         present[places] = True
         self._samples = [self._sample(each) for each in np.flatnonzero(present).tolist()]
+        self._kinds: dict[Kind, list[int]] = {}
+        """By kind of path the numbers of its samples."""
+        for number, sample in enumerate(self._samples):
+            self._kinds.setdefault(path_kind(sample.path).kind, []).append(number)
         self._numbers = (np.cumsum(present) - 1)[places]
         self._known: dict[str, Selection] = {}
 
@@ -72,8 +78,11 @@ class Keyed:
     def _by(self, keys: Keys) -> Selection:
         found: dict[Key, int] = {}
         codes = np.full(len(self._samples), -1, np.int32)
-        for number, sample in enumerate(self._samples):
-            key = keys.key(sample)
+        numbers: Iterable[int] = range(len(self._samples))
+        if keys.kinds is not None:
+            numbers = sorted(chain.from_iterable(self._kinds.get(kind, ()) for kind in keys.kinds))
+        for number in numbers:
+            key = keys.key(self._samples[number])
             if key is not None:
                 codes[number] = found.setdefault(key, len(found))
         of_rows = codes[self._numbers]

@@ -76,7 +76,7 @@ def _protected(event: Event) -> Key | None:
 
 BY_AREA: Final = Keys("area", _area)
 """What was written, and what was refused; key: the subtree, or that it was refused."""
-BY_WATCHED: Final = Keys("watched", _watched)
+BY_WATCHED: Final = Keys("watched", _watched, frozenset(("member", "broker", "topic", "controller")))
 """What comes and goes below paths that many watch; key: the path, and the group where it is one's."""
 ACLS: Final = Keys("acl", _protected)
 """What gives or takes rights below `/brokers` and `/consumers`, and every change of an ACL; one key."""

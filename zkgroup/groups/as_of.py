@@ -1,0 +1,15 @@
+"""How old what was read is; apart from the connection, whose import takes long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """How old a snapshot is: nothing in it is newer than `zxid`."""
+
+    zxid: int
+    """The last zxid that the session had seen after the read."""
+    time_ms: int
+    """Wall time of this process after the read, in epoch milliseconds."""
