@@ -158,7 +158,7 @@ class Cluster:
             node.loop.run_pending()
         else:
             self.world.deliver(step, "lost_reply" if lost == "answer" else None)
-        self.replicas.judge()
+        self.replicas.judge_writes()
         if (
             node is not None
             and isinstance(flight, Multi)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tests.worlds.stepped_electors import SteppedElectors
 from zkgroup.controller.machine.events import ControlRequest
@@ -37,6 +38,16 @@ from zkgroup.znodes.brokers import (
 
 Brokers = tuple[int, ...]
 WHOLE, BEHIND = 2, 1
+
+
+@lru_cache
+def _state_in(data: bytes | None) -> PartitionState:
+    return PartitionState.decode("", data)
+
+
+@lru_cache
+def _topic_in(data: bytes | None) -> Topic:
+    return Topic.decode("", data)
 
 
 @dataclass
@@ -80,6 +91,7 @@ class Replicas:
         self.floors: dict[TopicPartition, int] = {}
         self.topics: list[str] = []
         self._epochs: dict[TopicPartition, int] = {}
+        self._judged = 0
         for path in (broker_ids_path(), topics_path(), "/admin/delete_topics", "/isr_change_notification"):
             world.server.put(path)
         for path in ("/config/changes", "/config/topics"):
@@ -225,11 +237,10 @@ class Replicas:
 
     def state(self, each: TopicPartition) -> PartitionState | None:
         found = self.world.server.find(PartitionState.path(each))
-        return None if found is None else PartitionState.decode("", found.data)
+        return None if found is None else _state_in(found.data)
 
     def lists(self, name: str) -> Topic:
-        found = self.world.find(Topic.path(name))
-        return Topic.decode("", found.data)
+        return _topic_in(self.world.find(Topic.path(name)).data)
 
     def _is_going(self, name: str) -> bool:
         return self.world.server.find(TopicDeletion.path(name)) is not None
@@ -238,8 +249,14 @@ class Replicas:
         found = self.world.server.find(Reassignment.path())
         return None if found is None else Reassignment.decode("", found.data)
 
+    def judge_writes(self) -> None:
+        """As `judge`, where anything was written since: other steps change nothing that it reads."""
+        if len(self.world.server.log) != self._judged:
+            self.judge()
+
     def judge(self) -> None:
         """S12, S13, S15, and that nothing acknowledged is lost."""
+        self._judged = len(self.world.server.log)
         for name in self.topics:
             if self.world.server.find(Topic.path(name)) is None or self._is_going(name):
                 continue
