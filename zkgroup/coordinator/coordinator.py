@@ -70,7 +70,20 @@ _MAY_HAVE_NO_NAME: Final = (CommitOffsets, FetchOffsets, DescribeGroup, RemoveGr
 """Requests that accept the empty group id."""
 
 
+GROUP_ID_BYTES_MAX: Final = 255
+"""Longest group id, in UTF-8.
+
+ZooKeeper sends the names of all groups in one packet, and clients refuse one above 1 MiB (`jute.maxbuffer`).
+About 4,000 names of this length fit; of Kafka's longest group ids, of 32,767 bytes, 31.
+"""
+
+
 def is_valid_group_id(group_id: str) -> bool:
+    """Whether a new group can have this id."""
+    return is_znode_name(group_id) and len(group_id.encode()) <= GROUP_ID_BYTES_MAX
+
+
+def is_znode_name(group_id: str) -> bool:
     """Whether ZooKeeper can have a znode of this name, and no other group could have the same."""
     return group_id not in (".", "..") and not any(
         each in "/%" or _is_refused_in_paths(ord(each)) for each in group_id

@@ -14,7 +14,7 @@ from typing import TypeVar
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.group_ids import validate_group_id, validate_new_group
+from zkgroup.groups.group_ids import validate_group_id, validate_length, validate_new_group
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.slots import read_slot_count
 from zkgroup.groups.snapshot import CoordinatedGroup, DecodedZnode, GroupSnapshot, decode_or_error
@@ -90,14 +90,17 @@ def snapshot_to_change(
 ) -> GroupSnapshot:
     """The snapshot of a group whose offsets of these topics are to change; the group may not exist yet.
 
-    Raises ConfigError for a topic whose name is not legal: no member would read offsets of it. So it does,
-    unless `allow_missing`, for a new group that no ZooKeeper consumer could join: it is probably a typo.
+    Raises ConfigError for a topic whose name is not legal: no member would read offsets of it; for a new
+    group whose name is too long; and, unless `allow_missing`, for a new group that no ZooKeeper consumer
+    could join: it is probably a typo.
     """
     for topic in topics:
         validate_topic(topic)
     snapshot = snapshot_or_empty(ensemble, group, topics)
-    if not snapshot.exists and not allow_missing:
-        validate_new_group(group)
+    if not snapshot.exists:
+        validate_length(group)
+        if not allow_missing:
+            validate_new_group(group)
     return snapshot
 
 

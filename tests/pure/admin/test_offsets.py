@@ -451,6 +451,20 @@ def test_illegal_names_are_refused_before_anything_is_planned(
         snapshot_to_change(idle.ensemble, group, [topic])
 
 
+def test_a_new_group_has_at_most_255_bytes(idle: MemoryGroups) -> None:
+    """One of ZooKeeper consumers that is there may have more: their name is not limited."""
+    longest, too_long = "g" * 255, "g" * 256
+    snapshot = snapshot_to_change(idle.ensemble, longest, ["orders"])
+    assert not snapshot.exists
+    for allow_missing in (False, True):
+        with pytest.raises(ConfigError, match="at most 255 bytes, found 256"):
+            snapshot_to_change(idle.ensemble, too_long, ["orders"], allow_missing=allow_missing)
+
+    idle.commit(too_long, "orders", 0, 1)
+
+    assert snapshot_to_change(idle.ensemble, too_long, ["orders"]).exists
+
+
 def test_a_group_that_does_not_exist_yet_can_be_seeded(idle: MemoryGroups) -> None:
     """Of topics that exist; the plan says that the group is new."""
     snapshot = snapshot_to_change(idle.ensemble, "new", ["orders"])

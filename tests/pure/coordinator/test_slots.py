@@ -62,10 +62,17 @@ def test_a_group_has_the_slot_that_java_gives_it(group: str, of_50: int, of_2: i
         ("\x9f", False),
         ("\ue000", False),
         ("\U0001f600", False),
+        ("a" * 255, True),
+        ("a" * 256, False),
+        ("a" * 1_000, False),
+        ("a" * 32_767, False),
+        ("\u7fa4" * 85, True),
+        ("\u7fa4" * 86, False),
     ],
+    ids=lambda value: str(value)[:9],
 )
 def test_a_group_id_is_a_name_that_zookeeper_takes(group: str, is_valid: bool) -> None:
-    """Others would be another path, or none."""
+    """Others would be another path, or none, or too long: 255 bytes of UTF-8."""
     coordinator = Coordinator()
 
     assert is_valid_group_id(group) is is_valid

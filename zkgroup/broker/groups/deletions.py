@@ -52,8 +52,8 @@ from zkgroup.znodes.coordinated_groups import (
 )
 from zkgroup.znodes.group_records import StoredAssignment
 
-PARTITIONS_AT_ONCE: Final = 1000
-"""Offsets of one transaction: about 300 bytes each."""
+PARTITIONS_AT_ONCE: Final = 500
+"""Offsets of one transaction: 1.3 KB each, with metadata and the longest names of group and topic."""
 TRIES: Final = 5
 """Transactions that other clients' changes may refuse."""
 

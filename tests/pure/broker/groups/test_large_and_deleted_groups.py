@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, led, member, record
+from zkgroup.broker.groups.store_events import DeleteStoredOffsets, OffsetsDeleted
 from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import group_path, ids_path, owner_path, owners_topic_path
@@ -115,6 +117,22 @@ def test_what_zookeeper_does_not_accept_is_too_large() -> None:
 
 
 # --- deletion -------------------------------------------------------------------------------------
+
+
+def test_offsets_with_the_longest_names_are_deleted() -> None:
+    """Of a group of 255 bytes and a topic of 255: no transaction exceeds what ZooKeeper accepts."""
+    group, partitions = "g" * 255, [TopicPartition("t" * 255, number) for number in range(1_000)]
+    world, node = led()
+    committed = world.commit(node, dict.fromkeys(partitions, 1), group)
+    world.run()
+    outcomes = node.commit_outcomes(committed)
+    assert outcomes is not None
+    assert set(outcomes.values()) == {STORED}
+    node.loop.post(DeleteStoredOffsets(7000, group, tuple(partitions)))
+    world.run()
+
+    (deleted,) = node.emitted(OffsetsDeleted)
+    assert deleted.outcomes == dict.fromkeys(partitions, STORED)
 
 
 LEFT_BY_MEMBERS = (

@@ -349,7 +349,7 @@ async def test_before_the_slots_are_known_no_group_is_coordinated() -> None:
         await client.close()
 
 
-@pytest.mark.parametrize("group", ["a/b", "a%b", ".", "..", "\0", "a\x7f", ""])
+@pytest.mark.parametrize("group", ["a/b", "a%b", ".", "..", "\0", "a\x7f", "", "a" * 256])
 @on_a_loop
 async def test_a_group_id_that_can_be_no_znode_is_invalid(group: str) -> None:
     """24, also for the empty one, by each request of a member."""
