@@ -2,7 +2,8 @@
 
 Exact for batches without compression and with gzip, which Python can always decompress, and for those in
 which all records or the first one fit. For others it is the first record of the batch: a client that starts
-there gets some records too many.
+there gets some records too many. So it is for a batch of more than `RECORDS_MAX` records, and for one whose
+records are not as its header says: a client can make a batch of a few bytes that would take hours.
 
 Only the beginning of each record is read; a batch is decompressed piece by piece, so that one of a few bytes
 cannot fill the memory.
@@ -14,8 +15,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkgroup.wire.record_batch import GZIP, HEADER_BYTES, BatchHeader, can_be_read
+from zkgroup.wire.record_batch import GZIP, HEADER_BYTES, INFLATED_BYTES_MAX, BatchHeader, can_be_read
 
+RECORDS_MAX: Final = 200_000
+"""Most records of a batch that are looked at, in about a second; a batch of 1 MiB without compression has
+fewer."""
 _PIECE_BYTES: Final = 64 * 1024
 _PACKED_BYTES: Final = 4 * 1024
 _GZIP_WINDOW: Final = 31
@@ -31,7 +35,8 @@ class TimestampOffset(NamedTuple):
 def first_record_from(
     header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record at a time or later, and at an offset or behind it; None with none.
+    """The first record at a time or later, and at an offset or behind it; None with none, which can only be
+    where the batch begins before that offset.
 
     `batch` is all of it; its largest timestamp is not before `timestamp`.
     """
@@ -40,8 +45,9 @@ def first_record_from(
         return TimestampOffset(first, header.max_timestamp)
     if header.first_timestamp >= timestamp and first == header.base_offset:
         return TimestampOffset(first, header.first_timestamp)
-    if not can_be_read(header):
-        return TimestampOffset(first, header.max_timestamp)
+    inexact = TimestampOffset(first, header.max_timestamp)
+    if not can_be_read(header) or header.record_count > RECORDS_MAX:
+        return inexact
     data = memoryview(batch)[HEADER_BYTES:]
     pieces = _decompressed(data) if header.compression == GZIP else iter((bytes(data),))
     try:
@@ -51,16 +57,20 @@ def first_record_from(
             if time >= timestamp and offset >= start_offset:
                 return TimestampOffset(offset, time)
     except (EOFError, zlib.error):
-        return TimestampOffset(first, header.max_timestamp)  # its checksum holds: the client wrote it so
-    return None
+        return inexact  # its checksum holds: the client wrote it so
+    return inexact if first == header.base_offset else None
 
 
 def _decompressed(data: memoryview) -> Iterator[bytes]:
     unpacking = zlib.decompressobj(_GZIP_WINDOW)
+    room = INFLATED_BYTES_MAX
     for start in range(0, len(data), _PACKED_BYTES):
         left = bytes(data[start : start + _PACKED_BYTES])
         while left and not unpacking.eof:
-            yield unpacking.decompress(left, _PIECE_BYTES)
+            piece = unpacking.decompress(left, _PIECE_BYTES)
+            if (room := room - len(piece)) < 0:
+                return
+            yield piece
             left = unpacking.unconsumed_tail
 
 

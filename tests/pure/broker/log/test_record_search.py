@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pure.broker.log.made_batches import GZIP, append, batch, headers_of, new_log
+from zkgroup.broker.log import record_search
 from zkgroup.broker.log.record_search import first_record_from
-from zkgroup.wire.record_batch import HEADER_BYTES
+from zkgroup.wire.record_batch import HEADER_BYTES, BatchHeader
 
 ZSTD = 4
 
@@ -85,6 +86,37 @@ def test_a_batch_that_would_fill_the_memory_does_not() -> None:
     tracemalloc.stop()
     assert found == (0, 99)
     assert peak < 1_000_000
+
+
+def _made_of(records: bytes, count: int) -> tuple[BatchHeader, bytes]:
+    """A gzip batch of these bytes, whose header promises a timestamp of 99."""
+    [header] = headers_of(batch(b"a", timestamp=[10]))
+    header = header._replace(attributes=GZIP, record_count=count, max_timestamp=99)
+    return header, bytes(HEADER_BYTES) + gzip.compress(records)
+
+
+def test_a_batch_of_too_many_records_gives_its_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of gzip can hold 250,000,000 of four bytes, all before the timestamp. Here the last fits."""
+    records = batch(b"a", b"b", b"c", timestamp=[10, 20, 60])[HEADER_BYTES:]
+    header, made = _made_of(records, 3)
+    assert first_record_from(header, made, 50, 0) == (2, 60)
+    monkeypatch.setattr(record_search, "RECORDS_MAX", 2)
+    assert first_record_from(header, made, 50, 0) == (0, 99)
+
+
+def test_a_batch_that_unpacks_to_too_much_gives_its_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rest is not decompressed: the last record, which would fit, is not found."""
+    late = batch(b"x" * 9, b"y" * 200_000, b"z", timestamp=[10, 20, 60])[HEADER_BYTES:]
+    header, made = _made_of(late, 3)
+    assert first_record_from(header, made, 50, 0) == (2, 60)
+    monkeypatch.setattr(record_search, "INFLATED_BYTES_MAX", 100_000)
+    assert first_record_from(header, made, 50, 0) == (0, 99)
+
+
+def test_a_batch_without_the_time_that_it_promises_gives_its_first_record() -> None:
+    """Else a search would go through all batches of a client that sets the largest timestamp too high."""
+    header, made = _made_of(batch(b"a", timestamp=[10])[HEADER_BYTES:], 1)
+    assert first_record_from(header, made, 50, 0) == (0, 99)
 
 
 def test_through_a_log() -> None:
