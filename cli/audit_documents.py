@@ -196,11 +196,19 @@ class AuditSummaryDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class EnsembleFinding:
-    """A finding of `audit run`, which reads several ensembles."""
+class EnsembleIncident:
+    """An incident of `audit run`, which reads several ensembles; numbers are those within its ensemble."""
 
     ensemble: str
-    finding: Finding
+    incident: NumberedIncident
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleFinding:
+    """A finding of `audit run`, and the number of its incident in its ensemble."""
+
+    ensemble: str
+    finding: NumberedFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +226,7 @@ class AuditRunDocument:
     """`audit run`: each ensemble has its own moment."""
 
     ensembles: Sequence[EnsembleRun]
+    incidents: Sequence[EnsembleIncident]
     findings: Sequence[EnsembleFinding]
 
 
@@ -316,7 +325,8 @@ INCIDENT = Shape(
 FINDINGS = _document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
 GROUP_SUMMARY = Shape(GroupSummary)
 SUMMARY = _document("summary", Shape(AuditSummaryDocument, "start_ms", "groups"))
-ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", FINDING))
+ENSEMBLE_INCIDENT = Shape(EnsembleIncident, "ensemble", Inline("incident", INCIDENT))
+ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", NUMBERED_FINDING))
 ENSEMBLE_RUN = Shape(EnsembleRun)
 RUN = Document("audit_run", Shape(AuditRunDocument), as_of=None)
 

@@ -8,23 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.manifest import ConvertedLog
 from zkgroup.audit.points_in_time import PointInTime, zxid_range
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.reading import events_of
 from zkgroup.audit.source import Rows, SeenTree, missing_text, standing_text
-from zkgroup.audit.state_at import rows_from
-from zkgroup.audit.stored_tables import StoredTables, read_manifest
+from zkgroup.audit.stored_tables import StoredTables, read_manifest, stored_tables
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
-from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
-_EVERY = 1000
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.rows import Columns
 
 
 @dataclass(slots=True)
@@ -53,14 +50,12 @@ class ConvertedSource:
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
-        def events() -> Iterator[Event]:
-            tables = self.tables
-            rows = events_of(self._counted(to_zxid), tables.seeds(), self.chroot, tables.sessions())
-            return rows_from(rows, before + 1) if before > self.base_zxid else rows
+        def columns() -> Columns:
+            return self._columns(before, to_zxid)
 
         converted = self.tables.converted
         seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
-        return Rows(events, seen, to_zxid)
+        return Rows(lambda: columns().events(), seen, to_zxid, columns)
 
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
@@ -80,33 +75,33 @@ class ConvertedSource:
 
     def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[Mark]:
         """Of each log that has rows up to a zxid: its last transaction up to there, or up to a time."""
-        for each in self._stretches(0, to_zxid):
+        for each in self._logs(0, to_zxid):
             times = [(zxid, ms) for zxid, ms in self.tables.times(each) if to_zxid is None or zxid <= to_zxid]
             if times:
                 until = [zxid for zxid, ms in times if time_ms is None or ms <= time_ms]
                 yield Mark(times[0][1], max(until, default=-1))
 
-    def _counted(self, to_zxid: int | None) -> Iterator[Transaction]:
-        """What comes after the first known tree; what is missing is noted."""
-        last, count = self.base_zxid, 0
-        for each in self._stretches(last + 1, to_zxid):
-            for transaction in self.tables.transactions(each):
-                if transaction.zxid <= self.base_zxid:
-                    continue
-                if to_zxid is not None and transaction.zxid > to_zxid:
-                    return
-                if count % _EVERY == 0:
-                    self.progress("reading transactions", count)
-                count += 1
-                hole = hole_between(last, transaction.zxid)
-                if hole is not None:
-                    self._holes[hole] = None
-                last = transaction.zxid
-                yield transaction
+    def _columns(self, before: int, to_zxid: int | None) -> Columns:
+        """The rows behind a transaction, up to another; what is missing up to there is noted."""
+        import numpy as np
 
-    def _stretches(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
+        from zkgroup.audit.columns.logs import with_ends
+        from zkgroup.audit.columns.parts import behind, between, inside
+
+        self.progress("reading operations", None)
+        logged = self.tables.operations(list(self._logs(self.base_zxid + 1, to_zxid)))
+        logged = between(logged, self.base_zxid, to_zxid)
+        zxids = np.concatenate(([self.base_zxid], logged.zxid))
+        for place in np.flatnonzero(np.diff(zxids) > 1).tolist():
+            hole = hole_between(int(zxids[place]), int(zxids[place + 1]))
+            if hole is not None:
+                self._holes[hole] = None
+        whole = with_ends(logged, self.tables.seeds())
+        return inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+
+    def _logs(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
         """The logs that have rows of this part of the history, in order."""
-        for each in self.tables.converted.stretches:
+        for each in self.tables.converted.logs:
             if each.rows and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
                 yield each
 
@@ -139,4 +134,4 @@ def open_converted(
     """
     known = read_manifest(folder)
     name = known.named(str(folder), ensemble)
-    return ConvertedSource(StoredTables(folder, name, known.ensembles[name]), chroot, progress)
+    return ConvertedSource(stored_tables(folder, name, known.ensembles[name]), chroot, progress)

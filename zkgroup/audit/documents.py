@@ -27,13 +27,14 @@ def findings_document(found: Found, incidents: FoundIncidents | None = None) -> 
     return {
         "schema": SCHEMA,
         "as_of": as_of(found.facts),
-        "incidents": [_incident_fields(one) for one in incidents.incidents],
+        "incidents": [incident_fields(one) for one in incidents.incidents],
         "findings": [{**finding_fields(one.finding), "incident": one.incident} for one in incidents.findings],
         "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in incidents.skipped],
     }
 
 
-def _incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
+def incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
+    """One incident."""
     number, one = numbered_one
     return {
         "number": number,

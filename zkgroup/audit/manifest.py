@@ -16,7 +16,7 @@ from zkgroup.errors import ConfigError
 
 FOLDER: Final = "manifest"
 """Holds the manifests, the newest by its number."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,16 @@ class ConvertedLog:
     """Of that record in the plain file: with the name, what the log is known by."""
     rows: int
     batches: tuple[int, ...]
+    first_ms: int = 0
+    """The time of the first record that was converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What stood at a zxid, as seeds of the rows behind it."""
+
+    zxid: int
+    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +60,18 @@ class Converted:
     """Whether the tree at `base_zxid` was proved to be the one that servers had."""
     detail: str = ""
     """What keeps it from being exact."""
-    stretches: tuple[ConvertedLog, ...] = ()
+    logs: tuple[ConvertedLog, ...] = ()
+    buckets: int = 0
+    """How many there are for groups."""
+    chroot: str = ""
+    """The path that clients have as their root: by the paths below it rows are in their buckets."""
+    states: tuple[StoredState, ...] = ()
+    """By zxid."""
 
     @property
     def batches(self) -> tuple[int, ...]:
         """All that have rows of it."""
-        return tuple(sorted({batch for stretch in self.stretches for batch in stretch.batches}))
+        return tuple(sorted({batch for log in self.logs for batch in log.batches}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +88,15 @@ class Manifest:
         try:
             fields = json.loads(content)
             version, number = int(fields["version"]), int(fields["number"])
-            ensembles = {key: _converted(value) for key, value in fields["ensembles"].items()}
+            is_known = version == _VERSION
+            ensembles = {key: _converted(value) for key, value in fields["ensembles"].items() if is_known}
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{place}: expected a manifest of converted logs: {error!r}") from error
         if version != _VERSION:
-            raise ConfigError(f"{place}: expected version {_VERSION}, found {version}")
+            raise ConfigError(
+                f"{place}: expected version {_VERSION}, found {version}: convert the folders again, into"
+                " another output"
+            )
         return cls(number, ensembles)
 
     def encode(self) -> bytes:
@@ -118,8 +138,9 @@ def is_converted(path: Path) -> bool:
 
 
 def _converted(fields: Mapping[str, Any]) -> Converted:
-    stretches = [
+    logs = [
         ConvertedLog(**{**each, "sizes": tuple(each["sizes"]), "batches": tuple(each["batches"])})
-        for each in fields["stretches"]
+        for each in fields["logs"]
     ]
-    return Converted(**{**fields, "stretches": tuple(stretches)})
+    states = [StoredState(**each) for each in fields["states"]]
+    return Converted(**{**fields, "logs": tuple(logs), "states": tuple(states)})

@@ -79,8 +79,16 @@ def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
 
 def facts_in(columns: Columns) -> Facts:
     """The facts of a history: of its rows only those are made objects that change them."""
+    return facts_of(columns.events(fact_rows(columns)))
+
+
+def fact_rows(columns: Columns) -> Numbers:
+    """The rows that make the facts: those that change them, each session's first one, and the ends.
+
+    Of a history in parts the facts are those of these rows of all parts.
+    """
     if not len(columns):
-        return facts_of(())
+        return np.zeros(0, np.int64)
     fact_paths = np.array([is_fact_path(path) for path in columns.paths], np.bool_)
     matters: Flags = columns.applied & fact_paths[columns.path]
     matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
@@ -91,7 +99,7 @@ def facts_in(columns: Columns) -> Facts:
     written_ms = columns.mtime_ms.fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
     for ends in (columns.zxid, columns.time_ms, written_ms):
         matters[int(np.argmax(ends))] = True
-    return facts_of(columns.events(np.flatnonzero(matters)))
+    return np.flatnonzero(matters)
 
 
 def find_screened(

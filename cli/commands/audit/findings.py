@@ -42,7 +42,7 @@ from .inputs import (
 )
 
 if TYPE_CHECKING:
-    from zkgroup.audit.spark.job import Audited
+    from zkgroup.audit.spark.audited import Audited
 
 
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
@@ -331,6 +331,8 @@ def _with_spark(
     metavar="PATH",
     help="The path that clients have as their root, as behind the servers of -z.",
 )
+@click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@between_options
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -341,12 +343,16 @@ def run(
     only: tuple[AnyRule, ...] | None,
     bounds: Sequence[tuple[str, str]],
     chroot: str,
+    group: str | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
 ) -> None:
     """Convert many folders to Parquet and find what went wrong.
 
     With Spark, for days of logs of many ensembles, on this machine or on a cluster; one folder is answered
-    sooner by `audit findings`, with the same findings. Exit code 3 where there is an error, or a file is
-    damaged.
+    sooner by `audit findings`, with the same findings and incidents. With --since the state of what stood
+    before is kept in the output, so that each new day reads that day only. Exit code 3 where there is an
+    error, or a file is damaged.
 
     \b
     Example:
@@ -355,15 +361,24 @@ def run(
     out = output()
     chosen = bounds_given(bounds)
     require_spark()
-    from zkgroup.audit.spark import job
+    from zkgroup.audit.spark import job, results
 
     with progress() as report, session(master, dict(settings)) as spark:
         audited = job.run(
-            spark, inputs, target, rules=only or ALL_RULES, bounds=chosen, chroot=chroot, progress=report
+            spark,
+            inputs,
+            target,
+            rules=only or ALL_RULES,
+            bounds=chosen,
+            chroot=chroot,
+            start=start,
+            end=end,
+            group=group,
+            progress=report,
         )
-    if not out.document(job.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
+    if not out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
         out.table(_RUN_COLUMNS, audited)
-        echo_err(f"all findings: {target.rstrip('/')}/{job.FINDINGS_FILE}")
+        echo_err(f"incidents and findings: {target.rstrip('/')}/{results.FINDINGS_FILE}")
     for each in audited:
         for text in each.damages:
             echo_err(f"damaged: {text}")
@@ -376,6 +391,7 @@ _RUN_COLUMNS: list[TableColumn[Audited]] = [
     TableColumn("ERRORS", lambda one: _count(one, "error"), right=True),
     TableColumn("WARNINGS", lambda one: _count(one, "warning"), right=True),
     TableColumn("NOTES", lambda one: _count(one, "info"), right=True),
+    TableColumn("INCIDENTS", lambda one: len(one.incidents.incidents), right=True),
     TableColumn("NOT SEARCHED FOR", lambda one: len(one.skipped), right=True),
 ]
 

@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
     copy = tmp_path / "copy"
     shutil.copytree(audited["output"], copy)
     (manifest,) = (copy / "manifest").glob("*.json")
-    some = sorted((copy / "operations").glob(f"batch=*/ensemble={INCIDENTS}/*/*.parquet"))
+    some = sorted((copy / "operations").glob(f"batch=*/ensemble={INCIDENTS}/*/*/*.parquet"))
     whole = some[0].read_bytes()
 
     some[0].write_bytes(b"PAR1")
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
     some[0].write_bytes(whole)
     for each in some:
         each.unlink()
-    with pytest.raises(ConfigError, match="expected the rows of log 1, found none"):
+    with pytest.raises(ConfigError, match=r"\.parquet: expected Parquet that `audit run` wrote"):
         list(open_source([copy], ensemble=INCIDENTS).rows().events())
     with pytest.raises(NotFoundError, match="no log goes back"):
         open_source([audited["output"]], ensemble=INCIDENTS).rows(end=PointInTime(time_ms=1))

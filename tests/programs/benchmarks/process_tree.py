@@ -17,6 +17,8 @@ class Usage(NamedTuple):
     """Of those that live, and of those that their parents have waited for."""
     peak_mb: float
     """The sum of the most that each living process had resident, in MiB: no less than the tree ever had."""
+    worker_mb: float = 0.0
+    """The most that one living process of Python below the first one had resident, in MiB."""
 
 
 def usage(root: int) -> Usage:
@@ -26,7 +28,9 @@ def usage(root: int) -> Usage:
     while more := {pid for pid, stat in stats.items() if int(stat[1]) in tree} - tree:
         tree |= more
     ticks = sum(int(ticks) for pid in tree & stats.keys() for ticks in stats[pid][11:15])
-    return Usage(ticks / _TICKS, sum(map(_peak_mb, tree)))
+    peaks = {pid: _peak_mb(pid) for pid in tree}
+    workers = [peak for pid, peak in peaks.items() if pid != root and "python" in _name(pid)]
+    return Usage(ticks / _TICKS, sum(peaks.values()), max(workers, default=0.0))
 
 
 def _stat(process: Path) -> list[str] | None:
@@ -35,6 +39,13 @@ def _stat(process: Path) -> list[str] | None:
         return (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
+
+
+def _name(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "comm").read_text()
+    except OSError:
+        return ""
 
 
 def _peak_mb(pid: int) -> float:

@@ -1,9 +1,10 @@
 """Runs one job of the audit on Spark in a process of its own; prints what each part took, as JSON.
 
-    python -m tests.programs.benchmarks.spark_job CORES FOLDER OUTPUT
+    python -m tests.programs.benchmarks.spark_job CORES FOLDER [OUTPUT]
 
 The process, its JVM and its Python workers run on this many cores of the machine, and the figures are those
-of all of them together. The start of the session is not counted.
+of all of them together. The start of the session is not counted. Without an output the same rules are asked
+without Spark.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.programs.benchmarks.process_tree import Usage, usage
+from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.sources import open_source
+from zkgroup.audit.spark.folding import without_collector
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import session
 
-SETTINGS = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": "16"}
+SETTINGS = {"spark.driver.memory": "1g"}
 
 
 class _Moment(NamedTuple):
@@ -36,12 +41,23 @@ class _Moment(NamedTuple):
         }
 
 
+def alone(cores: int, folder: str) -> None:
+    """Prints the same of the same rules without Spark."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    begin = _Moment("job", time.monotonic(), usage(os.getpid()))
+    with without_collector():
+        found = audit(open_source([Path(folder)]), RULES)
+    end = _Moment("end", time.monotonic(), usage(os.getpid()))
+    peak_mb = round(end.usage.peak_mb)
+    print(json.dumps({**begin.until(end), "peak_mb": peak_mb, "findings": len(found.findings)}))
+
+
 def main(cores: int, folder: str, output: str) -> None:
     """Prints seconds and CPU seconds of the job and of its parts, the tasks of each stage, and memory."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     moments: list[_Moment] = []
 
-    def begun(what: str, _count: int = 0) -> None:
+    def begun(what: str, _count: int | None = None, _total: int | None = None) -> None:
         moments.append(_Moment(what, time.monotonic(), usage(os.getpid())))
 
     with session(f"local[{cores}]", SETTINGS) as spark:
@@ -53,6 +69,7 @@ def main(cores: int, folder: str, output: str) -> None:
     told = {
         **moments[0].until(moments[-1]),
         "peak_mb": round(max(moment.usage.peak_mb for moment in moments)),
+        "worker_mb": round(max(moment.usage.worker_mb for moment in moments)),
         "parts": {one.what: one.until(other) for one, other in pairwise(moments[1:])},
         "stages": stages,
         "findings": len(audited.findings),
@@ -82,4 +99,4 @@ def _stages(spark: Any) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    (main if len(sys.argv) > 3 else alone)(int(sys.argv[1]), *sys.argv[2:])

@@ -4,9 +4,9 @@
 
 measures these numbers of operations instead of the million and ten millions of
 `python -m tests.programs.benchmarks spark`. Each job is a process of its own that converts 20 logs and
-computes every rule that is a fold; the start of the session is not counted. CPU is that of the whole tree of
-processes, so it is meaningful on a shared machine. The tasks show how far more cores would help: the sum of
-all tasks, over the longest of each stage.
+asks every rule about the rows of a key; the start of the session is not counted. CPU is that of the whole
+tree of processes, so it is meaningful on a shared machine. The tasks show how far more cores would help: the
+sum of all tasks, over the longest of each stage. The larger number is also asked without Spark.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from tests.programs.benchmarks.report import Line, Report
 LOGS = 20
 CORES = 2
 TIMEOUT_S = 3 * 3600
-FOLDS = "the folds are Python; sessions of Spark, workers and compiled code are begun anew in each job"
-TASKS = "a rule whose rows have one key is one task: of `/consumers` the sizes of its znodes"
+COST_US = 15.0
+CLOCK_S = 180.0
+WORKER_MB = 1536.0
+FOLDS = "sessions of Spark, workers and compiled code are begun anew in each job"
 
 
 def spark(plan: Plan, report: Report) -> None:
@@ -44,17 +46,27 @@ def measure(report: Report, few: int, many: int) -> None:
             (operations, cores): _job(cores, place / str(operations), place / f"out-{operations}-{cores}")
             for operations, cores in ((few, 1), (few, CORES), (many, CORES))
         }
+        laptop = _job(CORES, place / str(many))
     for (operations, cores), job in told.items():
         report.lines.append(_line(operations, cores, job))
+    report.lines.append(_laptop_line(many, laptop))
     alone, beside, large = told.values()
-    cpu = beside["cpu_s"] / alone["cpu_s"]
-    report.at_most(f"audit on Spark, CPU on {CORES} cores beside one", 1.1, cpu, "x", FOLDS)
-    report.at_least("audit on Spark, cores that its tasks can fill", CORES, fillable(large["stages"]), TASKS)
+    cost_us = 1e6 * beside["cpu_s"] / few
+    report.at_most(f"audit on Spark, CPU of an operation, {few}", COST_US, cost_us, "µs", FOLDS)
     flat = (large["cpu_s"] / many) / (beside["cpu_s"] / few)
     what = f"audit on Spark, CPU of an operation, {many} beside {few}"
     report.at_most(what, 1.1, flat, "x", FOLDS)
+    report.at_most(f"audit on Spark, {many} operations", CLOCK_S, large["seconds"], "s", "by the clock")
+    slower = large["seconds"] / laptop["seconds"]
+    report.at_most(f"audit on Spark beside the laptop, {many}", 1.0, slower, "x", "by the clock, two cores")
+    report.at_most(
+        f"audit on Spark, memory of a task, {many}", WORKER_MB, large["worker_mb"], "MiB", "resident"
+    )
     clock = alone["seconds"] / beside["seconds"]
-    report.notes.append(f"Audit on Spark by the clock, {CORES} cores beside one: {clock:.2f}x.")
+    report.notes.append(
+        f"Audit on Spark by the clock, {CORES} cores beside one: {clock:.2f}x; tasks of {many} operations"
+        f" fill {fillable(large['stages']):.1f} cores."
+    )
 
 
 def fillable(stages: list[dict[str, Any]]) -> float:
@@ -66,25 +78,36 @@ def fillable(stages: list[dict[str, Any]]) -> float:
 
 def _line(operations: int, cores: int, job: dict[str, Any]) -> Line:
     parts = ", ".join(f"{what} {part['cpu_s']:g} s" for what, part in job["parts"].items())
-    shuffled = sum(stage["shuffled_mb"] for stage in job["stages"])
     return Line(
         f"audit on Spark, {operations} operations in {LOGS} logs",
         f"{cores} cores",
         seconds=job["seconds"],
         client_cpu_s=job["cpu_s"],
-        note=f"{1e6 * job['cpu_s'] / operations:.0f} µs of CPU an operation: {parts}; {shuffled:.0f} MB"
-        f" shuffled, at most {job['peak_mb']} MiB resident, {job['findings']} findings",
+        note=f"{1e6 * job['cpu_s'] / operations:.1f} µs of CPU an operation: {parts}; at most"
+        f" {job['worker_mb']} MiB resident in a task, {job['peak_mb']} MiB in all,"
+        f" {job['findings']} findings",
     )
 
 
-def _job(cores: int, folder: Path, output: Path) -> dict[str, Any]:
+def _laptop_line(operations: int, job: dict[str, Any]) -> Line:
+    return Line(
+        f"audit without Spark, {operations} operations in {LOGS} logs",
+        "one process",
+        seconds=job["seconds"],
+        client_cpu_s=job["cpu_s"],
+        note=f"{1e6 * job['cpu_s'] / operations:.1f} µs of CPU an operation; at most {job['peak_mb']} MiB"
+        f" resident, {job['findings']} findings",
+    )
+
+
+def _job(cores: int, folder: Path, output: Path | None = None) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
         "tests.programs.benchmarks.spark_job",
         str(cores),
         str(folder),
-        str(output),
+        *([] if output is None else [str(output)]),
     ]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=True)
     told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])

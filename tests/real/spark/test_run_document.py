@@ -8,19 +8,23 @@ from zkgroup_cli import audit_documents
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.json_schema import violations
-from zkgroup.audit.engine import Skipped
+from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.spark.job import Audited, document
+from zkgroup.audit.spark.audited import Audited
+from zkgroup.audit.spark.results import document
 
 
 def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
     """Key by key, in order."""
     finding = Finding("orphan_owner", "error", "g", "orders", 3, 0x1A, 4, 5, 1_000, 2_000, "why")
     skipped = Skipped(ALL_RULES[0], "no log")
-    east = Audited("east", (finding,), (skipped,), Facts(end_zxid=7, end_ms=1_000), ("log.1: damaged",))
-    written = document([east])
+    found = Found([finding], [skipped], Facts(end_zxid=7, end_ms=1_000))
+    damages = ("log.1: damaged",)
+    east = Audited("east", (finding,), (skipped,), found.facts, damages, numbered(found))
+    written, told = document([east]), east.incidents
 
     derived = audit_documents.RUN.json(
         None,
@@ -30,9 +34,11 @@ def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
                     "east", audit_documents.LastTransaction.of(7, 1_000), (skipped,), ("log.1: damaged",)
                 )
             ],
-            [audit_documents.EnsembleFinding("east", finding)],
+            [audit_documents.EnsembleIncident("east", one) for one in told.incidents],
+            [audit_documents.EnsembleFinding("east", one) for one in told.findings],
         ),
     )
 
+    assert [each["incident"] for each in written["findings"]] == [written["incidents"][0]["number"]] == [1]
     assert json.dumps(written) == json.dumps(derived)
     assert violations(written, SCHEMAS["zkgroup.audit_run/1"]) == []

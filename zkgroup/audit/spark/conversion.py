@@ -1,36 +1,43 @@
 """The first step of every job: logs to Parquet, each record once, whatever was killed in between.
 
-    OUTPUT/operations/batch=N/ensemble=E/day=D/*.parquet
-    OUTPUT/seeds/batch=N/ensemble=E/*.parquet
-    OUTPUT/manifest/N.json
-
-A log that has a later one beside it never changes, so it is never read again; the newest one is read on from
-its last record. A log that is not the one that was converted has its ensemble converted anew.
+`stored_files` says which files there are. A batch counts only where the newest manifest names it, which is
+written last. A log that has a later one beside it never changes, so it is never read again; the newest one is
+read on from its last record. A log that is not the one that was converted has its ensemble converted anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import numpy as np
+from pyspark.sql import SparkSession
 
+from zkgroup.audit.columns.parts import inside
+from zkgroup.audit.columns.rows import Columns, columns_of
+from zkgroup.audit.columns.stored import table_of
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.manifest import Converted, ConvertedLog
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.source import Rows
+from zkgroup.audit.reading import events_of
+from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.audit.spark import units
+from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, count_for
+from zkgroup.audit.spark.decoding import Decoded, Layout, decode
 from zkgroup.audit.spark.inputs import EnsembleInput
-from zkgroup.audit.spark.remote import RemoteFolder, decoded
-from zkgroup.audit.spark.rows import EVENTS, seed_tables
-from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.tables import OPERATIONS_FOLDER, SEEDS_FOLDER, STORED, Tables, stored_seeds
-from zkgroup.audit.spark.units import Listed, Unit
+from zkgroup.audit.spark.known_rows import known_rows
+from zkgroup.audit.spark.outputs import Written
+from zkgroup.audit.spark.remote import RemoteFolder, decoded_of
+from zkgroup.audit.spark.storage import storage_of
+from zkgroup.audit.spark.tables import Tables
+from zkgroup.audit.spark.units import ListedLog, Unit
+from zkgroup.audit.stored_files import FACTS, SEEDS, StoredFile
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, HopIndex
+
+_TASKS_AT_ONCE = 64
+"""Where the driver writes what tasks made, so many results are in its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +45,30 @@ class _Plan:
     """What is to be done for one ensemble."""
 
     given: EnsembleInput
-    listed: tuple[Listed, ...]
-    kept: Converted | None
-    """What was converted and still holds; None where all is done anew."""
+    listed: tuple[ListedLog, ...]
+    kept: Converted
+    """What was converted and still holds; a new one where all is done anew."""
+    seeds: SeenTree | None
+    """What stood before the first operation, where all is done anew."""
     units: tuple[Unit, ...]
 
 
 class Conversion:
     """Converts inputs into a folder; `tables` are those that are there then."""
 
-    def __init__(self, spark: SparkSession, output: str, inputs: Sequence[EnsembleInput]) -> None:
+    def __init__(
+        self, spark: SparkSession, output: str, inputs: Sequence[EnsembleInput], chroot: str = ""
+    ) -> None:
         self._spark = spark
         self.tables = Tables(spark, output)
-        self._inputs = inputs
+        self._inputs, self._chroot = inputs, chroot
         self._remote = {
-            each.name: RemoteFolder(Storage(spark, each.folders[0])) for each in inputs if not each.is_local
+            each.name: RemoteFolder(storage_of(spark, each.folders[0]))
+            for each in inputs
+            if not each.is_local
         }
         self.converted_units = 0
-        """So many stretches were read by `run`."""
+        """So many logs were read by `run`."""
 
     def run(self, progress: Progress = quiet) -> None:
         """Brings the folder up to date. Raises ConfigError, and what reading the inputs raises."""
@@ -63,116 +76,126 @@ class Conversion:
         number = self.tables.manifest.number + 1
         wanted = [unit for plan in plans for unit in plan.units]
         self.converted_units = len(wanted)
-        is_new = [plan for plan in plans if plan.kept is None]
-        if not wanted and not is_new:
+        if not wanted and not any(plan.seeds for plan in plans):
             return
+        self.tables.clear(number)
         progress("converting logs", len(wanted))
-        found = self._convert(wanted, number) if wanted else {}
+        layouts = {
+            plan.given.name: Layout(number, plan.kept.buckets, plan.kept.chroot, plan.kept.base_zxid)
+            for plan in plans
+        }
+        found = {(each.ensemble, each.log): each for each in self._decoded(wanted, layouts)}
+        written = [file for each in found.values() for file in each.written]
         ensembles = dict(self.tables.manifest.ensembles)
         for plan in plans:
-            kept = plan.kept or self._beginning(plan, number)
+            kept = plan.kept
+            if plan.seeds is not None:
+                seeds = list(self._seeds(plan, number))
+                written += seeds
+                kept = replace(kept, seed_batch=number if seeds else None)
             ensembles[plan.given.name] = _entered(plan, kept, found, number)
-        self.tables.enter(ensembles)
+        self.tables.enter(ensembles, written)
 
     def _plan(self, given: EnsembleInput) -> _Plan:
         remote = self._remote.get(given.name)
         found = tuple(units.listed(given.paths) if remote is None else remote.listed())
-        known = self.tables.manifest.ensembles.get(given.name)
-        if known is not None and not _still_holds(known, given, found):
-            known = None
-        before = {} if known is None else {stretch.start: stretch for stretch in known.stretches}
+        kept = self.tables.manifest.ensembles.get(given.name)
+        seeds = None
+        if kept is None or not _still_holds(kept, given, found):
+            rows = local_rows(given.paths) if remote is None else remote.rows()
+            seeds = rows.seen
+            kept = Converted(
+                base_zxid=seeds.zxid,
+                servers=len(given.folders),
+                is_exact=seeds.is_exact,
+                detail=seeds.detail,
+                buckets=count_for(sum(max(each.sizes, default=0) for each in found)),
+                chroot=self._chroot,
+            )
+        before = {log.start: log for log in kept.logs}
         wanted = [
             _unit(given, each, before.get(each.start), is_first=number == 0)
             for number, each in enumerate(found)
             if not _is_done(each, before.get(each.start))
         ]
-        return _Plan(given, found, known, tuple(wanted))
+        return _Plan(given, found, kept, seeds, tuple(wanted))
 
-    def _convert(self, wanted: Sequence[Unit], number: int) -> dict[tuple[str, int], Any]:
-        """Writes a batch; gives count, last zxid and its offset of each stretch that has rows."""
-        local = [unit for unit in wanted if unit.ensemble not in self._remote]
-        tables = []
-        if local:
-            self._spark.dataSource.register(units.source_of(local))
-            tables.append(self._spark.read.format(units.NAME).load())
-        tables += [
-            decoded(self._spark, [unit for unit in wanted if unit.ensemble == name]) for name in self._remote
-        ]
-        tables = [table for table in tables if table is not None]
-        table = tables[0]
-        for each in tables[1:]:
-            table = table.unionByName(each)
-        base = f"{OPERATIONS_FOLDER}/batch={number}"
-        self._write(table.withColumn("day", f.date_format("time", "yyyy-MM-dd")), base, ("ensemble", "day"))
-        written = self._spark.read.schema(STORED).parquet(self._place(base))
-        return {
-            (row.ensemble, row.stretch): row
-            for row in written.groupBy("ensemble", "stretch")
-            .agg(
-                f.count("*").alias("rows"),
-                f.max("zxid").alias("last_zxid"),
-                f.max_by("offset", "zxid").alias("last_offset"),
+    def _decoded(self, wanted: Sequence[Unit], layouts: Mapping[str, Layout]) -> Iterator[Decoded]:
+        """What tasks made of logs; files that they could not write are written."""
+        output, context = self.tables.output, self._spark.sparkContext
+        for start in range(0, len(wanted), _TASKS_AT_ONCE if output.folder is None else max(len(wanted), 1)):
+            some = wanted[start : start + _TASKS_AT_ONCE] if output.folder is None else wanted
+            local = [(unit, layouts[unit.ensemble]) for unit in some if unit.ensemble not in self._remote]
+            remote = [(unit, layouts[unit.ensemble]) for unit in some if unit.ensemble in self._remote]
+            results: list[Decoded] = []
+            if local:
+                tasks = context.parallelize(local, len(local))
+                results += tasks.map(lambda each: decode(each[0], each[1], output)).collect()
+            results += decoded_of(self._spark, remote, output)
+            for each in results:
+                yield each._replace(written=tuple(map(self.tables.placed, each.written)))
+
+    def _seeds(self, plan: _Plan, number: int) -> Iterator[Written]:
+        """What stood before the first operation, by bucket, and the rows of facts among it."""
+        assert plan.seeds is not None
+        tree, kept, name = plan.seeds.tree, plan.kept, plan.given.name
+        stored = (one for path in tree.paths() if (one := tree.stored(path)) is not None)
+        columns = columns_of(events_of((), stored, "", tree.sessions))
+        seen = inside(columns, kept.chroot)
+        for bucket, rows in _by_bucket(columns, kept):
+            place = f"{SEEDS}/batch={number}/ensemble={name}/bucket={bucket}/seeds.parquet"
+            yield self._stored(
+                rows, StoredFile(place, SEEDS, name, bucket, -1, len(rows), -1, kept.base_zxid)
             )
-            .collect()
-        }
+        facts = seen.take(known_rows(seen))
+        if len(facts):
+            place = f"{FACTS}/batch={number}/ensemble={name}/seeds.parquet"
+            yield self._stored(facts, StoredFile(place, FACTS, name, "", -1, len(facts), -1, kept.base_zxid))
 
-    def _write(self, table: DataFrame, base: str, by: tuple[str, ...]) -> None:
-        """A batch that is there already was left by a job that did not come to its end."""
-        table.write.mode("overwrite").partitionBy(*by).parquet(self._place(base))
+    def _stored(self, rows: Columns, file: StoredFile) -> Written:
+        return self.tables.placed(self.tables.output.write(table_of(rows), file))
 
-    def _beginning(self, plan: _Plan, number: int) -> Converted:
-        rows = self._rows(plan)
-        tables = [
-            self._spark.createDataFrame(each, EVENTS) for each in seed_tables(rows.seen.tree, plan.given.name)
-        ]
-        if tables:
-            table = tables[0]
-            for each in tables[1:]:
-                table = table.unionAll(each)
-            place = f"{SEEDS_FOLDER}/batch={number}/ensemble={plan.given.name}"
-            stored_seeds(table).drop("ensemble").write.mode("overwrite").parquet(self._place(place))
-        return Converted(
-            base_zxid=rows.seen.zxid,
-            servers=len(plan.given.folders),
-            seed_batch=number if tables else None,
-            is_exact=rows.seen.is_exact,
-            detail=rows.seen.detail,
-        )
 
-    def _place(self, name: str) -> str:
-        return self.tables.storage.path(name)
-
-    def _rows(self, plan: _Plan) -> Rows:
-        remote = self._remote.get(plan.given.name)
-        return local_rows(plan.given.paths) if remote is None else remote.rows()
+def _by_bucket(columns: Columns, kept: Converted) -> Iterator[tuple[str, Columns]]:
+    """The rows of each bucket that has any."""
+    below = f"{kept.chroot}/"
+    names = [
+        bucket_of(path[len(kept.chroot) :], kept.buckets) if path.startswith(below) else CLUSTER
+        for path in columns.paths
+    ]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    of_paths = np.array([numbers[name] for name in names], np.int64)
+    of_rows = of_paths[columns.path]
+    for name, number in numbers.items():
+        yield name, columns.take(np.flatnonzero(of_rows == number))
 
 
 def local_rows(folders: Sequence[Path]) -> Rows:
-    """The stretch of a history that can be asked about, with the tree before it."""
+    """The part of a history that can be asked about, with the tree before it."""
     return Folders(History(*folders)).rows()
 
 
-def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[Listed]) -> bool:
+def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[ListedLog]) -> bool:
     """Whether what was converted is a part of what the folders have now."""
     if known.servers != len(given.folders):
         return False
-    before = {stretch.start: stretch for stretch in known.stretches}
+    before = {log.start: log for log in known.logs}
     newest = max(before, default=-1)
     for each in found:
-        stretch = before.get(each.start)
-        if stretch is None:
+        log = before.get(each.start)
+        if log is None:
             if each.start < newest:
                 return False
-        elif not _is_done(each, stretch) and not _is_same(each, stretch, given):
+        elif not _is_done(each, log) and not _is_same(each, log, given):
             return False
     return True
 
 
-def _is_done(found: Listed, known: ConvertedLog | None) -> bool:
+def _is_done(found: ListedLog, known: ConvertedLog | None) -> bool:
     return known is not None and known.is_closed and known.sizes == found.sizes
 
 
-def _is_same(found: Listed, known: ConvertedLog, given: EnsembleInput) -> bool:
+def _is_same(found: ListedLog, known: ConvertedLog, given: EnsembleInput) -> bool:
     """Whether a log still has the record that was its last. Of several servers sizes have to tell."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
@@ -185,7 +208,7 @@ def _is_same(found: Listed, known: ConvertedLog, given: EnsembleInput) -> bool:
     return HopIndex(path.name, None, None, 1, 0, (hop,)).is_of(path)
 
 
-def _unit(given: EnsembleInput, found: Listed, known: ConvertedLog | None, *, is_first: bool) -> Unit:
+def _unit(given: EnsembleInput, found: ListedLog, known: ConvertedLog | None, *, is_first: bool) -> Unit:
     from_zxid, offset = 0 if is_first else found.start, None
     if known is not None and known.rows:
         from_zxid = known.last_zxid + 1
@@ -194,21 +217,24 @@ def _unit(given: EnsembleInput, found: Listed, known: ConvertedLog | None, *, is
     return Unit(given.name, found.start, given.folders, found.files, from_zxid, found.end, offset)
 
 
-def _entered(plan: _Plan, kept: Converted, found: Mapping[tuple[str, int], Any], number: int) -> Converted:
+def _entered(
+    plan: _Plan, kept: Converted, found: Mapping[tuple[str, int], Decoded], number: int
+) -> Converted:
     """What is known of an ensemble when a batch was written."""
-    stretches = {stretch.start: stretch for stretch in kept.stretches}
+    logs = {log.start: log for log in kept.logs}
     now = {each.start: each for each in plan.listed}
     for unit in plan.units:
-        each, row = now[unit.stretch], found.get((plan.given.name, unit.stretch))
-        stretch = stretches.get(each.start) or ConvertedLog(each.start, (), False, each.start - 1, 0, 0, ())
-        stretch = replace(stretch, sizes=each.sizes, is_closed=each.is_closed)
-        if row is not None:
-            stretch = replace(
-                stretch,
-                last_zxid=row.last_zxid,
-                last_offset=row.last_offset,
-                rows=stretch.rows + row.rows,
-                batches=(*stretch.batches, number),
+        each, made = now[unit.log], found[plan.given.name, unit.log]
+        log = logs.get(each.start) or ConvertedLog(each.start, (), False, each.start - 1, 0, 0, ())
+        log = replace(log, sizes=each.sizes, is_closed=each.is_closed)
+        if made.rows:
+            log = replace(
+                log,
+                last_zxid=made.last_zxid,
+                last_offset=made.last_offset,
+                rows=log.rows + made.rows,
+                first_ms=log.first_ms if log.rows else made.first_ms,
+                batches=(*log.batches, number),
             )
-        stretches[each.start] = stretch
-    return replace(kept, stretches=tuple(stretches[start] for start in sorted(stretches)))
+        logs[each.start] = log
+    return replace(kept, logs=tuple(logs[start] for start in sorted(logs)))

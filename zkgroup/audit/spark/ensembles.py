@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from zkgroup.audit.manifest import Converted
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.spark.conversion import Conversion
-from zkgroup.audit.spark.events import opened_rows
 from zkgroup.audit.spark.inputs import EnsembleInput, Given, inputs_of
-from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.storage import storage_of
 from zkgroup.audit.spark.tables import Tables, is_converted
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.history import History
@@ -37,7 +35,7 @@ class Ensemble:
 
 
 def opened(
-    spark: SparkSession, given: Sequence[Given], output: str, progress: Progress = quiet
+    spark: SparkSession, given: Sequence[Given], output: str, chroot: str = "", progress: Progress = quiet
 ) -> list[Ensemble]:
     """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
 
@@ -45,12 +43,12 @@ def opened(
     """
     if not given:
         raise ConfigError("expected at least one folder as input")
-    inputs_of(given)  # what is wrong by its name alone is told before any filesystem is asked
-    old = [each for each in given if is_converted(Storage(spark, each.place))]
+    inputs_of(given)  # what is wrong by its name alone is reported before any filesystem is asked
+    old = [each for each in given if is_converted(storage_of(spark, each.place))]
     found = [ensemble for each in old for ensemble in _before(spark, each)]
     files = inputs_of([each for each in given if each not in old])
     if files:
-        conversion = Conversion(spark, output, files)
+        conversion = Conversion(spark, output, files, chroot)
         conversion.run(progress)
         found += [
             Ensemble(each.name, conversion.tables, each, History(*each.paths) if each.is_local else None)
@@ -68,25 +66,3 @@ def _before(spark: SparkSession, given: Given) -> list[Ensemble]:
     known = tables.manifest.ensembles
     names = list(known) if given.name is None else [tables.manifest.named(given.place, given.name)]
     return [Ensemble(name, tables, None, None) for name in names]
-
-
-def operations_of(ensembles: Sequence[Ensemble]) -> DataFrame:
-    """All operations, as `tables` has them; without any rows of other ensembles of the same folder."""
-    return reduce(
-        DataFrame.unionByName,
-        [tables.operations(names) for tables, names in _by_tables(ensembles)],
-    )
-
-
-def rows_of(ensembles: Sequence[Ensemble], chroot: str = "") -> DataFrame:
-    """Rows of EVENTS, in no order."""
-    seeds = reduce(DataFrame.unionByName, [tables.seeds(names) for tables, names in _by_tables(ensembles)])
-    bases = {each.name: each.converted.base_zxid for each in ensembles}
-    return opened_rows(operations_of(ensembles), seeds, bases, chroot)
-
-
-def _by_tables(ensembles: Sequence[Ensemble]) -> list[tuple[Tables, list[str]]]:
-    found: dict[int, tuple[Tables, list[str]]] = {}
-    for each in ensembles:
-        found.setdefault(id(each.tables), (each.tables, []))[1].append(each.name)
-    return list(found.values())

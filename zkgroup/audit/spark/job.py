@@ -1,51 +1,58 @@
-"""What `zkgroup audit run` does: convert, gather facts, fold, and write what was found.
+"""What `zkgroup audit run` does: convert, fold, bring together incidents, and write them.
 
-OUTPUT/findings.json, OUTPUT/findings/*.parquet    all ensembles
+OUTPUT/findings.json, OUTPUT/findings.parquet, OUTPUT/incidents.parquet    all ensembles
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from zkgroup.audit.documents import as_of, finding_fields
-from zkgroup.audit.engine import Skipped, bounds_of, order, reason_to_skip, within
+from zkgroup.audit.columns.rows import Columns
+from zkgroup.audit.columns.stored import columns_of_rows, in_order, joined, table_of
+from zkgroup.audit.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.folders import Folders
+from zkgroup.audit.groups import require_group
+from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.manifest import Converted, StoredState
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.spark.ensembles import Ensemble, opened, rows_of
-from zkgroup.audit.spark.folding import FINDINGS, facts_by_ensemble, finding_of, findings_batch, findings_of
+from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.spark.audited import Audited
+from zkgroup.audit.spark.buckets import CLUSTER, bucket_of_group
+from zkgroup.audit.spark.ensembles import Ensemble, opened
+from zkgroup.audit.spark.folding import Asked, Part, closes_in, fold, fold_alone, groups_in, roll
 from zkgroup.audit.spark.inputs import given_of
-from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.known import closes_between, known_of, part_of
+from zkgroup.audit.spark.outputs import Output, Written
+from zkgroup.audit.spark.results import write_results
+from zkgroup.audit.spark.spanning import SESSION_KEYS, TREE_KEYS, rules_by
+from zkgroup.audit.spark.storage import storage_of
 
-FINDINGS_FOLDER: Final = "findings"
-FINDINGS_FILE: Final = "findings.json"
 _BEHIND_URI: Final = "needs the files on local or shared paths"
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """What was found in one ensemble."""
+class Question(NamedTuple):
+    """What is asked of each ensemble."""
 
-    ensemble: str
-    findings: tuple[Finding, ...]
-    """By zxid."""
-    skipped: tuple[Skipped, ...]
-    facts: Facts
-    damages: tuple[str, ...]
-    """Files that rules about whole histories met, and where they could not be read."""
+    rules: Sequence[AnyRule] = ALL_RULES
+    bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
+    """Those of each rule, as `engine.bounds_of` gives them."""
+    chroot: str = ""
+    start: PointInTime | None = None
+    end: PointInTime | None = None
+    group: str | None = None
 
     @property
-    def errors(self) -> int:
-        """How many findings are errors."""
-        return sum(finding.severity == "error" for finding in self.findings)
+    def names(self) -> frozenset[str]:
+        """Of the rules about the rows of a key."""
+        return frozenset(rule.name for rule in self.rules if isinstance(rule, Rule))
 
 
 def run(
@@ -56,6 +63,9 @@ def run(
     rules: Sequence[AnyRule] = ALL_RULES,
     bounds: Mapping[str, float] | None = None,
     chroot: str = "",
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
+    group: str | None = None,
     progress: Progress = quiet,
 ) -> list[Audited]:
     """Converts what is new in the inputs, asks the rules of all that was converted, and writes the answers.
@@ -65,75 +75,174 @@ def run(
             ensemble of it and none stands for all.
         output: a folder of its own, on a path that all workers have, or any URI that Spark writes to.
         bounds: what the user set, by `finding.bound`.
+        start, end, group: as of `engine.audit`.
 
-    Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders.
+    Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
+    NotFoundError where there was no such group or time.
     """
-    chosen = bounds_of(rules, bounds or {})
-    storage = Storage(spark, output)
-    ensembles = opened(spark, given_of(inputs), output, progress)
-    parts = {each.name: Part(each.converted.base_zxid) for each in ensembles}
-    audited = ask(rows_of(ensembles, chroot), ensembles, parts, rules, chosen, progress)
-    _write(spark, storage, audited)
+    question = Question(rules, bounds_of(rules, bounds or {}), chroot, start, end, group)
+    storage = storage_of(spark, output)
+    ensembles = opened(spark, given_of(inputs), output, chroot, progress)
+    audited = ask(ensembles, question, progress)
+    progress("writing incidents", len(audited))
+    write_results(storage, audited)
     return audited
 
 
-class Part(NamedTuple):
-    """The part of a history that is asked about."""
+def ask(ensembles: Sequence[Ensemble], question: Question, progress: Progress = quiet) -> list[Audited]:
+    """What the rules find in each ensemble, and in its files where it has any on paths."""
+    parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
+    found: dict[str, list[Finding]] = {}
+    facts: dict[str, Facts] = {}
+    by_tables: dict[int, list[Ensemble]] = {}
+    for each in ensembles:
+        by_tables.setdefault(id(each.tables), []).append(each)
+    for some in by_tables.values():
+        alone = [each for each in some if _is_alone(each, question)]
+        _fold_alone(alone, parts, question, found, facts, progress)
+        _fold([each for each in some if each not in alone], parts, question, found, facts, progress)
+    return [
+        _audited(each, found[each.name], facts[each.name], parts[each.name], question, progress)
+        for each in ensembles
+    ]
 
-    after_zxid: int
-    """What its rows stand on is the tree at this zxid."""
-    to_zxid: int | None = None
-    """The last transaction; None for all there are."""
+
+def _is_alone(of: Ensemble, question: Question) -> bool:
+    """Whether one task has all rows: those of a group, or of another chroot than the buckets are of."""
+    return question.group is not None or question.chroot != of.converted.chroot
 
 
-def ask(
-    events: DataFrame,
+def _fold_alone(
     ensembles: Sequence[Ensemble],
     parts: Mapping[str, Part],
-    rules: Sequence[AnyRule],
-    bounds: Mapping[str, Bounds],
-    progress: Progress = quiet,
-) -> list[Audited]:
-    """What the rules find in these rows of these ensembles, and in the files of those that have any.
-
-    Args:
-        parts: what the rows are of, by ensemble.
-        bounds: those of each rule, as `engine.bounds_of` gives them.
-    """
-    progress("gathering facts", len(ensembles))
-    known = facts_by_ensemble(events)
-    facts = {each.name: known.get(each.name, Facts()) for each in ensembles}
-    skipped = {
-        each.name: [
-            Skipped(rule, reason)
-            for rule in rules
-            if (reason := _reason_to_skip(rule, facts[each.name], each)) is not None
-        ]
-        for each in ensembles
-    }
-    asked = {
-        name: frozenset(rule.name for rule in rules if isinstance(rule, Rule))
-        - {each.rule.name for each in left}
-        for name, left in skipped.items()
-    }
-    progress("looking for findings", sum(len(names) for names in asked.values()))
-    found: dict[str, list[Finding]] = {each.name: [] for each in ensembles}
-    wanted = {name: (facts[name], bounds, names) for name, names in asked.items()}
-    for row in findings_of(events, wanted).collect():
-        found[row.ensemble].append(finding_of(row))
+    question: Question,
+    found: dict[str, list[Finding]],
+    facts: dict[str, Facts],
+    progress: Progress,
+) -> None:
+    if not ensembles:
+        return
+    progress("searching for findings", len(ensembles))
+    tables, rows = ensembles[0].tables, []
     for each in ensembles:
-        left = {one.rule.name for one in skipped[each.name]}
-        whole = [rule for rule in rules if isinstance(rule, WholeRule) and rule.name not in left]
-        found[each.name] += _whole(each, whole, facts[each.name], bounds, parts[each.name], progress)
-    return [
-        Audited(
-            each.name,
-            tuple(sorted(found[each.name], key=order)),
-            tuple(skipped[each.name]),
-            facts[each.name],
-            tuple([] if each.history is None else Folders(each.history).damages()),
+        buckets = None
+        if question.group is not None and question.chroot == each.converted.chroot:
+            buckets = [CLUSTER, bucket_of_group(question.group, each.converted.buckets)]
+        rows.append(tables.together(each.name, parts[each.name], buckets))
+    bounds, names, chroot, group = question.bounds, question.names, question.chroot, question.group
+    for made in tables.map(rows, lambda each, source: fold_alone(each, bounds, names, chroot, group, source)):
+        if group is not None and group not in made.groups:
+            whole = tables.rows(made.ensemble, parts[made.ensemble])
+            groups = tables.map(whole, lambda each, source: groups_in(each, chroot, source))
+            require_group(group, set().union(*groups))
+        found[made.ensemble], facts[made.ensemble] = made.findings, made.facts
+
+
+def _fold(
+    ensembles: Sequence[Ensemble],
+    parts: Mapping[str, Part],
+    question: Question,
+    found: dict[str, list[Finding]],
+    facts: dict[str, Facts],
+    progress: Progress,
+) -> None:
+    if not ensembles:
+        return
+    tables, asked, names = ensembles[0].tables, {}, question.names
+    standing = _standing(ensembles, parts, progress)
+    progress("gathering facts", len(ensembles))
+    for each in ensembles:
+        known = known_of(each, parts[each.name], standing.get(each.name))
+        of = facts[each.name] = facts_in(known)
+        names = question.names - {one.rule.name for one in _skipped(each, of, question)}
+        part = parts[each.name]
+        is_rolled = each.name not in standing or _has_state(each.converted, part)
+        closes = table_of(
+            closes_in(known)
+            if is_rolled
+            else closes_between(each, tables.stored_zxid(each.name, part), part.to_zxid)
         )
-        for each in ensembles
+        asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot)
+        found[each.name] = list(find_screened(rules_by(names, SESSION_KEYS), known, of, question.bounds))
+    rows = [one for each in ensembles for one in tables.rows(each.name, parts[each.name])]
+    progress("searching for findings", len(rows))
+    trees: dict[str, list[Columns]] = {each.name: [] for each in ensembles}
+    shared = tables.shared(asked)
+    for made in tables.map(rows, lambda each, source: fold(each, shared.value[each.ensemble], source)):
+        found[made.ensemble] += made.findings
+        trees[made.ensemble].append(columns_of_rows(made.tree))
+    for name, made_trees in trees.items():
+        rules = rules_by(asked[name].rules, TREE_KEYS)
+        whole = in_order(joined(made_trees))
+        if rules and len(whole):
+            found[name] += find_screened(rules, whole, facts[name], question.bounds)
+
+
+def _standing(
+    ensembles: Sequence[Ensemble], parts: Mapping[str, Part], progress: Progress
+) -> dict[str, list[Columns]]:
+    """What stands before parts that begin later, the rows of facts in it by bucket.
+
+    Of folders that are converted here it is kept, so that the next job begins with it.
+    """
+    later = [each for each in ensembles if parts[each.name].after_zxid > each.converted.base_zxid]
+    if not later:
+        return {}
+    progress("reading what stood before", len(later))
+    tables = later[0].tables
+    number = tables.manifest.number + 1
+    kept = {
+        each.name
+        for each in later
+        if each.files is not None and not _has_state(each.converted, parts[each.name])
+    }
+    if kept:
+        tables.clear(number)
+    closes = tables.shared({each.name: table_of(_closes_before(each, parts[each.name])) for each in later})
+    chroots = {each.name: each.converted.chroot for each in later}
+    rows = [one for each in later for one in tables.rows(each.name, parts[each.name])]
+    output: Output = tables.output
+    found: dict[str, list[Columns]] = {each.name: [] for each in later}
+    written: list[Written] = []
+    for made in tables.map(
+        rows,
+        lambda each, source: roll(
+            each,
+            closes.value[each.ensemble],
+            number,
+            chroots[each.ensemble],
+            source,
+            output if each.ensemble in kept else None,
+        ),
+    ):
+        found[made.ensemble].append(columns_of_rows(made.known))
+        written += map(tables.placed, made.written)
+    if kept:
+        ensembles_now = dict(tables.manifest.ensembles)
+        for name in kept:
+            of = ensembles_now[name]
+            state = StoredState(parts[name].after_zxid, number)
+            ensembles_now[name] = replace(
+                of, states=tuple(sorted((*of.states, state), key=lambda each: each.zxid))
+            )
+        tables.enter(ensembles_now, written)
+    return found
+
+
+def _closes_before(of: Ensemble, part: Part) -> Columns:
+    """The ends of sessions between the last stored state and a part."""
+    return closes_between(of, of.tables.stored_zxid(of.name, part), part.after_zxid)
+
+
+def _has_state(of: Converted, part: Part) -> bool:
+    return any(state.zxid == part.after_zxid for state in of.states)
+
+
+def _skipped(of: Ensemble, facts: Facts, question: Question) -> list[Skipped]:
+    return [
+        Skipped(rule, reason)
+        for rule in question.rules
+        if (reason := _reason_to_skip(rule, facts, of)) is not None
     ]
 
 
@@ -143,47 +252,28 @@ def _reason_to_skip(rule: AnyRule, facts: Facts, of: Ensemble) -> str | None:
     return reason_to_skip(rule, facts, has_files=of.files is not None)
 
 
-def _whole(
+def _audited(
     of: Ensemble,
-    rules: Sequence[WholeRule],
+    found: Sequence[Finding],
     facts: Facts,
-    bounds: Mapping[str, Bounds],
     part: Part,
+    question: Question,
     progress: Progress,
-) -> list[Finding]:
-    """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
-    found: list[Finding] = []
+) -> Audited:
+    """With what rules about whole histories find, on the driver: they replay, which is one thread's work."""
+    skipped = _skipped(of, facts, question)
+    left = {one.rule.name for one in skipped}
+    findings = list(found)
     if of.history is not None:
-        for number, rule in enumerate(rules):
-            progress(f"looking at the files of {of.name}: {rule.name}", number)
-            found += within(rule.find(of.history, facts, bounds[rule.name]), part.after_zxid, part.to_zxid)
-    return found
-
-
-def document(audited: Sequence[Audited]) -> dict[str, Any]:
-    """What is written as findings.json: the schema `zkgroup.audit_run/1`."""
-    return {
-        "schema": "zkgroup.audit_run/1",
-        "ensembles": [
-            {
-                "ensemble": each.ensemble,
-                "as_of": as_of(each.facts),
-                "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in each.skipped],
-                "damages": list(each.damages),
-            }
-            for each in audited
-        ],
-        "findings": [
-            {"ensemble": each.ensemble, **finding_fields(finding)}
-            for each in audited
-            for finding in each.findings
-        ],
-    }
-
-
-def _write(spark: SparkSession, storage: Storage, audited: Sequence[Audited]) -> None:
-    rows = [(each.ensemble, finding) for each in audited for finding in each.findings]
-    table = pa.Table.from_batches([findings_batch(rows)])
-    found = spark.createDataFrame(table, FINDINGS)
-    found.coalesce(1).write.mode("overwrite").parquet(storage.path(FINDINGS_FOLDER))
-    storage.write(FINDINGS_FILE, json.dumps(document(audited), indent=1).encode())
+        for number, rule in enumerate(question.rules):
+            if isinstance(rule, WholeRule) and rule.name not in left:
+                progress(f"reading the files of {of.name}: {rule.name}", number)
+                reported = rule.find(of.history, facts, question.bounds[rule.name])
+                findings += within(reported, part.after_zxid, part.to_zxid)
+    if question.group is not None:
+        findings = [one for one in findings if one.group == question.group]
+    damages = [] if of.history is None else Folders(of.history).damages()
+    found_all = Found(sorted(findings, key=order), skipped, facts)
+    return Audited(
+        of.name, tuple(found_all.findings), tuple(skipped), facts, tuple(damages), numbered(found_all)
+    )

@@ -1,30 +1,27 @@
-"""Folders behind a Hadoop URI: Spark reads whole files (`binaryFile`), the same decoder makes rows of them.
+"""Folders behind a Hadoop URI: Spark reads whole files, the same decoder makes rows of them.
 
 Python workers have no Hadoop client, so the JVM brings the bytes; each log is one task and in memory there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
-from urllib.parse import unquote
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.source import Rows
-from zkgroup.audit.spark.schemas import struct_of
+from zkgroup.audit.spark.decoding import Decoded, Layout, decode
+from zkgroup.audit.spark.outputs import Output
 from zkgroup.audit.spark.storage import Storage
-from zkgroup.audit.spark.units import OPERATIONS, Listed, Unit, batches_of, stretches_of
+from zkgroup.audit.spark.units import ListedLog, Unit, logs_of_servers
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile
-
-_PIECE_BYTES: Final = "spark.sql.files.maxPartitionBytes"
 
 
 class RemoteFolder:
@@ -33,11 +30,11 @@ class RemoteFolder:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def listed(self) -> list[Listed]:
-        """Its logs, each a stretch. Raises NotZooKeeperFileError where there is none, and no snapshot."""
+    def listed(self) -> list[ListedLog]:
+        """Its logs. Raises NotZooKeeperFileError where there is none, and no snapshot."""
         prefix, files = self._files()
         logs = [(file, size) for file, size in files if file.kind == LOG]
-        found = stretches_of([logs])
+        found = logs_of_servers([logs])
         return [
             replace(each, files=(self._storage.path(prefix + Path(each.files[0]).name),)) for each in found
         ]
@@ -77,7 +74,7 @@ class RemoteFolder:
 
 
 def _around(logs: list[ServerFile], from_zxid: int, to_zxid: int | None) -> list[ServerFile]:
-    """The logs that can have records of a stretch."""
+    """The logs that can have records behind one zxid, up to another."""
     ends = [*(log.zxid for log in logs[1:]), None]
     return [
         log
@@ -86,37 +83,20 @@ def _around(logs: list[ServerFile], from_zxid: int, to_zxid: int | None) -> list
     ]
 
 
-def decoded(spark: SparkSession, units: list[Unit]) -> DataFrame | None:
-    """The rows of units of one remote folder; None where there are none. One file a task."""
-    if not units:
-        return None
-    before = spark.conf.get(_PIECE_BYTES)
-    spark.conf.set(_PIECE_BYTES, "1")
-    try:
-        files = spark.read.format("binaryFile").load([unit.files[0] for unit in units])
-        files = files.select("path", "content")
-        return files.mapInArrow(_decoder(units), struct_of(OPERATIONS))
-    finally:
-        spark.conf.set(_PIECE_BYTES, before)
+def decoded_of(spark: SparkSession, units: Sequence[tuple[Unit, Layout]], output: Output) -> list[Decoded]:
+    """What tasks make of logs behind URIs, one a task: Spark brings the content."""
+    context = spark.sparkContext
+    tasks = [
+        context.binaryFiles(unit.files[0], 1).map(partial(_of_content, unit, layout, output))
+        for unit, layout in units
+    ]
+    return context.union(tasks).collect() if tasks else []
 
 
-def _decoder(units: list[Unit]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    of_names = {unit.files[0].rpartition("/")[2]: unit for unit in units}
-
-    def decode(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for place, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                name = unquote(place.rpartition("/")[2])
-                yield from _of_bytes(of_names[name], name, content.as_buffer())
-
-    return decode
-
-
-def _of_bytes(unit: Unit, name: str, content: Any) -> Iterator[Any]:
+def _of_content(unit: Unit, layout: Layout, output: Output, named: tuple[str, bytes]) -> Decoded:
+    (file,) = unit.files
     with TemporaryDirectory(prefix="zkgroup-") as place:
-        path = Path(place, name)
-        path.write_bytes(content)
-        here = Unit(unit.ensemble, unit.stretch, (place,), (str(path),), unit.from_zxid, unit.to_zxid)
-        at = [column.name for column in OPERATIONS].index("file")
-        for batch in batches_of(here):
-            yield batch.set_column(at, batch.schema.field(at), pa.array([unit.files[0]] * batch.num_rows))
+        path = Path(place, file.rpartition("/")[2])
+        path.write_bytes(named[1])
+        here = replace(unit, folders=(place,), files=(str(path),), start_offset=None)
+        return decode(here, layout, output, file)

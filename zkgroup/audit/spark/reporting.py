@@ -1,7 +1,8 @@
-"""What `zkgroup audit report --spark` does: facts, findings and rows in Spark, shaped as on a laptop."""
+"""What `zkgroup audit report --spark` does: findings by tasks of Spark, the page on the driver."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,30 +10,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 
-from zkgroup.audit.converted import Mark, last_at
-from zkgroup.audit.engine import Found, bounds_of
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.converted import ConvertedSource
+from zkgroup.audit.engine import Found
 from zkgroup.audit.folders import Folders
-from zkgroup.audit.groups import require_group
+from zkgroup.audit.groups import of_group
 from zkgroup.audit.inspection import inspected
-from zkgroup.audit.points_in_time import PointInTime, zxid_range
+from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.tables import Rows
-from zkgroup.audit.source import missing_text, standing_text
-from zkgroup.audit.spark.ensembles import Ensemble, opened, operations_of, rows_of
+from zkgroup.audit.source import Source
+from zkgroup.audit.spark.ensembles import Ensemble, opened
 from zkgroup.audit.spark.inputs import given_of
-from zkgroup.audit.spark.job import Part, ask
-from zkgroup.audit.spark.row_selection import between, groups_in, in_order, only_group
-from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.job import Question, ask
+from zkgroup.audit.spark.storage import storage_of
 from zkgroup.audit.spark.tables import Tables, is_converted
-from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.audit.stored_tables import StoredTables
+from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import list_files
-from zkgroup.zkfiles.zxids import Hole, hole_between
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,125 +58,55 @@ def report(
 ) -> Reported:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
-    The page is shaped on the driver, in one pass over the rows in order; `rows` takes them as `tables.TABLES`
-    has them; everything before is done in tasks. Raises what the laptop's report raises, and ConfigError for
-    folders on a cluster: what they are converted to lies on the driver.
+    Tasks decode logs, compute findings and check files; the driver shapes the page, in one pass over the rows
+    in order; `rows` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
+    ConfigError for folders on a cluster: what they are converted to lies on the driver.
     """
-    chosen, parts = bounds_of(ALL_RULES, {}), {}
-    with _opened(spark, inputs, ensemble, progress) as asked:
-        view = _View(spark, asked, chroot, start, end)
-        parts[asked.name] = view.part
-        events = view.rows()
-        if group is not None:
-            require_group(group, groups_in(events))
-            events = only_group(events, group)
-        (audited,) = ask(events, [asked], parts, ALL_RULES, chosen, progress)
-        findings = [one for one in audited.findings if group is None or one.group == group]
-        found = Found(findings, list(audited.skipped), audited.facts)
-        progress("shaping the report", len(findings))
-        about = view.about(inputs, group)
-        data = gather(in_order(events), found, about, rows=rows)
+    with _opened(spark, inputs, ensemble, chroot, progress) as of:
+        source = _source(of, chroot, progress)
+        range_ = source.rows(start, end)
+        question = Question(chroot=chroot, start=start, end=end, group=group)
+        (audited,) = ask([of], question, progress)
+        progress("shaping the report", len(audited.findings))
+        columns = range_.columns()
+        if columns is None:
+            deque(range_.events(), maxlen=0)  # reading them all is what notes what is missing
+        events = range_.events() if columns is None else columns.events()
+        seen = range_.seen
+        about = About(
+            inputs=list(inputs),
+            files=_files(spark, of),
+            group=group,
+            seen_zxid=seen.zxid,
+            is_exact=seen.is_exact,
+            detail=seen.detail,
+            damages=source.damages(),
+            notes=source.notes(),
+        )
+        found = audited.found
+        data = gather(events if group is None else of_group(events, group), found, about, rows=rows)
         return Reported(found, data, about.damages, about.notes)
 
 
-class _View:
-    """One ensemble between two moments: what `source.Source` is on a laptop."""
+def _source(of: Ensemble, chroot: str, progress: Progress) -> Source:
+    """The rows of the page: out of the files where they are on paths, else out of Parquet."""
+    if of.history is not None:
+        return Folders(of.history, chroot, progress)
+    tables = of.tables
+    stored = StoredTables(tables.storage.place, of.name, of.converted, tables.source, tables.storage.read)
+    return ConvertedSource(stored, chroot, progress)
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        of: Ensemble,
-        chroot: str,
-        start: PointInTime | None,
-        end: PointInTime | None,
-    ) -> None:
-        self._spark, self._of, self._chroot = spark, of, chroot
-        self._base = of.converted.base_zxid
-        self._source = None if of.history is None else Folders(of.history, chroot)
-        self._is_exact, self._detail = of.converted.is_exact, of.converted.detail
-        if self._source is not None:
-            rows = self._source.rows(start, end)
-            self._is_exact, self._detail = rows.seen.is_exact, rows.seen.detail
-            self._base = rows.seen.zxid
-            self.part = Part(rows.seen.zxid, rows.to_zxid)
-        else:
-            self.part = self._part(start, end)
 
-    def rows(self) -> DataFrame:
-        """Rows of EVENTS, in no order."""
-        after = self.part.after_zxid
-        is_later = after > self._of.converted.base_zxid
-        return between(rows_of([self._of], self._chroot), after if is_later else None, self.part.to_zxid)
-
-    def about(self, inputs: Sequence[str], group: str | None) -> About:
-        """What else is known, once the rules about whole histories have read the files."""
-        holes = [missing_text(hole) for hole in self._holes()]
-        if self._source is not None:
-            damages, notes = [*self._source.damages(), *holes], self._source.notes()
-        else:
-            damages = holes
-            notes = [] if self._is_exact else [standing_text(self._base, self._detail)]
-        return About(
-            inputs=list(inputs),
-            files=self._files(),
-            group=group,
-            seen_zxid=self.part.after_zxid,
-            is_exact=self._is_exact,
-            detail=self._detail,
-            damages=damages,
-            notes=notes,
-        )
-
-    def _part(self, start: PointInTime | None, end: PointInTime | None) -> Part:
-        from_zxid, to_zxid = zxid_range(start, end, self._zxid_at)
-        before = operations_of([self._of]).where(f.col("zxid") < from_zxid).agg(f.max("zxid")).collect()[0][0]
-        return Part(max(self._base, before or 0), to_zxid)
-
-    def _zxid_at(self, time_ms: int) -> int:
-        until = f.when(f.unix_millis("time") <= time_ms, f.col("zxid"))
-        marks = (
-            operations_of([self._of])
-            .groupBy("stretch")
-            .agg(f.unix_millis(f.min_by("time", "zxid")).alias("first_ms"), f.max(until).alias("last_zxid"))
-            .orderBy("stretch")
-            .collect()
-        )
-        found = last_at([Mark(row.first_ms, row.last_zxid or -1) for row in marks], time_ms)
-        if found is None:
-            raise NotFoundError(
-                f"{self._of.tables.storage.place}: no log goes back to {time_ms} ms since 1970"
-            )
-        return found
-
-    def _holes(self) -> Iterator[Hole]:
-        """What is missing in the operations, by zxid."""
-        wanted = f.col("zxid") > self._base
-        if self.part.to_zxid is not None:
-            wanted &= f.col("zxid") <= self.part.to_zxid
-        zxids = operations_of([self._of]).where(wanted).select("stretch", "zxid").distinct()
-        of_log = Window.partitionBy("stretch").orderBy("zxid")
-        within = zxids.withColumn("before", f.lag("zxid").over(of_log))
-        steps = [(row.before, row.zxid) for row in within.where("zxid > before + 1").collect()]
-        logs = zxids.groupBy("stretch").agg(f.min("zxid").alias("first"), f.max("zxid").alias("last"))
-        last = self._base
-        for row in logs.orderBy("stretch").collect():
-            steps.append((last, row.first))
-            last = row.last
-        for before, zxid in sorted(steps):
-            hole = hole_between(before, zxid)
-            if hole is not None:
-                yield hole
-
-    def _files(self) -> list[FileHealth]:
-        """How far each file is good, one a task; none where there are no files on paths."""
-        if self._of.history is None or self._of.files is None:
-            return []
-        files = [
-            (file.path, file.kind)
-            for listed in map(list_files, self._of.files.paths)
-            for file in sorted((*listed.snapshots, *listed.logs))
-        ]
-        return self._spark.sparkContext.parallelize(files, len(files)).map(_inspected).collect()  # type: ignore[no-any-return]
+def _files(spark: SparkSession, of: Ensemble) -> list[FileHealth]:
+    """How far each file is good, one a task; none where there are no files on paths."""
+    if of.history is None or of.files is None:
+        return []
+    files = [
+        (file.path, file.kind)
+        for listed in map(list_files, of.files.paths)
+        for file in sorted((*listed.snapshots, *listed.logs))
+    ]
+    return spark.sparkContext.parallelize(files, len(files)).map(_inspected).collect()  # type: ignore[no-any-return]
 
 
 def _inspected(file: tuple[Path, str]) -> FileHealth:
@@ -187,17 +115,17 @@ def _inspected(file: tuple[Path, str]) -> FileHealth:
 
 @contextmanager
 def _opened(
-    spark: SparkSession, inputs: Sequence[str], ensemble: str | None, progress: Progress
+    spark: SparkSession, inputs: Sequence[str], ensemble: str | None, chroot: str, progress: Progress
 ) -> Iterator[Ensemble]:
     """The one that is asked about; folders are converted for as long as the block lasts."""
     given = [each._replace(name=ensemble) for each in given_of(inputs)]
-    tables = [each for each in given if is_converted(Storage(spark, each.place))]
+    tables = [each for each in given if is_converted(storage_of(spark, each.place))]
     if tables and len(given) > 1:
         raise ConfigError(f"{tables[0].place} is Parquet of `audit run`: expected nothing beside it")
     if tables:
         (one,) = tables
         name = Tables(spark, one.place).manifest.named(one.place, ensemble)
-        yield opened(spark, [one._replace(name=name)], one.place, progress)[0]
+        yield opened(spark, [one._replace(name=name)], one.place, chroot, progress)[0]
         return
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
@@ -207,4 +135,4 @@ def _opened(
             "output as --input"
         )
     with TemporaryDirectory(prefix="zkgroup-") as place:
-        yield opened(spark, given, place, progress)[0]
+        yield opened(spark, given, place, chroot, progress)[0]

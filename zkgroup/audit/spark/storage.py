@@ -1,16 +1,19 @@
-"""Small files on any filesystem that Hadoop knows, from the driver."""
+"""Files of a folder on the driver: on a path, or on any filesystem that Hadoop knows."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.spark.inputs import is_uri
 from zkgroup.errors import ConfigError
 
 
@@ -21,11 +24,90 @@ class StoredFile(NamedTuple):
     bytes: int
 
 
-class Storage:
-    """A folder: a path, or a URI of a filesystem that this Spark has. Raises ConfigError for any other.
+class Storage(Protocol):
+    """A folder. All methods raise ConfigError where the filesystem refuses."""
 
-    All methods raise ConfigError where the filesystem refuses.
-    """
+    place: str
+    """Without a slash at its end."""
+
+    def path(self, name: str) -> str:
+        """The place of something in the folder, as Spark takes it."""
+
+    def files(self, name: str = "") -> list[StoredFile]:
+        """The regular files of a folder by name; none where there is no such folder."""
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file whole or not at all; it is there under its name only when it is complete."""
+
+    def delete(self, name: str) -> None:
+        """Deletes a file or folder; nothing where there is none."""
+
+    def fetch(self, name: str, to: Path) -> None:
+        """Copies a file to this machine."""
+
+
+def storage_of(spark: SparkSession, place: str) -> Storage:
+    """A folder: a path, or a URI of a filesystem that this Spark has. Raises ConfigError for any other."""
+    return HadoopStorage(spark, place) if is_uri(place) else LocalStorage(place)
+
+
+class LocalStorage:
+    """A folder on a local or shared path."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/")
+
+    def path(self, name: str) -> str:
+        return f"{self.place}/{name}" if name else self.place
+
+    def files(self, name: str = "") -> list[StoredFile]:
+        folder = Path(self.path(name))
+        with _with_path(folder):
+            if not folder.is_dir():
+                return []
+            return sorted(
+                StoredFile(each.name, each.stat().st_size) for each in folder.iterdir() if each.is_file()
+            )
+
+    def read(self, name: str) -> bytes:
+        with _with_path(Path(self.path(name))):
+            return Path(self.path(name)).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        path = Path(self.path(name))
+        with _with_path(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            staged = path.with_name(f".{path.name}.{os.getpid()}")
+            staged.write_bytes(content)
+            staged.replace(path)
+
+    def delete(self, name: str) -> None:
+        path = Path(self.path(name))
+        with _with_path(path):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def fetch(self, name: str, to: Path) -> None:
+        with _with_path(to):
+            shutil.copyfile(self.path(name), to)
+
+
+@contextmanager
+def _with_path(path: Path) -> Iterator[None]:
+    """An error of the filesystem as a `ZkGroupError`, with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+
+
+class HadoopStorage:
+    """A folder behind a URI."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         self.place = place.rstrip("/")
@@ -35,11 +117,9 @@ class Storage:
             self._files = self._path("").getFileSystem(configuration)
 
     def path(self, name: str) -> str:
-        """The place of something in the folder, as Spark takes it."""
         return f"{self.place}/{name}" if name else self.place
 
     def files(self, name: str = "") -> list[StoredFile]:
-        """The regular files of a folder by name; none where there is no such folder."""
         with _with_place(self.path(name)):
             if not self._files.exists(self._path(name)):
                 return []
@@ -48,7 +128,6 @@ class Storage:
         return sorted(found)
 
     def read(self, name: str) -> bytes:
-        """The content of a small file."""
         with _with_place(self.path(name)):
             stream = self._files.open(self._path(name))
             try:
@@ -57,7 +136,6 @@ class Storage:
                 stream.close()
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file whole or not at all; it is there under its name only when it is complete."""
         staged = f"{name}.staged"
         with _with_place(self.path(name)):
             stream = self._files.create(self._path(staged), True)
@@ -70,12 +148,10 @@ class Storage:
                 raise ConfigError(f"{self.path(name)}: the filesystem did not rename {staged}")
 
     def delete(self, name: str) -> None:
-        """Deletes a file or folder; nothing where there is none."""
         with _with_place(self.path(name)):
             self._files.delete(self._path(name), True)
 
     def fetch(self, name: str, to: Path) -> None:
-        """Copies a file to this machine."""
         with _with_place(self.path(name)):
             target = self._jvm.org.apache.hadoop.fs.Path(to.as_uri())
             self._files.copyToLocalFile(False, self._path(name), target, True)

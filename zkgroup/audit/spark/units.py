@@ -1,7 +1,7 @@
-"""What is converted in one task: a stretch of the history of one ensemble, from one log's name to the next.
+"""What is converted in one task: the records of one ensemble from one log's name to the next.
 
-A server alone has its logs one a task, read as columns. Of several servers the same stretch of all of them is
-read together, since which record counts is decided between them (`zkfiles.ensemble`).
+A server alone has its logs one a task, read as columns. Of several servers the same records of all are read
+together, since which record counts is decided between them (`zkfiles.ensemble`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from zkgroup.audit.spark.schemas import struct_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.arrow import record_batch, schema
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
@@ -25,33 +22,29 @@ from zkgroup.zkfiles.log_lists import Wanted, batch_of
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.schemas import LOG, Column
 
-NAME: Final = "zookeeper-units"
 LAST: Final = (1 << 63) - 1
 
 OPERATIONS: Final[tuple[Column, ...]] = (
     *LOG,
-    Column("stretch", "long", False, "The zxid in the name of the log where this stretch begins."),
-    Column("ensemble", "string", False, "The name that the ensemble was given."),
+    Column("log", "long", False, "The zxid in the name of the log that has the record."),
 )
-"""What is stored, beside the day that Parquet is partitioned by."""
+"""What is stored, beside what Parquet is partitioned by."""
 
 
 @dataclass(frozen=True)
-class Unit(InputPartition):
+class Unit:
     """One task: the records from one zxid to another, both included."""
 
     ensemble: str
-    stretch: int
+    log: int
+    """The zxid in the name of the log."""
     folders: tuple[str, ...]
     files: tuple[str, ...]
-    """The logs that begin the stretch, one of each server that has it."""
+    """The log, of each server that has it."""
     from_zxid: int
     to_zxid: int
     start_offset: int | None = None
     """Of a record at or before `from_zxid`, in the only file."""
-
-    def __repr__(self) -> str:
-        return f"Unit({self.ensemble}, {self.stretch:#x}, {', '.join(self.files)})"
 
 
 def batches_of(unit: Unit) -> Iterator[Any]:
@@ -60,16 +53,13 @@ def batches_of(unit: Unit) -> Iterator[Any]:
     What is damaged is passed over, as the laptop does; the files' health is told by `History`.
     """
     batches = _of_one_file(unit) if len(unit.folders) == 1 else _of_servers(unit)
-    return (with_place(batch, unit.stretch, unit.ensemble) for batch in batches)
+    return (_with_log(batch, unit.log) for batch in batches)
 
 
-def with_place(batch: Any, stretch: int, ensemble: str) -> Any:
-    """A batch of LOG with the columns that say where it is from."""
-    places = [
-        pa.repeat(pa.scalar(stretch, pa.int64()), batch.num_rows),
-        pa.repeat(pa.scalar(ensemble, pa.string()), batch.num_rows),
-    ]
-    return pa.RecordBatch.from_arrays([*batch.columns, *places], schema=schema(OPERATIONS))
+def _with_log(batch: Any, log: int) -> Any:
+    """A batch of LOG with the log that it is from."""
+    logs = pa.repeat(pa.scalar(log, pa.int64()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([*batch.columns, logs], schema=schema(OPERATIONS))
 
 
 def _of_one_file(unit: Unit) -> Iterator[Any]:
@@ -101,8 +91,8 @@ def _of_servers(unit: Unit) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A stretch as the folders have it now."""
+class ListedLog:
+    """A log as the folders have it now; of several servers all logs from one name to the next."""
 
     start: int
     end: int
@@ -111,14 +101,14 @@ class Listed:
     is_closed: bool
 
 
-def listed(folders: tuple[Path, ...]) -> list[Listed]:
-    """The stretches of an ensemble, told by the names of its logs. Raises NotZooKeeperFileError."""
+def listed(folders: tuple[Path, ...]) -> list[ListedLog]:
+    """The logs of an ensemble, by their names. Raises NotZooKeeperFileError."""
     of_servers = [list_files(folder).logs for folder in folders]
-    return stretches_of([[(log, log.path.stat().st_size) for log in logs] for logs in of_servers])
+    return logs_of_servers([[(log, log.path.stat().st_size) for log in logs] for logs in of_servers])
 
 
-def stretches_of(servers: list[list[tuple[ServerFile, int]]]) -> list[Listed]:
-    """The stretches between the names of all logs; each log comes with its size."""
+def logs_of_servers(servers: list[list[tuple[ServerFile, int]]]) -> list[ListedLog]:
+    """What is between the names of all logs; each log comes with its size."""
     starts = sorted({log.zxid for logs in servers for log, _ in logs})
     found = []
     for start, following in pairwise([*starts, None]):
@@ -126,7 +116,7 @@ def stretches_of(servers: list[list[tuple[ServerFile, int]]]) -> list[Listed]:
         newest = [max((each for each in logs if each[0].zxid <= start), default=None) for logs in servers]
         there = [each for each in newest if each is not None]
         found.append(
-            Listed(
+            ListedLog(
                 start,
                 LAST if following is None else following - 1,
                 tuple(str(log.path) for log, _ in there),
@@ -135,35 +125,3 @@ def stretches_of(servers: list[list[tuple[ServerFile, int]]]) -> list[Listed]:
             )
         )
     return found
-
-
-class UnitsReader(DataSourceReader):
-    """One partition a unit."""
-
-    def __init__(self, units: tuple[Unit, ...]) -> None:
-        self._units = units
-
-    def partitions(self) -> list[InputPartition]:
-        return list(self._units)
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Unit)
-        return batches_of(partition)
-
-
-def source_of(units: list[Unit]) -> type[DataSource]:
-    """A data source that gives the rows of these units; register it, then load NAME."""
-    taken = tuple(units)
-
-    class UnitsSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return NAME
-
-        def schema(self) -> StructType:
-            return struct_of(OPERATIONS)
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return UnitsReader(taken)
-
-    return UnitsSource

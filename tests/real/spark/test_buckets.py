@@ -1,0 +1,53 @@
+"""Buckets have all rows of a key, and jobs over them find what the laptop finds. No Spark is started."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from tests.worlds.bucket_findings import assert_same
+from tests.worlds.random_histories import histories
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, count_for, names_of
+from zkgroup.audit.spark.spanning import SPANNING
+
+BUCKETS = 7
+HISTORIES = 5
+
+
+def test_all_rows_of_a_key_are_in_one_bucket() -> None:
+    """Of every rule whose keys are not named as spanning; and those that are named do span.
+
+    A log does not say what was refused: such rows have no path.
+    """
+    buckets: defaultdict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
+    for _, events in histories(0, 60):
+        for event in (each._replace(path="") if each.op == "error" else each for each in events):
+            for keys in {rule.keys.name: rule.keys for rule in RULES}.values():
+                key = keys.key(event)
+                if key is not None:
+                    buckets[keys.name, key].add(bucket_of(event.path, BUCKETS))
+    spanning = {name for (name, _), known in buckets.items() if len(known) > 1}
+
+    assert spanning == SPANNING
+    assert {name for name, _ in buckets} == {rule.keys.name for rule in RULES}
+
+
+def test_a_bucket_is_named_by_its_number_or_is_that_of_the_cluster() -> None:
+    """Groups are spread; a topic that is called consumers is no group; more logs get more buckets."""
+    groups = {bucket_of(f"/consumers/{number}/ids", BUCKETS) for number in range(100)}
+
+    assert groups | {CLUSTER} == set(names_of(BUCKETS))
+    assert bucket_of("/consumers/g", BUCKETS) == bucket_of("/consumers/g/offsets/t/0", BUCKETS)
+    for path in ("", "/", "/consumers", "/brokers/topics/consumers/partitions", "/controller"):
+        assert bucket_of(path, BUCKETS) == CLUSTER
+    assert [count_for(size) for size in (0, 1 << 30, 1 << 40)] == [8, 16, 256]
+
+
+def test_jobs_find_what_the_laptop_finds(tmp_path: Path) -> None:
+    """On random histories in several logs: everything, one group, and parts that begin with kept state."""
+    found: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        found += assert_same(tmp_path, seed)
+
+    assert len(found) > 20

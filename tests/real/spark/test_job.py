@@ -1,0 +1,186 @@
+"""What a job converts and when, and what it carries to the next one. Tasks run here; no Spark is started."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.golden_audits import INCIDENTS, findings, folder
+from tests.worlds.history_files import PlayedSpark
+from tests.worlds.server_history import ServerHistory
+from zkgroup.audit.engine import audit
+from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.sources import open_source
+from zkgroup.audit.spark.conversion import Conversion
+from zkgroup.audit.spark.inputs import given_of, inputs_of
+from zkgroup.audit.spark.job import run
+from zkgroup.audit.spark.tables import Tables
+from zkgroup.audit.stored_files import FACTS, OPERATIONS
+from zkgroup.errors import ConfigError, NotFoundError
+
+
+def _zxids(output: Path) -> list[int]:
+    return [row.zxid for row in open_source([output]).rows().events() if not row.seed]
+
+
+def test_nothing_is_converted_twice_and_what_grows_is_read_on(tmp_path: Path) -> None:
+    """Rolled logs are converted once, the newest from its end on; leftovers of a killed job are ignored."""
+    data, output = tmp_path / "version-2", tmp_path / "out"
+    world = ServerHistory()
+    world.open(1)
+    world.create("/a", b"1")
+    world.log(data)
+    given = inputs_of(given_of([str(data)]))
+
+    def convert() -> tuple[int, list[int]]:
+        conversion = Conversion(PlayedSpark(), str(output), given)
+        conversion.run()
+        return conversion.converted_units, _zxids(output)
+
+    assert convert() == (1, [1, 2])
+    shutil.copytree(output / "operations" / "batch=1", output / "operations" / "batch=2")
+    (output / "manifest" / ".0000000002.json.7").write_text("{")
+    world.set("/a", b"2")
+    world.log(data)
+    rolled = world.set("/a", b"3")
+    world.log(data, from_zxid=rolled)
+    (rest,) = (data / "log.1",)
+    rest.write_bytes(rest.read_bytes())
+
+    assert convert() == (2, [1, 2, 3, 4])
+    rest.chmod(0o000)
+    try:
+        converted, zxids = convert()
+    finally:
+        rest.chmod(0o644)
+    assert (converted, zxids) == (1, [1, 2, 3, 4])
+
+
+def test_another_log_under_the_same_name_is_converted_anew(tmp_path: Path) -> None:
+    """After a folder was wiped and begun again, the table has nothing of the old log."""
+    data, output = tmp_path / "version-2", tmp_path / "out"
+    paths = []
+    for count in (3, 1):
+        world = ServerHistory()
+        world.open(1)
+        for number in range(count):
+            world.create(f"/{count}-{number}", b"")
+        world.log(data)
+        Conversion(PlayedSpark(), str(output), inputs_of(given_of([str(data)]))).run()
+        rows = open_source([output]).rows().events()
+        paths.append([row.path for row in rows if row.path and not row.seed])
+
+    assert paths == [["/3-0", "/3-1", "/3-2"], ["/1-0"]]
+
+
+def test_servers_of_one_ensemble_are_joined(tmp_path: Path) -> None:
+    """Logs that were rolled at different times, one server without the end: joined as locally."""
+    world = ServerHistory(1 << 32 | 1)
+    world.open(1)
+    world.create("/consumers", b"")
+    world.create("/consumers/g", b"")
+    for number in range(6):
+        world.create(f"/consumers/g/{number}", b"", ephemeral=True)
+    world.close(1)
+    first = 1 << 32
+    folders = [tmp_path / name / "version-2" for name in ("a", "b", "c")]
+    for place, cut in zip(folders, (3, 5, 7), strict=True):
+        world.log(place, to_zxid=first + cut - 1)
+        world.log(place, from_zxid=first + cut, to_zxid=first + 8 if cut == 7 else None)
+
+    (audited,) = run(PlayedSpark(), [f"x={place}" for place in folders], str(tmp_path / "out"))
+
+    expected = audit(open_source(folders), ALL_RULES)
+    assert audited.findings == tuple(expected.findings)
+    assert audited.facts == expected.facts
+
+
+def test_a_new_day_reads_the_new_day_only(tmp_path: Path) -> None:
+    """A part begins with the state that the job before it kept: files of what was before are not opened."""
+    output, source = tmp_path / "out", open_source([folder(INCIDENTS)])
+    inputs, days = [str(folder(INCIDENTS))], [PointInTime(0x60), PointInTime(0xD0), PointInTime(0x1C0)]
+    for number, start in enumerate(days):
+        (audited,) = run(PlayedSpark(), inputs, str(output), rules=RULES, start=start)
+        tables = Tables(PlayedSpark(), str(output))
+        states = tables.manifest.ensembles["ensemble"].states
+
+        assert list(audited.findings) == audit(source, RULES, start=start).findings
+        assert [state.zxid for state in states] == [day.zxid - 1 for day in days[: number + 1] if day.zxid]
+        for table in (OPERATIONS, FACTS):
+            for file in tables.files(table, "ensemble"):
+                if file.last_zxid <= states[-1].zxid:
+                    (output / file.name).unlink(missing_ok=True)
+
+
+def test_one_group_is_asked_in_one_task(tmp_path: Path) -> None:
+    """What is about a group; one that was not is named with those that were."""
+    spark, output = PlayedSpark(), str(tmp_path / "out")
+    inputs = [str(folder(INCIDENTS))]
+    run(spark, inputs, output, rules=RULES[:1])
+    before = spark.tasks
+    (audited,) = run(spark, inputs, output, group="g")
+
+    assert spark.tasks == before + 2  # the newest log is read on
+    assert audited.findings == tuple(audit(open_source([folder(INCIDENTS)]), ALL_RULES, group="g").findings)
+    with pytest.raises(
+        NotFoundError, match="/consumers/none: there was no such group; those that were: adopt, g"
+    ):
+        run(spark, inputs, output, group="none")
+
+
+@pytest.mark.parametrize("chroot", ["/consumers", "/brokers"])
+def test_paths_are_those_within_a_chroot(tmp_path: Path, chroot: str) -> None:
+    """Also where the rows were put into buckets by the whole paths."""
+    expected = audit(open_source([folder(INCIDENTS)], chroot), RULES)
+    for name, first in (("now", chroot), ("later", "")):
+        output = str(tmp_path / name)
+        run(PlayedSpark(), [str(folder(INCIDENTS))], output, rules=RULES[:1], chroot=first)
+        (audited,) = run(PlayedSpark(), [str(folder(INCIDENTS))], output, rules=RULES, chroot=chroot)
+
+        assert (list(audited.findings), audited.facts) == (expected.findings, expected.facts)
+
+
+def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
+    """As JSON and as Parquet; each finding has the number of its incident."""
+    from pyarrow.parquet import read_table
+
+    output = tmp_path / "out"
+    (audited,) = run(PlayedSpark(), [f"x={folder(INCIDENTS)}"], str(output))
+    written = json.loads((output / "findings.json").read_text())
+    rows = {name: read_table(output / name).to_pylist() for name in ("findings", "incidents")}
+
+    assert audited.findings == findings(INCIDENTS)
+    assert len(written["incidents"]) == len(audited.incidents.incidents) == len(rows["incidents"]) > 3
+    for name, key in (("incidents", "number"), ("findings", "incident")):
+        assert [each[key] for each in written[name]] == [each[key] for each in rows[name]]
+    for row in rows["incidents"]:
+        assert row["findings"] == sum(each["incident"] == row["number"] for each in rows["findings"])
+
+
+def test_a_folder_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    """With the way out."""
+    (tmp_path / "manifest").mkdir()
+    (tmp_path / "manifest" / "0000000001.json").write_text('{"version":1,"number":1,"ensembles":{"x":{}}}')
+
+    with pytest.raises(ConfigError, match="expected version 2, found 1: convert the folders again"):
+        Tables(PlayedSpark(), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        (["x=hdfs://a/version-2", "x=hdfs://b/version-2"], "one URI"),
+        ([], "at least one folder"),
+        (["no/such/folder"], "no/such/folder"),
+    ],
+)
+def test_wrong_inputs_are_named(tmp_path: Path, inputs: list[str], told: str) -> None:
+    """Before any task runs."""
+    spark = PlayedSpark()
+    with pytest.raises(ConfigError, match=told):
+        run(spark, inputs, str(tmp_path / "out"))
+    assert spark.tasks == 0

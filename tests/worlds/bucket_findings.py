@@ -1,0 +1,55 @@
+"""Compares what a job of Spark finds in the files of a random history with what the laptop finds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.worlds.history_files import PlayedSpark, consistent, write_history
+from tests.worlds.random_histories import history_of
+from zkgroup.audit.engine import Found, audit, find
+from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.sources import open_source
+from zkgroup.audit.spark.job import run
+from zkgroup.audit.state_at import rows_from
+
+
+def assert_same(place: Path, seed: int, spark: Any = None) -> Counter[str]:
+    """Findings and facts of the whole, of a group, and of parts that begin later, with and without an end.
+
+    Each part begins with the state that the part before it kept. Gives how often each finding was found.
+    """
+    draw = random.Random(seed)
+    files, output = place / f"version-2-{seed}", str(place / f"out-{seed}")
+    zxids = write_history(files, list(consistent(history_of(seed))), draw)
+    early, late = (PointInTime(zxid) for zxid in sorted(draw.choices(zxids, k=2)))
+    found: Counter[str] = Counter()
+    for asked in ({}, {"group": "g"}, {"start": early, "end": late}, {"start": late}):
+        expected = _expected(files, asked)
+        if expected is None:
+            continue
+        (audited,) = run(spark or PlayedSpark(), [str(files)], output, rules=RULES, **asked)
+        what = (seed, asked)
+        assert (what, Counter(audited.findings) - Counter(expected.findings)) == (what, Counter())
+        assert (what, Counter(expected.findings) - Counter(audited.findings)) == (what, Counter())
+        assert (what, audited.facts) == (what, expected.facts)
+        found += Counter(one.finding for one in audited.findings)
+    assert audit(open_source([Path(output)]), RULES).findings == audit(open_source([files]), RULES).findings
+    return found
+
+
+def _expected(files: Path, asked: dict[str, Any]) -> Found | None:
+    """What the laptop finds; None where there is no such group."""
+    source = open_source([files])
+    if "start" not in asked:
+        groups = {"g"} if any("/consumers/g/" in row.path for row in source.rows().events()) else set()
+        return audit(source, RULES, **asked) if groups or not asked else None
+    rows = source.rows(end=asked.get("end")).events()
+    events = list(rows_from(rows, asked["start"].zxid))
+    facts = facts_of(events)
+    rules = [rule for rule in RULES if facts.has_log or "log" not in rule.needs]
+    return Found(find(rules, lambda: events, facts=facts), [], facts)

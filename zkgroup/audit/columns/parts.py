@@ -1,0 +1,86 @@
+"""Rows of a part of a history: within a chroot, between two transactions, and what stands before one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, SET, SET_ACL
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
+from zkgroup.audit.columns.stored import joined
+from zkgroup.audit.groups import is_of_groups
+from zkgroup.audit.state_at import StateBuilder
+from zkgroup.znodes.paths import path_kind
+
+
+def inside(columns: Columns, chroot: str) -> Columns:
+    """Rows with the paths that clients of a chroot see; others are left out, those without a path stay."""
+    if not chroot:
+        return columns
+    below = f"{chroot}/"
+    seen = [
+        path[len(chroot) :] if path.startswith(below) else "/" if path == chroot else path and None
+        for path in columns.paths
+    ]
+    is_there = np.array([path is not None for path in seen], np.bool_)
+    is_root = np.array([path == "/" for path in seen], np.bool_)
+    kept = is_there[columns.path] & ~(is_root[columns.path] & columns.seed)
+    return replace(columns.take(np.flatnonzero(kept)), paths=[path or "" for path in seen])
+
+
+def between(columns: Columns, after_zxid: int, to_zxid: int | None) -> Columns:
+    """The rows of the transactions behind one zxid, up to another."""
+    kept: Flags = columns.zxid > after_zxid
+    if to_zxid is not None:
+        kept &= columns.zxid <= to_zxid
+    return columns if kept.all() else columns.take(np.flatnonzero(kept))
+
+
+def of_group(columns: Columns, group: str) -> Columns:
+    """Without the rows of other groups."""
+    places = [path_kind(path) for path in columns.paths]
+    kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
+    return columns.take(np.flatnonzero(kept[columns.path]))
+
+
+def behind(columns: Columns, zxid: int) -> Columns:
+    """The rows behind a transaction, on what stood then."""
+    is_before = columns.seed | (columns.zxid <= zxid)
+    before, later = (columns.take(np.flatnonzero(mask)) for mask in (is_before, ~is_before))
+    return joined([standing(before), later])
+
+
+def standing(columns: Columns) -> Columns:
+    """What stands behind rows, as seeds of what follows. Memory: an object a znode and session."""
+    op, path = columns.op, columns.path
+    size = len(columns.paths)
+    applied = columns.applied
+    change = _last(size, path, applied & ((op == CREATE) | (op == DELETE)))
+    matters: Flags = (op == CREATE_SESSION) | (op == CLOSE_SESSION)
+    is_there = (change >= 0) & (op[change] == CREATE)
+    matters[change[is_there]] = True
+    for kind in (SET, SET_ACL):
+        last = _last(size, path, applied & (op == kind))
+        matters[last[is_there & (last > change)]] = True
+    builder = StateBuilder()
+    for event in columns.events(np.flatnonzero(matters)):
+        builder.see(event)
+    return columns_of(builder.seeds())
+
+
+def sorted_seeds(seeds: Columns) -> Columns:
+    """As a history begins with them: by zxid, path and session."""
+    rank = np.empty(len(seeds.paths), np.int64)
+    rank[np.array(sorted(range(len(seeds.paths)), key=seeds.paths.__getitem__), np.int64)] = np.arange(
+        len(seeds.paths)
+    )
+    return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
+
+
+def _last(size: int, paths: Numbers, mask: Flags) -> Numbers:
+    """For each path the last row in a mask; -1 for none."""
+    last: Numbers = np.full(size, -1)
+    places = np.flatnonzero(mask)
+    last[paths[places]] = places
+    return last

@@ -1,0 +1,35 @@
+"""What a job found in one ensemble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkgroup.audit.engine import Found, Skipped
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.incidents.numbered import FoundIncidents
+from zkgroup.audit.rules import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What was found in one ensemble."""
+
+    ensemble: str
+    findings: tuple[Finding, ...]
+    """By zxid."""
+    skipped: tuple[Skipped, ...]
+    facts: Facts
+    damages: tuple[str, ...]
+    """Files that rules about whole histories met, and where they could not be read."""
+    incidents: FoundIncidents
+    """The findings brought together."""
+
+    @property
+    def errors(self) -> int:
+        """How many findings are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def found(self) -> Found:
+        """The same as the engine of a laptop gives it."""
+        return Found(list(self.findings), list(self.skipped), self.facts)

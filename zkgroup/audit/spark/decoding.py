@@ -1,0 +1,138 @@
+"""The first step, a task a log: operations as Parquet by day and bucket, and the rows of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from zkgroup.audit.columns.parts import between, inside
+from zkgroup.audit.columns.rows import Columns, Numbers
+from zkgroup.audit.columns.stored import OPERATION_COLUMNS, columns_of_operations, table_of
+from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, names_of
+from zkgroup.audit.spark.known_rows import known_rows
+from zkgroup.audit.spark.outputs import Output, Written
+from zkgroup.audit.spark.units import Unit, batches_of
+from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
+
+ROWS_PER_PART: Final = 400_000
+"""Of a log that has more, so many are in memory at a time."""
+_DAY_US: Final = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of an ensemble are stored."""
+
+    batch: int
+    buckets: int
+    chroot: str
+    base_zxid: int
+    """Facts are of the rows behind it."""
+
+
+class Decoded(NamedTuple):
+    """What a task made of a log."""
+
+    ensemble: str
+    log: int
+    rows: int
+    first_ms: int
+    last_zxid: int
+    last_offset: int
+    written: tuple[Written, ...]
+
+
+def decode(unit: Unit, layout: Layout, output: Output, named: str | None = None) -> Decoded:
+    """Reads a log, or what is new in it, and writes its rows.
+
+    Args:
+        named: what rows have as their file, where that is not its path here.
+    """
+    rows, first_ms, last_zxid, last_offset = 0, 0, -1, 0
+    written: list[Written] = []
+    for number, part in enumerate(_parts(batches_of(unit))):
+        table = part if named is None else _named(part, named)
+        if not rows:
+            first_ms = table["time"][0].cast(pa.int64()).as_py() // 1000
+        rows += table.num_rows
+        last_zxid, last_offset = (table[name][-1].as_py() for name in ("zxid", "offset"))
+        written += _operations(table, number, unit, layout, output)
+        facts = _facts(table, layout)
+        if len(facts):
+            file = _file(facts.zxid, FACTS, unit, layout, f"{unit.from_zxid:x}-{number}")
+            written.append(output.write(table_of(facts), file))
+    return Decoded(unit.ensemble, unit.log, rows, first_ms, last_zxid, last_offset, tuple(written))
+
+
+def _named(table: Any, file: str) -> Any:
+    """The rows as those of a file of this name."""
+    at = table.column_names.index("file")
+    return table.set_column(at, table.field(at), pa.repeat(pa.scalar(file), table.num_rows))
+
+
+def _parts(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches brought together to tables; each begins with a transaction."""
+    some: list[Any] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(each.num_rows for each in some) >= ROWS_PER_PART:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+def _facts(table: Any, layout: Layout) -> Columns:
+    columns = inside(columns_of_operations(table.select(OPERATION_COLUMNS)), layout.chroot)
+    columns = between(columns, layout.base_zxid, None)
+    return columns.take(known_rows(columns))
+
+
+def _operations(table: Any, number: int, unit: Unit, layout: Layout, output: Output) -> Iterator[Written]:
+    """The rows of each day and bucket."""
+    days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
+    names = names_of(layout.buckets)
+    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(table["path"], layout, names)
+    order = np.argsort(codes, kind="stable")
+    ordered, codes = table.take(pa.array(order)), codes[order]
+    starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])).tolist()
+    for start, end in zip(starts, [*starts[1:], len(codes)], strict=True):
+        day, bucket = divmod(int(codes[start]), len(names))
+        rows = ordered.slice(start, end - start)
+        place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
+        zxids = rows["zxid"].to_numpy()
+        file = _file(zxids, OPERATIONS, unit, layout, f"{place}/{unit.from_zxid:x}-{number}", names[bucket])
+        yield output.write(rows, file)
+
+
+def _buckets(paths: Any, layout: Layout, names: list[str]) -> Numbers:
+    """The number of the bucket of each row."""
+    encoded = paths.combine_chunks().dictionary_encode()
+    numbers = {name: number for number, name in enumerate(names)}
+    below = f"{layout.chroot}/"
+    of_paths = [
+        numbers[bucket_of(path[len(layout.chroot) :], layout.buckets) if path.startswith(below) else CLUSTER]
+        for path in encoded.dictionary.to_pylist()
+    ]
+    indices = encoded.indices.fill_null(len(of_paths)).to_numpy(zero_copy_only=False)
+    known: Numbers = np.array([*of_paths, numbers[CLUSTER]], np.int64)[indices]
+    return known
+
+
+def _file(zxids: Numbers, table: str, unit: Unit, layout: Layout, name: str, bucket: str = "") -> StoredFile:
+    place = f"{table}/batch={layout.batch}/ensemble={unit.ensemble}/{name}.parquet"
+    ends = int(zxids.min()), int(zxids.max())
+    return StoredFile(place, table, unit.ensemble, bucket, unit.log, len(zxids), *ends)
+
+
+def _date(day: int) -> str:
+    """As ISO 8601 has it; a day that no calendar has is its number."""
+    try:
+        return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(day)

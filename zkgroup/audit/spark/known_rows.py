@@ -1,0 +1,39 @@
+"""The rows that make the facts of a history, and those that rules about sessions cannot do without."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, ERROR, OF_SESSION
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.screening import fact_rows
+
+_NODE_EXISTS: Final = -110
+
+
+def known_rows(columns: Columns) -> Numbers:
+    """The rows of a part that make its facts, or that a rule about sessions cannot do without.
+
+    Parts follow each other in time. Rules about sessions ask for the rows of ephemerals, what a session wrote
+    last, requests that failed because a znode was there, and the row of the session before each of these.
+    """
+    matters: Flags = np.zeros(len(columns), np.bool_)
+    matters[fact_rows(columns)] = True
+    op = columns.op
+    makes = (op == CREATE) & (columns.ephemeral == OF_SESSION)
+    matters |= columns.applied & (makes | (op == DELETE))
+    matters |= (op == CREATE_SESSION) | (op == CLOSE_SESSION)
+    order = np.argsort(columns.session, kind="stable")
+    session = columns.session[order]
+    is_next = np.append([False], session[1:] == session[:-1])[: len(order)]
+    errors: Numbers = columns.error.fill_null(0).to_numpy(zero_copy_only=False)
+    contended = ((op == ERROR) & (errors == _NODE_EXISTS))[order]
+    matters[order[contended]] = True
+    matters[order[np.flatnonzero(contended & is_next) - 1]] = True
+    is_closing = np.isin(columns.zxid, columns.zxid[op == CLOSE_SESSION])[order]
+    for some in (order, order[~is_closing]):
+        sessions = columns.session[some]
+        matters[some[np.append(sessions[1:] != sessions[:-1], True)[: len(some)]]] = True
+    return np.flatnonzero(matters)

@@ -1,0 +1,40 @@
+"""Where a task puts Parquet: into files of a folder that it can reach, or into its result."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from zkgroup.audit.stored_files import StoredFile, write_rows
+
+
+class Written(NamedTuple):
+    """A file that a task made."""
+
+    file: StoredFile
+    content: bytes | None
+    """None where it is in its place already; otherwise the driver puts it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The folder of the output; None for one that only Hadoop's file systems reach."""
+
+    folder: str | None
+
+    def write(self, table: Any, file: StoredFile) -> Written:
+        """Writes a table, whole or not at all."""
+        if self.folder is None:
+            stream = pa.BufferOutputStream()
+            write_rows(table, stream)
+            return Written(file, stream.getvalue().to_pybytes())
+        path = Path(self.folder, file.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".{path.name}.{os.getpid()}")
+        write_rows(table, staged)
+        staged.replace(path)
+        return Written(file, None)

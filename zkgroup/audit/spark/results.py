@@ -1,0 +1,118 @@
+"""What a job writes beside its tables: findings and incidents of all ensembles, as JSON and Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+import pyarrow as pa
+
+from zkgroup.audit.documents import as_of, finding_fields, incident_fields
+from zkgroup.audit.incidents.numbered import NumberedFinding, NumberedIncident
+from zkgroup.audit.rules import Finding
+from zkgroup.audit.spark.audited import Audited
+from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.stored_files import write_rows
+
+FINDINGS_FILE: Final = "findings.json"
+FINDINGS_TABLE: Final = "findings/findings.parquet"
+INCIDENTS_TABLE: Final = "incidents/incidents.parquet"
+
+_TYPES: Final = {"partition": pa.int32()} | dict.fromkeys(
+    ("session", "from_zxid", "to_zxid", "from_ms", "to_ms"), pa.int64()
+)
+_FINDINGS: Final = pa.schema(
+    [
+        pa.field("ensemble", pa.string()),
+        *(pa.field(each.name, _TYPES.get(each.name, pa.string())) for each in fields(Finding)),
+        pa.field("incident", pa.int32()),
+    ]
+)
+"""The fields of a Finding, between the name of the ensemble and the number of the incident."""
+_INCIDENTS: Final = pa.schema(
+    [
+        *(
+            ("ensemble", pa.string()),
+            ("number", pa.int32()),
+            ("title", pa.string()),
+            ("severity", pa.string()),
+        ),
+        *(("group", pa.string()), ("from_zxid", pa.int64()), ("to_zxid", pa.int64())),
+        *(("from_ms", pa.int64()), ("to_ms", pa.int64()), ("cause", pa.string()), ("session", pa.int64())),
+        *(("act", pa.string()), ("findings", pa.int32())),
+    ]
+)
+
+
+def document(audited: Sequence[Audited]) -> dict[str, Any]:
+    """What is written as findings.json: the schema `zkgroup.audit_run/1`."""
+    told = [(each.ensemble, each.incidents) for each in audited]
+    return {
+        "schema": "zkgroup.audit_run/1",
+        "ensembles": [
+            {
+                "ensemble": each.ensemble,
+                "as_of": as_of(each.facts),
+                "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in each.skipped],
+                "damages": list(each.damages),
+            }
+            for each in audited
+        ],
+        "incidents": [
+            {"ensemble": name, **incident_fields(one)} for name, each in told for one in each.incidents
+        ],
+        "findings": [
+            {"ensemble": name, **finding_fields(one.finding), "incident": one.incident}
+            for name, each in told
+            for one in each.findings
+        ],
+    }
+
+
+def write_results(storage: Storage, audited: Sequence[Audited]) -> None:
+    """Writes the JSON and the two tables."""
+    told = [(each.ensemble, each.incidents) for each in audited]
+    findings = [_finding(name, one) for name, each in told for one in each.findings]
+    incidents = [_incident(name, one) for name, each in told for one in each.incidents]
+    for file, rows, schema in (
+        (FINDINGS_TABLE, findings, _FINDINGS),
+        (INCIDENTS_TABLE, incidents, _INCIDENTS),
+    ):
+        stream = pa.BufferOutputStream()
+        write_rows(pa.Table.from_pylist(rows, schema), stream)
+        storage.write(file, stream.getvalue().to_pybytes())
+    storage.write(FINDINGS_FILE, _lines(document(audited)).encode())
+
+
+def _lines(fields: dict[str, Any]) -> str:
+    """A JSON document with a line for each element of its lists."""
+    return (
+        "{\n" + ",\n".join(f" {json.dumps(key)}: {_value(value)}" for key, value in fields.items()) + "\n}\n"
+    )
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    return "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+
+
+def _finding(ensemble: str, numbered: NumberedFinding) -> dict[str, Any]:
+    one = numbered.finding
+    values = {each.name: getattr(one, each.name) for each in fields(Finding)}
+    return {"ensemble": ensemble, **values, "incident": numbered.incident}
+
+
+def _incident(ensemble: str, numbered: NumberedIncident) -> dict[str, Any]:
+    number, one = numbered
+    names = ("title", "severity", "group", "from_zxid", "to_zxid", "from_ms", "to_ms", "act")
+    return {
+        "ensemble": ensemble,
+        "number": number,
+        **{name: getattr(one, name) for name in names},
+        "cause": one.cause.kind,
+        "session": one.cause.session,
+        "findings": len(one.findings),
+    }
