@@ -70,6 +70,8 @@ class MemoryGroupStore:
         self.led: set[int] = set()
         self.written: list[object] = []
         """Every write, in order."""
+        self.read: list[ReadOffsets] = []
+        """Every OffsetFetch that came to the store."""
         self.effects_before: list[Any] = []
         """Given with the next step, before its own."""
         self._held: deque[Callable[[], list[Any]]] = deque()
@@ -97,6 +99,7 @@ class MemoryGroupStore:
                     found += self._held.popleft()()
                 return found
             case ReadOffsets():
+                self.read.append(event)
                 return [self._read(event)]
             case ReadMembers(number, group):
                 return [MembersRead(number, ErrorCode.NONE, self.zookeeper_members.get(group, ()))]

@@ -187,6 +187,9 @@ async def test_the_empty_group_id_has_no_offsets() -> None:
         assert await client.commit(group="", version=0) == {PARTITION: -1}
         assert offsets_of(await client.fetch(PARTITION, group="")) == {PARTITION: (-1, "", 0)}
         assert offsets_of(await client.fetch(PARTITION, group="", version=0)) == {PARTITION: (-1, "", -1)}
+        every = wire.OffsetFetchRequest(group="", topics=None)
+        assert offsets_of(await client.ask(every, wire.OffsetFetchResponse, 2)) == {}
+        assert broker.store.read == []
         assert (await client.describe("")).state == "Dead"
         await client.close()
 
