@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
@@ -22,6 +22,17 @@ FORMAT_VERSION: Final = 2
 """In every release from 3.4 to 3.9; it cannot be used to tell them apart."""
 FILE_HEADER: Final = struct.Struct(">4siq")
 """Magic, format version, dbid (always 0)."""
+QUICK_BYTES: Final = 1 << 20
+"""From that on reading by numpy is worth its import."""
+
+
+def written_bytes(path: Path) -> int:
+    """The size of a file without the room that a server keeps for later; 0 where it cannot be asked."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0
+    return min(found.st_size, 512 * found.st_blocks)
 
 
 class LogReader:
@@ -130,23 +141,8 @@ def inspect_log(path: Path) -> FileHealth:
     FileBytes(path).close()  # whoever may not read it, or follow it, hears so
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == LOG else None
-    reader = LogReader(path, resync=True)
-    first = last = good_until = None
-    records = 0
-    notes: list[str] = []
-    try:
-        for transaction in reader:
-            records += 1
-            if last is not None and transaction.zxid <= last:
-                notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
-            first = transaction.zxid if first is None else first
-            last = transaction.zxid
-            if not reader.damages or transaction.offset < reader.damages[0].offset:
-                good_until = last
-    except NotZooKeeperFileError as error:
-        if named is None:
-            raise
-        reader.damages.append(Damage(0, None, error.expected, error.found))
+    reader, seen = _quickly_seen(path) or _seen(path, is_named=named is not None)
+    first, last, records, good_until, notes = seen
     if named is not None and first is not None and named.zxid != first:
         notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
     return FileHealth(
@@ -161,6 +157,52 @@ def inspect_log(path: Path) -> FileHealth:
         detail="; ".join([*_damages(reader.damages), *_end(reader.end, records), *notes[:3]]),
         damaged_at=reader.damages[0].offset if reader.damages else None,
     )
+
+
+class SeenRecords(NamedTuple):
+    """What one pass over a log found."""
+
+    first: int | None
+    last: int | None
+    records: int
+    good_until: int | None
+    notes: list[str]
+
+
+def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
+    """The same by numpy; None without it, for short logs, and where a record is damaged or out of order."""
+    if written_bytes(path) < QUICK_BYTES:
+        return None
+    try:
+        from zkgroup.zkfiles.log_checks import checked
+    except ImportError:
+        return None
+    try:
+        return checked(path)
+    except (DamagedFileError, NotZooKeeperFileError):
+        return None
+
+
+def _seen(path: Path, *, is_named: bool) -> tuple[LogReader, SeenRecords]:
+    """Record by record; what is damaged is skipped."""
+    reader = LogReader(path, resync=True)
+    first = last = good_until = None
+    records = 0
+    notes: list[str] = []
+    try:
+        for transaction in reader:
+            records += 1
+            if last is not None and transaction.zxid <= last:
+                notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
+            first = transaction.zxid if first is None else first
+            last = transaction.zxid
+            if not reader.damages or transaction.offset < reader.damages[0].offset:
+                good_until = last
+    except NotZooKeeperFileError as error:
+        if not is_named:
+            raise
+        reader.damages.append(Damage(0, None, error.expected, error.found))
+    return reader, SeenRecords(first, last, records, good_until, notes)
 
 
 def _damages(damages: list[Damage]) -> Iterator[str]:

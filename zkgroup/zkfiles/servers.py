@@ -10,16 +10,13 @@ from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
 """What is read at a time where only the first record of a log is wanted."""
-
-_LONG_BYTES: Final = 1 << 20
-"""From that on reading by numpy is worth its import."""
 
 
 class LogDamage(NamedTuple):
@@ -187,21 +184,13 @@ class Server:
 
 def _hopping(path: Path) -> LogReader:
     """A reader of records that are not decoded: with numpy, of a long log, ten times faster."""
-    if _size_of(path) >= _LONG_BYTES:
+    if written_bytes(path) >= QUICK_BYTES:
         with suppress(ImportError):
             from zkgroup.zkfiles.record_arrays import find
             from zkgroup.zkfiles.vectorised import PIECE_BYTES
 
             return LogReader(path, resync=True, find=find, piece_bytes=PIECE_BYTES)
     return LogReader(path, resync=True)
-
-
-def _size_of(path: Path) -> int:
-    """0 for a file that cannot be asked: its reader tells why."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _zxid_in(chunk: LogChunk, number: int) -> int:

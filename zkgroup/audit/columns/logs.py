@@ -6,25 +6,30 @@ are missing, several servers. So nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, OPS
+from zkgroup.audit.columns.batch_values import (
+    OP_CODES,
+    NotPlainError,
+    codes_of,
+    followed,
+    numbers_of_column,
+    plain_batches,
+)
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
+from zkgroup.audit.columns.record_facts import RecordFactsBuilder
 from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.progress import Progress
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.arrow import array_of
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
-from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.batches import Batch, Coded
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.servers import Server
-from zkgroup.zkfiles.zxids import hole_between
 
 _WANTED: Final = (
     "zxid",
@@ -42,12 +47,7 @@ _WANTED: Final = (
     "acl",
     "applied",
 )
-OP_CODES: Final = {op: code for code, op in enumerate(OPS)} | {None: -1}
 _LIFETIME_CODES: Final = {None: 0, "session": 1, "container": 2, "ttl": 3}
-
-
-class NotPlainError(Exception):
-    """These logs need a closer look."""
 
 
 def columns_of_logs(
@@ -78,46 +78,31 @@ def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: P
     """
     if len(history.ensemble.servers) != 1:
         raise NotPlainError("several servers")
+    server = history.ensemble.servers[0]
+    logs = server.files.logs
+    # What the checks of all records need costs little here, and another reading there.
+    facts = RecordFactsBuilder() if logs and after_zxid < logs[0].zxid and to_zxid is None else None
+    wanted = _WANTED if facts is None else (*_WANTED, "digest")
     builder = ColumnsBuilder()
     rows, last = 0, after_zxid
     first, end = 0, min(history.last_zxid, to_zxid or history.last_zxid)
-    for batch in plain_batches(history.ensemble.servers[0], after_zxid + 1, to_zxid, _WANTED):
+    for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted):
         progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
         first = first or int(numbers_of_column(batch, "zxid")[0])
         rows += batch.rows
         zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
+        if facts is not None:
+            facts.add(batch, last, zxids, subs)
         last = followed(last, zxids, subs)
         _add(builder, batch, zxids, subs)
+    if facts is not None:
+        facts.note(history)
     return builder
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
     """How many rows there are in all, by how many zxids are done; None where an election is between them."""
     return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
-
-
-def plain_batches(
-    server: Server, from_zxid: int, to_zxid: int | None, wanted: Sequence[str]
-) -> Iterator[Batch]:
-    """Columns of all logs of a server. Raises NotPlainError at a damage."""
-    try:
-        for log in server.files.logs_within(from_zxid, to_zxid):
-            yield from log_columns(log.path, columns=wanted, from_zxid=from_zxid, to_zxid=to_zxid)
-    except (DamagedFileError, NotZooKeeperFileError) as error:
-        raise NotPlainError(str(error)) from error
-
-
-def followed(last: int, zxids: Numbers, subs: Numbers) -> int:
-    """The last zxid of a batch, which begins behind one, and in which each follows the one before."""
-    before = np.concatenate(([last], zxids[:-1]))
-    is_same = zxids == before
-    is_next_place = np.concatenate(([False], subs[1:] == subs[:-1] + 1))
-    is_odd = (is_same & ~is_next_place) | (~is_same & (zxids != before + 1))
-    for place in np.flatnonzero(is_odd).tolist():
-        zxid, earlier = int(zxids[place]), int(before[place])
-        if zxid <= earlier or hole_between(earlier, zxid) is not None:
-            raise NotPlainError(f"zxid {zxid:#x} behind {earlier:#x}")
-    return int(zxids[-1])
 
 
 def _add(builder: ColumnsBuilder, batch: Batch, zxids: Numbers, subs: Numbers) -> None:
@@ -154,26 +139,6 @@ def _add(builder: ColumnsBuilder, batch: Batch, zxids: Numbers, subs: Numbers) -
     builder.add(part)
 
 
-def numbers_of_column(batch: Batch, name: str) -> Numbers:
-    """A column without nulls; times in milliseconds."""
-    packed = batch.packed(name)
-    if isinstance(packed, Fixed):
-        values: Numbers = packed.values.astype(np.int64)
-        return values
-    return np.array(batch[name], np.int64)
-
-
-def codes_of(batch: Batch, name: str, codes: dict[Any, int]) -> Numbers:
-    """A column of few different values, as their codes."""
-    packed = batch.packed(name)
-    if isinstance(packed, Coded):
-        known: Numbers = np.array([codes[value] for value in packed.values], np.int8)[packed.codes]
-        return known
-    if isinstance(packed, Same):
-        return np.full(batch.rows, codes[packed.value], np.int8)
-    return np.array([codes[value] for value in batch[name]], np.int8)
-
-
 def _acl_codes(builder: ColumnsBuilder, batch: Batch) -> Numbers:
     packed = batch.packed("acl")
     if isinstance(packed, Coded):
@@ -202,8 +167,36 @@ def with_ends(columns: Columns, before: Columns) -> Columns:
     return whole.take(np.argsort(order, kind="stable"))
 
 
+def all_ends_are_named(columns: Columns, before: Columns) -> bool:
+    """Whether each ephemeral is deleted by a row at the end of its session, or before; False: perhaps.
+
+    An ephemeral that is made anew without a delete, and those that stood before, are not looked at.
+    """
+    if (before.ephemeral == OF_SESSION).any():
+        return False
+    closes = np.flatnonzero(columns.op == CLOSE_SESSION)
+    if not len(closes):
+        return True
+    is_made = columns.applied & (columns.op == CREATE)
+    rows = np.flatnonzero(is_made | (columns.applied & (columns.op == DELETE)))
+    rows = rows[np.argsort(columns.path[rows], kind="stable")]
+    is_last = np.append(columns.path[rows][1:] != columns.path[rows][:-1], True)[: len(rows)]
+    makes = np.flatnonzero(is_made[rows] & (columns.ephemeral[rows] == OF_SESSION))
+    following = np.where(is_last[makes], -1, rows[np.minimum(makes + 1, len(rows) - 1)])
+    is_deleted = (following >= 0) & (columns.op[following] == DELETE)
+    sessions, first = np.unique(columns.session[closes], return_index=True)
+    owners = columns.session[rows[makes]]
+    place = np.minimum(np.searchsorted(sessions, owners), len(sessions) - 1)
+    is_closed = sessions[place] == owners
+    end = columns.zxid[closes[first[place]]]
+    is_named = is_deleted & (columns.zxid[following] <= end)
+    return bool((is_named | ~is_closed).all())
+
+
 def _unnamed_ends(columns: Columns, before: Columns) -> tuple[list[int], list[Event]]:
     """Deletes that no record names, each with the number of the row that it comes behind."""
+    if all_ends_are_named(columns, before):
+        return [], []
     ephemerals = Ephemerals()
     for row in np.flatnonzero(before.ephemeral == OF_SESSION).tolist():
         ephemerals.created(before.paths[before.path[row]], int(before.session[row]))

@@ -1,0 +1,83 @@
+"""Rows that logs give as columns: ends of sessions that name no ephemerals, and the checks of all records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.server_history import ServerHistory
+from zkgroup.audit.columns.codes import DELETE
+from zkgroup.audit.columns.logs import all_ends_are_named
+from zkgroup.audit.columns.record_facts import record_facts
+from zkgroup.audit.columns.rows import Columns, columns_of
+from zkgroup.audit.record_checks import record_checks_of
+from zkgroup.audit.sources import open_source
+from zkgroup.zkfiles.history import History
+
+
+def sessions(*, lists: bool) -> ServerHistory:
+    """Two sessions that end, one with an ephemeral, and one that lives."""
+    world = ServerHistory(lists=lists)
+    for session in (7, 8, 9):
+        world.open(session)
+        world.create(f"/e{session}", session=session, ephemeral=True)
+    world.delete("/e8")
+    world.fail()
+    world.close(8)
+    world.close(7)
+    world.create("/e7", session=9, ephemeral=True)
+    return world
+
+
+def columns_in(folder: Path) -> Columns:
+    rows = open_source([folder]).rows()
+    columns = rows.columns()
+    assert columns is not None
+    assert list(columns.events()) == list(rows.events())
+    return columns
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_ends_that_name_nothing_are_found(tmp_path: Path, lists: bool) -> None:
+    """Before 3.6 the record of an end has no list: the deletes are added."""
+    sessions(lists=lists).log(tmp_path)
+    columns = columns_in(tmp_path)
+    assert columns.synthetic.any() != lists
+
+    logged = columns.take((~columns.synthetic).nonzero()[0])
+    assert all_ends_are_named(logged, columns_of(())) == lists
+
+
+def test_an_end_that_lacks_one_ephemeral_is_not_named(tmp_path: Path) -> None:
+    """As if another session had deleted it later."""
+    world = sessions(lists=True)
+    world.log(tmp_path)
+    columns = columns_in(tmp_path)
+    is_named = (columns.op == DELETE) & (columns.session == 7)
+    assert is_named.sum() == 1
+    assert all_ends_are_named(columns, columns_of(()))
+    assert not all_ends_are_named(columns.take((~is_named).nonzero()[0]), columns_of(()))
+
+
+def test_ephemerals_that_stood_before_have_to_be_looked_at(tmp_path: Path) -> None:
+    world = sessions(lists=True)
+    world.log(tmp_path)
+    columns = columns_in(tmp_path)
+    assert not all_ends_are_named(columns, columns)
+
+
+def test_record_facts_are_noted_while_rows_are_read(tmp_path: Path) -> None:
+    """Of all logs, so that they are not read once more; another history reads them, and finds the same."""
+    sessions(lists=True).log(tmp_path)
+    source = open_source([tmp_path])
+    history = source.history
+    assert history is not None
+    assert source.rows().columns() is not None
+    noted, read = record_facts(history), record_facts(History(tmp_path))
+
+    assert noted is record_facts(history)
+    assert noted is not None
+    assert read is not None
+    assert [column.tolist() for column in noted] == [column.tolist() for column in read]
+    assert vars(record_checks_of(history)) == vars(record_checks_of(History(tmp_path)))

@@ -1,0 +1,64 @@
+"""A log that is inspected by numpy has the health that it has record by record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.server_history import ServerHistory
+from zkgroup.zkfiles import logs
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.logs import inspect_log
+
+
+def long_log(folder: Path) -> Path:
+    world = ServerHistory()
+    world.create("/a")
+    for number in range(200):
+        world.set("/a", b"%d" % number)
+        world.multi(world.change("/a", b"x"), world.creation(f"/a/{number}"))
+    return world.log(folder)
+
+
+def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
+    """By numpy, where it can tell, and record by record."""
+    monkeypatch.setattr(logs, "QUICK_BYTES", 0)
+    seen = logs._quickly_seen(log)
+    quick = None if seen is None else inspect_log(log)
+    monkeypatch.setattr(logs, "QUICK_BYTES", 1 << 62)
+    return quick, inspect_log(log)
+
+
+def test_a_whole_log_is_inspected_by_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, exact = both(long_log(tmp_path), monkeypatch)
+    assert quick == exact
+    assert (exact.records, exact.last_zxid, exact.is_exact) == (401, 401, True)
+
+
+@pytest.mark.parametrize("name", ["log.1", "log.7"])
+def test_a_log_that_is_being_written_has_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its last record is not whole; one that was renamed says so."""
+    log = tmp_path / name
+    log.write_bytes(long_log(tmp_path / "whole").read_bytes().rstrip(b"\0")[:-20])
+    quick, exact = both(log, monkeypatch)
+    assert quick == exact
+    assert not exact.is_exact
+    assert ("the name says" in exact.detail) == (name != "log.1")
+
+
+def test_damage_and_disorder_are_inspected_record_by_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = long_log(tmp_path)
+    raw = log.read_bytes()
+    log.write_bytes(raw[:9000] + bytes([raw[9000] ^ 1]) + raw[9001:])
+    quick, exact = both(log, monkeypatch)
+    assert (quick, exact.is_healthy) == (None, False)
+
+    log.write_bytes(raw.rstrip(b"\0") + raw[16:])
+    quick, exact = both(log, monkeypatch)
+    assert quick is None
+    assert "behind" in exact.detail
