@@ -57,17 +57,25 @@ class NotPlainError(Exception):
     """The logs are damaged, overlap or lack something: the exact reader has to read them."""
 
 
-def replay(server: Server, taker: Sees) -> None:
-    """Gives all records in order. Raises NotPlainError, after some were given."""
-    logs = server.files.logs
-    stretches = _Stretches(taker)
+def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = None) -> None:
+    """Gives all records in order, or those behind one zxid and up to another.
+
+    Raises NotPlainError, after some were given: also where the last one is not `to_zxid`, though the logs go
+    further.
+    """
+    logs = server.files.logs_within(after + 1, None if to_zxid is None else to_zxid + 1)
+    stretches = _Stretches(taker, after)
     try:
         for log in logs:
-            for batch in log_columns(log.path, columns=_COLUMNS):
+            for batch in log_columns(
+                log.path, columns=_COLUMNS, from_zxid=after + 1 if after else None, to_zxid=to_zxid
+            ):
                 stretches.add(batch)
     except (DamagedFileError, NotZooKeeperFileError) as error:
         raise NotPlainError(str(error)) from error
     stretches.give()
+    if to_zxid is not None and stretches.last == to_zxid:
+        return
     if not logs or stretches.last != server.last_logged(logs[-1]):
         raise NotPlainError("a record without an operation, or a damage")
 
@@ -75,9 +83,9 @@ def replay(server: Server, taker: Sees) -> None:
 class _Stretches:
     """Brings batches together, and gives as many at a time as the taker wants."""
 
-    def __init__(self, taker: Sees) -> None:
-        self.last = 0
-        """The last zxid that was given."""
+    def __init__(self, taker: Sees, after: int) -> None:
+        self.last = after
+        """The last zxid that was given, or the one behind which they begin."""
         self._taker = taker
         self._batches: list[Batch] = []
         self._rows = 0

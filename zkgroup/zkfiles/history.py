@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
+from zkgroup.zkfiles.column_replay import NotPlainError, replay
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.records import DataSet, Transaction
 from zkgroup.zkfiles.replay_start import (
     Base,
     Candidate,
@@ -29,6 +30,9 @@ from zkgroup.zkfiles.replay_start import (
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
 from zkgroup.zkfiles.zxids import Hole, hole_between
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.stretches import PathCodes, Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,14 @@ class History:
             zxid = self.zxid_at(time_ms)
         asked = self.last_zxid if zxid is None else zxid
         base, skipped = self._base_for(asked, digests=digests)
+        if digests and len(self.ensemble.servers) == 1:
+            try:
+                past = _replayed_in_columns(self.ensemble, base, asked, skipped)
+            except NotPlainError:
+                base, skipped = self._base_for(asked, digests=digests)
+            else:
+                if past is not None:
+                    return past
         return _replayed(self.ensemble, base, asked, skipped)
 
     def beginning(self, *, digests: bool = True) -> PastTree:
@@ -164,9 +176,9 @@ class History:
                 start, stop = log_range
         found = None
         if start >= 0:
-            for transaction in self.transactions(start, stop):
-                if transaction.time_ms <= time_ms:
-                    found = transaction.zxid
+            for zxid, stamp_ms in self._times(start, stop):
+                if stamp_ms <= time_ms:
+                    found = zxid
         if found is None:
             raise NotFoundError(f"{self._folders}: no log goes back to {time_text(time_ms)}")
         return found
@@ -199,6 +211,13 @@ class History:
     def verify(self) -> Verification:
         """Replays everything and compares each digest and each snapshot; see `verification.verify`."""
         return verify(self.ensemble)
+
+    def _times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
+        """Zxid and time of each record; of a server alone without a look at what they hold."""
+        servers = self.ensemble.servers
+        if len(servers) == 1:
+            return servers[0].times(from_zxid, to_zxid)
+        return ((each.zxid, each.time_ms) for each in self.transactions(from_zxid, to_zxid))
 
     @property
     def _folders(self) -> str:
@@ -291,6 +310,72 @@ def _is_over(exact_from: int, at: int, asked: int) -> bool:
     return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
 
 
+class _Replay:
+    """A replay that takes records many at a time where they have only to be compared with the tree."""
+
+    def __init__(self, base: Base) -> None:
+        self.tree = base.tree
+        self.window = Window(base)
+        self.at = base.zxid
+        self.applied = self.checked = 0
+        self.first_bad: int | None = None
+
+    def see(self, transaction: Transaction) -> None:
+        self.tree.apply(transaction)
+        agrees = self.window.agrees(transaction)
+        self.at = zxid = transaction.zxid
+        self._saw(1, int(agrees is not None), zxid if agrees is False else None)
+
+    def see_sets(self, sets: Sequence[DataSet]) -> bool:
+        if not self.takes_stretch(sets[0].zxid, sets[-1].zxid):
+            return False
+        wrong = self.tree.apply_sets(sets)
+        self.at = sets[-1].zxid
+        self._saw(len(sets), len(sets), wrong[0] if wrong else None)
+        return True
+
+    def takes_stretch(self, first: int, last: int) -> bool:
+        return first == self.at + 1 and self.window.is_over(first)
+
+    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+        from zkgroup.zkfiles.stretches import OddRowsError
+        from zkgroup.zkfiles.tree_columns import apply_stretch
+
+        first, last = int(rows.zxid[0]), int(rows.zxid[-1])
+        try:
+            compared = apply_stretch(self.tree, rows, paths)
+        except OddRowsError:
+            return False
+        self.at = last
+        self._saw(last - first + 1, compared.digests, compared.first_wrong_zxid)
+        return True
+
+    def _saw(self, records: int, digests: int, first_wrong: int | None) -> None:
+        self.applied += records
+        self.checked += digests
+        if self.first_bad is None:
+            self.first_bad = first_wrong
+
+
+def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
+    """The tree of a server alone; None where numpy is not there, or not worth its import.
+
+    Raises NotPlainError, with the base changed, where records have to be taken one by one: where logs are
+    damaged or lack something, and where a digest differs, for columns do not say of which version it is.
+    """
+    if base.zxid >= asked or not ensemble.servers[0].is_long_from(base.zxid + 1):
+        return None
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        return None
+    run = _Replay(base)
+    replay(ensemble.servers[0], run, base.zxid, asked)
+    if run.first_bad is not None or not run.applied:
+        raise NotPlainError("a digest that differs, or no record")
+    return _past(ensemble, base, asked, skipped, run.window, run.at, run.applied, run.checked)
+
+
 def _replayed(
     ensemble: Ensemble,
     base: Base,
@@ -323,6 +408,22 @@ def _replayed(
     if not applied and at:
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
+    return _past(ensemble, base, asked, skipped, window, at, applied, checked, first_bad, holes)
+
+
+def _past(
+    ensemble: Ensemble,
+    base: Base,
+    asked: int,
+    skipped: Sequence[str],
+    window: Window,
+    at: int,
+    applied: int,
+    checked: int,
+    first_bad: int | None = None,
+    holes: Sequence[Hole] = (),
+) -> PastTree:
+    tree = base.tree
     account = Account(
         zxid=at,
         time_ms=tree.time_ms,

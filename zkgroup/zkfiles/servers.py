@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from struct import Struct
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
@@ -17,6 +18,8 @@ from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
 """What is read at a time where only the first record of a log is wanted."""
+
+_ZXID_AND_TIME: Final = Struct(">qq").unpack_from
 
 
 class LogDamage(NamedTuple):
@@ -123,6 +126,27 @@ class Server:
                 elif zxid >= from_zxid:
                     last = zxid
                     yield transaction
+
+    def times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
+        """Zxid and milliseconds of each record, as `transactions` has them; nothing is decoded."""
+        last = -1
+        for log in self.files.logs_within(from_zxid, to_zxid):
+            reader = _hopping(log.path)
+            with self._noting(reader):
+                for chunk in reader.chunks():
+                    for start in chunk.starts:
+                        zxid, time_ms = _ZXID_AND_TIME(chunk.data, start + ZXID_AT)
+                        if to_zxid is not None and zxid > to_zxid:
+                            return
+                        if zxid <= last:
+                            self.overlaps.setdefault(log.path, zxid)
+                        elif zxid >= from_zxid:
+                            last = zxid
+                            yield zxid, time_ms
+
+    def is_long_from(self, zxid: int) -> bool:
+        """Whether a log that can hold records from a zxid on is worth numpy's import."""
+        return any(written_bytes(log.path) >= QUICK_BYTES for log in self.files.logs_within(zxid, None))
 
     def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
         """What is behind damage comes too: the zxids tell what is missing. Nothing before is decoded."""

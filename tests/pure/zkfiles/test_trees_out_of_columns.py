@@ -1,0 +1,116 @@
+"""The tree at a moment is the same out of columns as record by record, with the same account of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.worlds import zkfiles_writer as writer
+from tests.worlds.golden_data import FOLDER
+from tests.worlds.server_history import ServerHistory
+from zkgroup.zkfiles import history, servers
+from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.history import Account, History, PastTree
+from zkgroup.zkfiles.replay_start import Base
+from zkgroup.zkfiles.tree import Tree
+
+SERVERS = sorted(path.parent for path in FOLDER.glob("zookeeper/**/version-2"))
+OUT_OF_COLUMNS: Callable[[Ensemble, Base, int, list[str]], PastTree | None] = history._replayed_in_columns
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The zxids of trees that were made out of columns, of short logs too."""
+    made: list[int] = []
+
+    def replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
+        past = OUT_OF_COLUMNS(ensemble, base, asked, skipped)
+        if past is not None:
+            made.append(asked)
+        return past
+
+    monkeypatch.setattr(servers, "QUICK_BYTES", 0)
+    monkeypatch.setattr(history, "_replayed_in_columns", replayed)
+    return made
+
+
+def told(past: PastTree, source: History) -> tuple[Account, dict[int, int], object]:
+    return past.account, past.tree.sessions, [server.damages for server in source.ensemble.servers]
+
+
+def same_both_ways(folder: Path, zxid: int | None = None, time_ms: int | None = None) -> Tree:
+    quick, exact = History(folder), History(folder)
+    one = quick.tree_at(zxid=zxid, time_ms=time_ms)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "_replayed_in_columns", lambda *_: None)
+        other = exact.tree_at(zxid=zxid, time_ms=time_ms)
+    assert told(one, quick) == told(other, exact)
+    assert one.tree.first_difference(other.tree, except_below="/none") is None
+    assert one.tree.digest == other.tree.digest
+    assert (one.tree.zxid, one.tree.time_ms) == (other.tree.zxid, other.tree.time_ms)
+    return one.tree
+
+
+@pytest.mark.parametrize("folder", SERVERS, ids=lambda path: "-".join(path.parts[-2:]))
+def test_folders_of_real_servers(folder: Path, taken: list[int]) -> None:
+    """At the end, beyond it, and at some zxids and times on the way."""
+    records = list(History(folder).transactions())
+    for record in records[20 :: max(len(records) // 4, 1)]:
+        same_both_ways(folder, record.zxid)
+        same_both_ways(folder, time_ms=record.time_ms)
+    same_both_ways(folder)
+    same_both_ways(folder, records[-1].zxid + 5)
+
+
+def test_real_servers_are_read_in_columns(taken: list[int]) -> None:
+    """So that the comparison is one."""
+    for folder in SERVERS:
+        History(folder).tree_at()
+    assert len(taken) >= len(SERVERS) // 2
+
+
+def some_records(count: int = 40) -> ServerHistory:
+    world = ServerHistory()
+    world.create("/n", b"1")
+    for number in range(count - 1):
+        world.set("/n", str(number).encode())
+    return world
+
+
+@pytest.mark.parametrize("asked", [9, 12, 25, 26, 40, 50])
+def test_a_hole(asked: int, tmp_path: Path, taken: list[int]) -> None:
+    """It is named as before, wherever the zxid is."""
+    world = some_records(25)
+    world.skip(5)
+    for number in range(10):
+        world.set("/n", b"x%d" % number)
+    world.log(tmp_path, 1)
+    same_both_ways(tmp_path, asked)
+    assert taken == ([asked] if asked <= 25 else [])
+
+
+@pytest.mark.parametrize("asked", [9, 18, 19, 20, 21, 40])
+def test_a_damage(asked: int, tmp_path: Path, taken: list[int]) -> None:
+    """What is damaged on the way is noted as before, and nothing that lies behind."""
+    world = some_records()
+    path = world.log(tmp_path, 1)
+    raw = bytearray(path.read_bytes())
+    record = writer.record(writer.entry(world.transactions[19]))
+    raw[raw.index(record) + 50] ^= 1
+    path.write_bytes(raw)
+    same_both_ways(tmp_path, asked)
+
+
+def test_a_digest_that_differs(tmp_path: Path, taken: list[int]) -> None:
+    """The first one is named."""
+    world = some_records()
+    wrong = writer.TreeDigest(2, 5)
+    world.transactions[29] = world.transactions[29]._replace(digest=wrong)
+    world.log(tmp_path, 1)
+    same_both_ways(tmp_path, 29)
+    assert taken == [29]
+    same_both_ways(tmp_path, 35)
+    assert History(tmp_path).tree_at(zxid=35).account.first_bad_zxid == 30
+    assert taken == [29]
