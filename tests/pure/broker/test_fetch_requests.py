@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.worlds.replica_managers import in_memory
@@ -127,6 +129,57 @@ def test_a_partition_that_is_read_again_counts_once() -> None:
     delayed.read(host, (B,), held=True)
 
     assert (counts(delayed), delayed.is_complete) == ([1, 3], True)
+
+
+class CountedReads:
+    """A replica manager whose fetches are noted: the offset and the bytes of each."""
+
+    def __init__(self, host: ReplicaManager) -> None:
+        self._host = host
+        self.reads: list[tuple[int, int]] = []
+
+    def fetch(self, tp: TopicPartition, request: FetchPartition, *args: Any, **options: Any) -> Any:
+        result = self._host.fetch(tp, request, *args, **options)
+        self.reads.append((request.offset, len(result.records or b"")))
+        return result
+
+
+def test_a_consumer_that_waits_for_many_bytes_reads_each_batch_once() -> None:
+    """Else each append would cost as much as all records that it waits for."""
+    host = leader_of(A, records=2)
+    counted: Any = CountedReads(host)
+    delayed = fetch(A, min_bytes=4 * ONE)
+    delayed.read(counted, (A,), held=False)
+    for _ in range(2):
+        append(host, A)
+        delayed.read(counted, (A,), held=True)
+
+    assert counted.reads == [(0, 2 * ONE), (2, ONE), (3, ONE)]
+    assert (counts(delayed), delayed.is_complete) == ([4], True)
+    assert delayed.results[A].records == host.fetch(A, FetchPartition(0, 0, 1 << 20)).records
+
+
+def test_records_that_were_read_stay_where_nothing_was_added() -> None:
+    """Another high watermark is a change of the partition, too."""
+    host = leader_of(A, records=2)
+    delayed = fetch(A, min_bytes=3 * ONE)
+    for _ in range(2):
+        delayed.read(host, (A,), held=False)
+
+    assert (counts(delayed), delayed.is_complete) == ([2], False)
+
+
+def test_a_consumer_whose_records_were_deleted_meanwhile_is_told() -> None:
+    """What was read is left out: the answer is that of a new read."""
+    host = leader_of(A, records=2)
+    delayed = fetch(A, min_bytes=4 * ONE)
+    delayed.read(host, (A,), held=False)
+    append(host, A)
+    host.delete_records(A, 3)
+    delayed.read(host, (A,), held=True)
+
+    assert delayed.results[A].error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (delayed.results[A].records, delayed.is_complete) == (b"", True)
 
 
 # --- when it is complete --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import HEADER_BYTES, ZSTD, read_header
 from zkgroup.wire.records import (
+    NO_EPOCH,
     NO_EPOCH_END,
     OBSERVER_REPLICA,
     READ_COMMITTED,
@@ -27,6 +28,7 @@ from zkgroup.wire.records import (
     FetchRequest,
     FetchResponse,
 )
+from zkgroup.wire.schema import Buffer
 
 ZSTD_VERSION: Final = 10
 """The first version whose clients can read batches with zstd."""
@@ -130,12 +132,25 @@ class DelayedFetch:
         """Without a session: the offsets of the first read."""
         self._bytes = 0
         self._is_urgent = self._observes
-        self.results: dict[TopicPartition, FetchedPartition] = {}
+        self._results: dict[TopicPartition, FetchedPartition] = {}
         """The partitions that were read, each as it was read last."""
+        self._chunks: dict[TopicPartition, list[Buffer]] = {}
+        """Of a consumer: the records of each partition, in the pieces in which they were read."""
+        self._sizes: dict[TopicPartition, int] = {}
+        """Bytes of these pieces together."""
         self.news: dict[TopicPartition, FetchedPartition] = {}
         """Those with something new."""
         self.withheld: set[TopicPartition] = set()
         """Throttled partitions: their records are left out."""
+
+    @property
+    def results(self) -> dict[TopicPartition, FetchedPartition]:
+        """The partitions that were read, each as it was read last, with all its records."""
+        found = dict(self._results)
+        for tp, chunks in self._chunks.items():
+            if chunks and (len(chunks) > 1 or chunks[0] is not found[tp].records):
+                found[tp] = dataclasses.replace(found[tp], records=b"".join(chunks))
+        return found
 
     @property
     def is_complete(self) -> bool:
@@ -149,7 +164,7 @@ class DelayedFetch:
         """The partitions of a follower whose records did not fit, or were left out."""
         return [
             tp
-            for tp, result in self.results.items()
+            for tp, result in self._results.items()
             if not result.records and self._wanted[tp].offset < result.log_end_offset
         ]
 
@@ -195,7 +210,9 @@ class DelayedFetch:
         self.withheld.discard(tp)
         if self._observes:
             return replicas.offsets(tp)
-        if (before := self.results.get(tp)) is not None:
+        if self._follower is None:
+            return self._read_for_consumer(replicas, tp, request)
+        if (before := self._results.get(tp)) is not None:
             self._bytes -= len(before.records or b"")
         if throttled:
             nothing = replicas.fetch(tp, request, self._follower, max_bytes=0, at_least_one=False, held=held)
@@ -203,6 +220,35 @@ class DelayedFetch:
                 self.withheld.add(tp)
                 return nothing
             held = True
+        return self._fetch(replicas, tp, request, held=held)
+
+    def _read_for_consumer(
+        self, replicas: ReplicaManager, tp: TopicPartition, request: FetchPartition
+    ) -> FetchedPartition:
+        """Reads on behind the records that were read before: one that waits for many bytes would else read
+        all of them again after each append."""
+        chunks = self._chunks.setdefault(tp, [])
+        size = self._sizes.get(tp, 0)
+        if chunks and (offset := _next_offset(chunks[-1])) is not None:
+            further = dataclasses.replace(
+                request, offset=offset, max_bytes=request.max_bytes - size, last_fetched_epoch=NO_EPOCH
+            )
+            result = self._fetch(replicas, tp, further)
+            if result.error == ErrorCode.NONE:
+                if result.records:
+                    chunks.append(result.records)
+                    self._sizes[tp] = size + len(result.records)
+                return result
+        self._bytes -= size
+        result = self._fetch(replicas, tp, request)
+        chunks[:] = [result.records] if result.records else []
+        self._sizes[tp] = len(result.records or b"")
+        return result
+
+    def _fetch(
+        self, replicas: ReplicaManager, tp: TopicPartition, request: FetchPartition, *, held: bool = False
+    ) -> FetchedPartition:
+        """Reads as much as there is room for, and counts it."""
         result = replicas.fetch(
             tp,
             request,
@@ -215,7 +261,7 @@ class DelayedFetch:
         return result
 
     def _note(self, tp: TopicPartition, result: FetchedPartition) -> None:
-        self.results[tp] = result
+        self._results[tp] = result
         found = KnownOffsets.of(result)
         known = self._first.setdefault(tp, found) if self._known is None else self._known.get(tp)
         is_error = not _agrees(result)
@@ -234,6 +280,15 @@ class DelayedFetch:
         for tp, result in self.news.items() if self.is_of_follower else ():
             if result.records and self._wanted[tp].offset < result.high_watermark:
                 yield tp, len(result.records)
+
+
+def _next_offset(records: Buffer) -> int | None:
+    """The offset behind the last of some whole batches; None where they are none."""
+    at, offset = 0, None
+    while at + HEADER_BYTES <= len(records):
+        header = read_header(records, at)
+        at, offset = at + max(header.size, HEADER_BYTES), header.last_offset + 1
+    return offset
 
 
 def _agrees(result: FetchedPartition) -> bool:
