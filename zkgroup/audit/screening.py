@@ -32,21 +32,21 @@ class ScreenedRows:
             columns = columns_of(rows.events())
         self.groups: set[str] = set()
         if group is not None:
-            columns = self._of_group(columns, group)
+            places = [path_kind(columns.paths[code]) for code in np.unique(columns.path).tolist()]
+            self.groups = {place.name for place in places if is_of_groups(place)}
+            columns = of_group(columns, group)
         self.columns = columns
         self.facts = facts_in(columns)
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         return find_screened(rules, self.columns, self.facts, bounds)
 
-    def _of_group(self, columns: Columns, group: str) -> Columns:
-        """Without the rows of other groups."""
-        places = [path_kind(path) for path in columns.paths]
-        self.groups = {
-            places[code].name for code in np.unique(columns.path).tolist() if is_of_groups(places[code])
-        }
-        kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
-        return columns.take(np.flatnonzero(kept[columns.path]))
+
+def of_group(columns: Columns, group: str) -> Columns:
+    """Without the rows of other groups."""
+    places = map(path_kind, columns.paths)
+    kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
+    return columns.take(np.flatnonzero(kept[columns.path]))
 
 
 def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:

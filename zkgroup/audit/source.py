@@ -55,14 +55,6 @@ class Rows(NamedTuple):
     columns: Callable[[], Columns | None] = lambda: None
     """The same as columns, where they can be made without objects; needs numpy and pyarrow."""
 
-    def quick_events(self) -> Iterator[Event]:
-        """The same as `events`, out of columns where that can be: those are decoded much faster."""
-        try:
-            columns = self.columns()
-        except ImportError:
-            columns = None
-        return self.events() if columns is None else columns.events()
-
 
 class Source(Protocol):
     """What the questions are asked of."""

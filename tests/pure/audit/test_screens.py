@@ -59,7 +59,6 @@ def test_recorded_histories_have_the_same_findings(folder: Path) -> None:
     events, columns = list(rows.events()), rows.columns()
 
     assert columns is None or list(columns.events()) == events
-    assert list(rows.quick_events()) == events
     assert_same(events, bounds_of(RULES, {}), str(folder))
 
 

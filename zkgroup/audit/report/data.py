@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.engine import Found
@@ -64,18 +64,28 @@ def gather(
     about: About,
     limits: Limits | None = None,
     rows: tables.Rows | None = None,
+    counted: Counted | None = None,
 ) -> dict[str, Any]:
     """The data of a report.
 
     Args:
         events: the rows of the history in order, of the same stretch that `found` is of.
         rows: takes what is shown as rows of `tables.TABLES`.
+        counted: what was counted of all rows; then `events` may lack those with no more to show.
     """
     limits = limits or Limits()
     shapes = _Shapes(found.facts, limits, rows or tables.Nowhere())
-    for event in events:
-        shapes.see(event)
-    data = shapes.data()
+    if counted is None:
+        sessions, load = SessionRows(found.facts), Load(found.facts, limits)
+        for event in events:
+            sessions.see(event)
+            load.see(event)
+            shapes.see(event)
+        counted = Counted(sessions.rows(), load)
+    else:
+        for event in events:
+            shapes.see(event)
+    data = shapes.data(counted)
     told = numbered(found)
     facts = found.facts
     start_ms = facts.start_ms if facts.has_log else facts.end_ms
@@ -99,6 +109,13 @@ def gather(
     }
 
 
+class Counted(NamedTuple):
+    """What is counted of all rows, also of those that are shown nowhere."""
+
+    sessions: Sequence[SessionRow]
+    load: Load
+
+
 class _Shapes:
     """Hands each row to what it is for."""
 
@@ -111,12 +128,8 @@ class _Shapes:
         self._curves = Curves(facts, limits, rows)
         self._rebalances = AllRebalances(facts, limits, rows)
         self._replication = Replication(facts, self.names, limits)
-        self._sessions = SessionRows(facts)
-        self._load = Load(facts, limits)
 
     def see(self, event: Event) -> None:
-        self._sessions.see(event)
-        self._load.see(event)
         if not event.applied:
             return
         place = path_kind(event.path)
@@ -133,7 +146,7 @@ class _Shapes:
             case "admin" if place.name in self._facts.topics:
                 self._replication.see(event, place.name)
 
-    def data(self) -> dict[str, Any]:
+    def data(self, counted: Counted) -> dict[str, Any]:
         """The sections, once all rows are seen."""
         for row, lives in self._lives.items():
             if lives.current is not None:
@@ -141,8 +154,7 @@ class _Shapes:
         self._rebalances.end()
         self._replication.end()
         names, facts, limits = self.names, self._facts, self._limits
-        sessions = self._sessions.rows()
-        for one in sessions:
+        for one in counted.sessions:
             self._rows.add("sessions", tables.session(one))
         return {
             "owners": {
@@ -157,8 +169,8 @@ class _Shapes:
             "controllers": controllers(facts, names, limits),
             "brokers": brokers(facts, names, limits),
             "replication": self._replication.data(names),
-            "sessions": _sessions(sessions, names, limits),
-            "load": self._load.data(names),
+            "sessions": _sessions(counted.sessions, names, limits),
+            "load": counted.load.data(names),
         }
 
     def _owner(self, event: Event, row: tuple[str, str, int]) -> None:

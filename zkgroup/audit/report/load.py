@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from zkgroup.audit.events import Event
@@ -11,7 +12,7 @@ from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.report.keeping import Limits, Names
 from zkgroup.audit.texts import count_text
 
-_AREAS_MAX: Final = 2_000
+AREAS_MAX: Final = 2_000
 _TABLE_MAX: Final = 60
 _OTHER: Final = "everything else"
 _LEAST_MS: Final = 1_000
@@ -21,10 +22,10 @@ class Load:
     """Counts operations by what they are to, in equal steps of time."""
 
     def __init__(self, facts: Facts, limits: Limits) -> None:
-        self._start_ms = facts.start_ms
+        self.start_ms = facts.start_ms
         length_ms = max(facts.end_ms - facts.start_ms, 1)
-        self._step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
-        self._buckets = length_ms // self._step_ms + 1
+        self.step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
+        self.buckets = length_ms // self.step_ms + 1
         self._areas_drawn = limits.areas
         self._counts: dict[str, Counter[int]] = {}
         self._bytes: Counter[str] = Counter()
@@ -38,10 +39,15 @@ class Load:
             if event.zxid == self._last_refused:
                 return  # one failed multi, however many rows it has
             self._last_refused = event.zxid
-        area = key[0] if key[0] in self._counts or len(self._counts) < _AREAS_MAX else _OTHER
-        bucket = min(max((event.time_ms - self._start_ms) // self._step_ms, 0), self._buckets - 1)
+        area = key[0] if key[0] in self._counts or len(self._counts) < AREAS_MAX else _OTHER
+        bucket = min(max((event.time_ms - self.start_ms) // self.step_ms, 0), self.buckets - 1)
         self._counts.setdefault(area, Counter())[bucket] += 1
         self._bytes[area] += len(event.data or b"")
+
+    def add(self, area: str, counts: Mapping[int, int], size: int) -> None:
+        """What was counted of one area already: operations by step, and bytes."""
+        self._counts.setdefault(area, Counter()).update(counts)
+        self._bytes[area] += size
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
@@ -59,10 +65,10 @@ class Load:
             notes.append(f"{count_text(len(areas) - _TABLE_MAX, 'subtree')} more are not in the table.")
         return {
             "notes": notes,
-            "step_ms": self._step_ms,
+            "step_ms": self.step_ms,
             "series": series,
             "rows": [[names.of(area), totals[area], self._bytes[area]] for area in areas[:_TABLE_MAX]],
         }
 
     def _dense(self, counts: Counter[int]) -> list[int]:
-        return [counts[bucket] for bucket in range(self._buckets)]
+        return [counts[bucket] for bucket in range(self.buckets)]

@@ -10,16 +10,19 @@ from typing import Any
 
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import of_group
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import parquet
-from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.data import About, Counted, gather
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
+from zkgroup.audit.source import Rows as RangeRows
 from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
@@ -98,7 +101,7 @@ def report_of(
         rows: takes what is shown as rows of `tables.TABLES`.
     """
     stretch = source.rows(start, end)
-    events = stretch.quick_events() if group is None else of_group(stretch.quick_events(), group)
+    events, counted = _rows_of(stretch, found.facts, limits or Limits(), group)
     seen = stretch.seen
     about = About(
         inputs=[str(path) for path in inputs] or ["the live ensemble"],
@@ -110,7 +113,18 @@ def report_of(
         damages=source.damages(),
         notes=source.notes(),
     )
-    return gather(events, found, about, limits, rows)
+    return gather(events, found, about, limits, rows, counted)
+
+
+def _rows_of(
+    stretch: RangeRows, facts: Facts, limits: Limits, group: str | None
+) -> tuple[Iterator[Event], Counted | None]:
+    """The rows to show, and with numpy and pyarrow what is counted of all: then some are not among those."""
+    try:
+        from zkgroup.audit.report.counting import counted
+    except ImportError:
+        return (stretch.events() if group is None else of_group(stretch.events(), group)), None
+    return counted(stretch, facts, limits, group)
 
 
 def _paths(output: Path) -> list[Path]:
