@@ -141,13 +141,15 @@ class GroupCoordinator:
     def handle(self, event: CoordinatorEvent, now_ms: int) -> list[Effect]:
         """Takes one event."""
         self._context.now_ms = now_ms
-        match event:
-            case ListGroups():
-                self._list(event)
-            case GroupWritten(write_id, outcome):
-                self._context.written(write_id, outcome)
+        match event:  # the most frequent events first: each case costs a test
+            case Heartbeat() | CommitOffsets():
+                self._request(event)
             case OffsetsWritten(write_id, outcomes):
                 self._context.offsets_written(write_id, outcomes)
+            case GroupWritten(write_id, outcome):
+                self._context.written(write_id, outcome)
+            case ListGroups():
+                self._list(event)
             case SlotLoading() | SlotLoaded() | SlotKept() | SlotUnloaded():
                 self._slot_event(event)
             case LeaseExtended(until_ms):
@@ -199,19 +201,19 @@ class GroupCoordinator:
         is_refused = error is not ErrorCode.NONE
         group = None if is_refused else self._slots.group(request.group_id)
         match request:
+            case Heartbeat():
+                self._heartbeat(request, group, error)
+            case CommitOffsets():
+                self._commit(request, group, error)
             case JoinGroup():
                 self._join(request, group, error)
             case SyncGroup():
                 self._sync(request, group, error)
-            case Heartbeat():
-                self._heartbeat(request, group, error)
             case LeaveGroup():
                 if is_refused:
                     context.reply(request.request_id, LeaveGroupResult(error))
                 else:
                     membership.leave_group(context, group, request)
-            case CommitOffsets():
-                self._commit(request, group, error)
             case FetchOffsets():
                 if is_refused:
                     offsets.refuse_fetch(context, request, error)

@@ -186,6 +186,9 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
     is joined.
     """
     parts = _response_parts(response, correlation_id, version)
+    size = sum(map(len, parts))
+    if size < LARGE_BYTES:
+        return [b"".join((SIZE.pack(size), *parts))]
     found: list[Buffer] = []
     small: list[Buffer] = [_size_of(parts)]
     for part in parts:
@@ -201,8 +204,9 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
 
 def _response_parts(response: Response, correlation_id: int, version: int) -> list[Buffer]:
     assert version in response.VERSIONS
-    parts: list[Buffer] = [encode(ResponseHeader(correlation_id), response.header_version(version))]
     kind: type = type(response)
+    parts: list[Buffer] = []
+    codec_of(ResponseHeader, response.header_version(version)).write(ResponseHeader(correlation_id), parts)
     codec_of(kind, version).write(response, parts)
     return parts
 

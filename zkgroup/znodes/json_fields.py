@@ -306,7 +306,7 @@ def others(fields: Mapping[str, object], *known: str) -> dict[str, object]:
 
 
 def _check_numbers(key: str, value: object) -> None:
-    if isinstance(value, dict | list):
+    if isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
             _check_numbers(key, inner)
     elif isinstance(value, float) or (isinstance(value, int) and value not in INT32):

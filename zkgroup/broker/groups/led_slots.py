@@ -85,6 +85,7 @@ class StoredGroup:
         "has_stray_chunks",
         "header",
         "is_marked",
+        "paths",
         "recorded",
         "sent",
         "version",
@@ -107,6 +108,8 @@ class StoredGroup:
         """Whether the marker exists."""
         self.existing: dict[str, bool] = {}
         """Whether the znodes of offsets, and their parents, exist; without those that are not known."""
+        self.paths: dict[TopicPartition, tuple[str, ...]] = {}
+        """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
         self.changes: deque[QueuedChange] = deque()
         """The first one is being made, or waits for commits or a connection."""
         self.sent: SentHeader | None = None
@@ -118,6 +121,7 @@ class StoredGroup:
         """Nothing of the group is in ZooKeeper: it was deleted."""
         self.version = self.header = self.sent = None
         self.chunk_paths, self.chunk_numbers, self.existing, self.recorded = [], {}, {}, {}
+        self.paths = {}
         self.is_marked = self.has_stray_chunks = False
 
     def adopt(self, sent: SentHeader) -> None:

@@ -115,18 +115,21 @@ class OffsetTransaction:
         self.bytes += sum(map(_size, operations))
 
 
-def paths_of(slot: int, key: Key) -> list[str]:
-    """The znodes of an offset, parents first; without the header."""
-    group, partition = key
-    return [
-        group_path(group),
-        offsets_path(group),
-        offsets_topic_path(group, partition.topic),
-        offset_path(group, partition),
-        meta_path(slot, group),
-        meta_topic_path(slot, group, partition.topic),
-        OffsetMetadata.path(slot, group, partition),
-    ]
+def paths_of(slot: int, stored: StoredGroup, partition: TopicPartition) -> tuple[str, ...]:
+    """The znodes of an offset, parents first; without the header. They are made once."""
+    found = stored.paths.get(partition)
+    if found is None:
+        group = stored.group_id
+        found = stored.paths[partition] = (
+            group_path(group),
+            offsets_path(group),
+            offsets_topic_path(group, partition.topic),
+            offset_path(group, partition),
+            meta_path(slot, group),
+            meta_topic_path(slot, group, partition.topic),
+            OffsetMetadata.path(slot, group, partition),
+        )
+    return found
 
 
 def unknown_paths(slot: LedSlot, keys: Iterable[Key], guarded: Iterable[str]) -> dict[str, StoredGroup]:
@@ -137,7 +140,9 @@ def unknown_paths(slot: LedSlot, keys: Iterable[Key], guarded: Iterable[str]) ->
     found: dict[str, StoredGroup] = {}
     for key in keys:
         group = slot.group(key[0])
-        found.update((path, group) for path in paths_of(slot.number, key) if path not in group.existing)
+        paths, existing = paths_of(slot.number, group, key[1]), group.existing
+        if not all(map(existing.__contains__, paths)):
+            found.update((path, group) for path in paths if path not in existing)
         if group.version is None:
             found[GroupHeader.path(slot.number, group.group_id)] = group
     for group_id in guarded:
@@ -199,7 +204,8 @@ def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
 def _operations(
     slot: int, group: StoredGroup, key: Key, offset: OffsetAndMetadata, made: set[str]
 ) -> list[Operation]:
-    *parents, offset_znode, meta, meta_topic, metadata_znode = paths_of(slot, key)
+    paths = paths_of(slot, group, key[1])
+    *parents, offset_znode, meta, meta_topic, metadata_znode = paths
     try:
         value = Offset(offset.offset).encode()
         metadata = OffsetMetadata(
@@ -211,6 +217,8 @@ def _operations(
         ).encode()
     except ConfigError as error:
         raise UnwritableError(key, str(error)) from error
+    if group.version is not None and all(map(group.existing.get, paths)):
+        return [SetData(offset_znode, value, -1), SetData(metadata_znode, metadata, -1)]
     header = GroupHeader.path(slot, group.group_id)
     has_header = group.version is not None or header in made
     return [

@@ -151,7 +151,7 @@ class GroupCoordinatorService:
         number = request.request_id
         self._open[number] = None
         try:
-            if isinstance(request, ReadLegacyOffsets | WriteLegacyOffsets):
+            if isinstance(request, (ReadLegacyOffsets, WriteLegacyOffsets)):
                 self._machine.step(request)
             else:
                 self._stored.handle(request)

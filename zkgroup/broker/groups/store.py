@@ -82,7 +82,9 @@ class GroupStore(SessionMachine[Effect]):
         return self._context.take_effects()
 
     def _take(self, event: StoreEvent) -> None:
-        match event:
+        match event:  # the most frequent events first: each case costs a test
+            case WriteOffsets():
+                self._commits.add(event)
             case SlotLed(slot, epoch):
                 self._led(slot, epoch)
             case SlotResigned(slot, epoch):
@@ -91,8 +93,6 @@ class GroupStore(SessionMachine[Effect]):
                 WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteStoredOffsets() | ExpireOffsets()
             ):
                 self._groups.add(event)
-            case WriteOffsets():
-                self._commits.add(event)
             case ReadOffsets() | ReadMembers():
                 self._reads.add(event)
             case ReadLegacyOffsets():

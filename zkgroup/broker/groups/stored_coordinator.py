@@ -148,7 +148,7 @@ class StoredCoordinator:
     def handle(self, event: CoordinatorEvent) -> None:
         """Gives the coordinator an event, and performs what follows from it."""
         effects = self.coordinator.handle(event, self._clock.now_ms())
-        if isinstance(event, RemoveGroup | RemoveOffsets) and _is_unknown(effects):
+        if isinstance(event, (RemoveGroup, RemoveOffsets)) and _is_unknown(effects):
             self._unknown[event.request_id] = event
             self._step_store(ReadMembers(event.request_id, event.group_id))
             return
@@ -244,6 +244,10 @@ class StoredCoordinator:
     def take_from_store(self, effect: store_events.Effect | LogEvent) -> None:
         """Takes an effect of the store's own."""
         match effect:
+            case OffsetsWritten(_, outcomes):
+                kinds = [each.value for each in outcomes.values()]
+                self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
+                self.handle(effect)
             case LogEvent():
                 self._on_log(effect)
             case SlotsCounted(count):
@@ -262,10 +266,6 @@ class StoredCoordinator:
                 self._expired(effect)
             case ZooKeeperMembersNoticed():
                 self._notice_zookeeper_members(effect)
-            case OffsetsWritten(_, outcomes):
-                kinds = [each.value for each in outcomes.values()]
-                self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
-                self.handle(effect)
             case LeaseExtended(until_ms):
                 self._lease_until_ms = until_ms
                 self.handle(effect)
