@@ -154,7 +154,7 @@ class BrokerNetwork:
         self._fetchers = self._make_fetchers(settings)
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
-        respond = telemetry.metered(self._apis.respond)
+        respond = telemetry.metered(self._apis.table.respond)
         self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
 
     def _make_fetchers(self, settings: BrokerSettings) -> ReplicaFetcherManager:

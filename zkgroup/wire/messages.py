@@ -7,16 +7,17 @@ ResponseHeader) and Kafka's protocol guide. A frame is an int32 size and so many
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar, Final, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from zkgroup.errors import CorruptFrameError, UnencodableError
 from zkgroup.model.error_codes import ErrorCode as ErrorCode
 from zkgroup.model.error_codes import describe as describe
 from zkgroup.wire.codec import codec_of
-from zkgroup.wire.primitives import limit_items
+from zkgroup.wire.primitives import Write, limit_items
 from zkgroup.wire.schema import Buffer, Int16, Int32, Text, Versions
 
 MessageT = TypeVar("MessageT")
@@ -185,10 +186,14 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
     Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
     is joined.
     """
-    parts = _response_parts(response, correlation_id, version)
-    size = sum(map(len, parts))
+    kind: Any = type(response)
+    writers, body = _response_writers(kind, version), list[Buffer]()
+    writers.body(response, body)
+    size = writers.header_bytes + sum(map(len, body))
     if size < LARGE_BYTES:
-        return [b"".join((SIZE.pack(size), *parts))]
+        return [b"".join((writers.head(size, correlation_id), *body))]
+    header = encode(ResponseHeader(correlation_id), response.header_version(version))
+    parts: list[Buffer] = [header, *body]
     found: list[Buffer] = []
     small: list[Buffer] = [_size_of(parts)]
     for part in parts:
@@ -200,6 +205,23 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
     if small:
         found.append(b"".join(small))
     return found
+
+
+class _Writers(NamedTuple):
+    """Those of one version of a response."""
+
+    head: Callable[[int, int], bytes]
+    """Packs the size of the frame and `ResponseHeader`."""
+    header_bytes: int
+    """Of `ResponseHeader`."""
+    body: Write
+
+
+@cache
+def _response_writers(kind: Any, version: int) -> _Writers:
+    assert version in kind.VERSIONS
+    head = struct.Struct(">ii" if kind.header_version(version) == 0 else ">iix")
+    return _Writers(head.pack, head.size - SIZE.size, codec_of(kind, version).write)
 
 
 def _response_parts(response: Response, correlation_id: int, version: int) -> list[Buffer]:
@@ -302,6 +324,10 @@ class FrameSplitter:
         self._held -= self._wanted
         self._wanted = SIZE.size
         self._at += SIZE.size
+        if not self._held and len(self._parts) == 1:  # the last part has one frame left, and nothing more
+            frame = self._parts.pop()[self._at :]
+            self._at = 0
+            return frame
         return self._take(size)
 
     def _take(self, size: int) -> bytes:

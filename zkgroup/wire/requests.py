@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import UnsupportedRequestError
 from zkgroup.wire.admin_apis import (
@@ -18,6 +19,7 @@ from zkgroup.wire.admin_apis import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
+from zkgroup.wire.codec import codec_of
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
@@ -43,6 +45,7 @@ from zkgroup.wire.metadata import (
     FindCoordinatorRequest,
     MetadataRequest,
 )
+from zkgroup.wire.primitives import Read, limit_items
 from zkgroup.wire.records import (
     FetchRequest,
     InitProducerIdRequest,
@@ -129,12 +132,32 @@ def decode_request(
     if len(payload) < _START.size:
         decode_part(RequestHeader, 0, payload, 0)  # raises CorruptFrameError
     api_key, version, correlation_id = _START.unpack_from(payload)
-    kind = REQUESTS.get(api_key)
+    kind: Any = REQUESTS.get(api_key)
     if kind is None or version not in served.get(api_key, ()):
         raise UnsupportedRequestError(api_key, version, correlation_id)
     if items_max is None:
         items_max = CONTROL_ITEMS_MAX if api_key in _CONTROL else ITEMS_MAX
-    limit = items_max if len(payload) > items_max else None  # an item has at least one byte
-    header, at = decode_part(RequestHeader, kind.header_version(version), payload, 0, limit)
-    body, _ = decode_part(kind, header.version, payload, at, limit)
-    return header, body
+    is_counted = len(payload) > items_max  # an item has at least one byte
+    readers = _readers(kind, version, is_counted)
+    header: list[RequestHeader] = []
+    body: list[Request] = []
+    if is_counted:
+        limit_items(items_max)
+    at = readers.header(payload, 0, header)
+    if is_counted:
+        limit_items(items_max)
+    readers.body(payload, at, body)
+    return header[0], body[0]
+
+
+class _Readers(NamedTuple):
+    """Those of one version of a request."""
+
+    header: Read
+    body: Read
+
+
+@cache
+def _readers(kind: Any, version: int, is_counted: bool) -> _Readers:
+    header = codec_of(RequestHeader, kind.header_version(version), is_counted=is_counted)
+    return _Readers(header.read, codec_of(kind, version, is_counted=is_counted).read)

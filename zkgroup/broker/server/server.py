@@ -213,6 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         """Why the connection ends, once something other than its task has ended it."""
         self._lost = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer fires."""
         self._deadline: float | None = None
         """When the connection times out; None without a limit, while a request is handled."""
         self._overdue = ""
@@ -314,7 +316,8 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 if number or not is_begun:
                     self._limit_wait()
-                self._go_on_reading()
+                if not self._is_reading:
+                    self._go_on_reading()
                 return
             self._deadline = None
             self._answered_bytes = SIZE.size + len(frame)
@@ -355,10 +358,13 @@ class Connection(asyncio.BufferedProtocol):
         """Closes the connection unless another limit is set, or none, within this time."""
         self._deadline, self._overdue = self._loop.time() + ms / 1000, overdue
         if self._timer is not None:
-            if self._timer.when() <= self._deadline:
+            if self._timer_at <= self._deadline:
                 return  # it is set again when it fires: most requests set no timer
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._check_time)
+        self._set_timer(self._deadline)
+
+    def _set_timer(self, at: float) -> None:
+        self._timer, self._timer_at = self._loop.call_at(at, self._check_time), at
 
     def _check_time(self) -> None:
         self._timer = None
@@ -367,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._deadline <= self._loop.time():
             self._end_by(TimeoutError(f"{self._overdue} in time"))
         else:
-            self._timer = self._loop.call_at(self._deadline, self._check_time)
+            self._set_timer(self._deadline)
 
     # --- in -------------------------------------------------------------------------------------
 
@@ -483,11 +489,11 @@ class Connection(asyncio.BufferedProtocol):
         if size > SEND_BYTES:
             self._hold(held := size)
         for buffer in answer:
-            view = memoryview(buffer)
+            view: Buffer = buffer if len(buffer) <= SEND_BYTES else memoryview(buffer)
             for at in range(0, len(view), SEND_BYTES):
                 if self._end is not None:
                     return
-                self._transport.write(view[at : at + SEND_BYTES])
+                self._transport.write(view[at : at + SEND_BYTES])  # of whole bytes no copy is made
                 if self._writable is None:
                     continue
                 if not held:
