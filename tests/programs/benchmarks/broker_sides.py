@@ -24,6 +24,7 @@ from tests.waiting import eventually
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 OURS = "zkgroup"
+UNFORCED = "zkgroup, forceSync=no"
 KAFKA = "Kafka 2.8.2"
 RELEASE = "2.8.2"
 PROGRAM = "from zkgroup_cli.entry import main; main()"
@@ -42,6 +43,8 @@ class BrokerSide(ABC):
 
     name: str
     SESSION_MS = 18_000
+    FORCED: bool = True
+    """Whether the ZooKeeper server forces its log to the disk, which is ZooKeeper's default."""
 
     def __init__(self, brokers: int, settings: Mapping[str, str] | None = None) -> None:
         """settings: of the brokers, besides `SETTINGS`."""
@@ -54,7 +57,7 @@ class BrokerSide(ABC):
         self._starts = 0
 
     def __enter__(self) -> Self:
-        self._zookeeper = BenchServer()
+        self._zookeeper = BenchServer(forced=self.FORCED)
         self._zookeeper.__enter__()
         self.zookeeper = self._zookeeper.address
         self._tree = KazooClient(self.zookeeper, timeout=60)
@@ -114,6 +117,10 @@ class BrokerSide(ABC):
         self._running.clear()
         eventually(lambda: not self.registered(), what="the sessions of the brokers end")
 
+    def zookeeper_cpu_s(self) -> float:
+        """CPU seconds of the ZooKeeper server so far."""
+        return self._zookeeper.cpu()
+
     def cpu_s(self) -> float:
         """CPU seconds of the brokers so far."""
         return sum(usage(pid).cpu_s for pid in self.pids)
@@ -160,6 +167,13 @@ class OurBrokers(BrokerSide):
         return [sys.executable, "-c", PROGRAM, *words]
 
 
+class UnforcedBrokers(OurBrokers):
+    """`zkgroup broker run` on a ZooKeeper server that forces no write, as Kafka forces no commit."""
+
+    name = UNFORCED
+    FORCED = False
+
+
 class KafkaBrokers(BrokerSide):
     """Brokers of Kafka 2.8.2."""
 
@@ -185,7 +199,7 @@ class KafkaBrokers(BrokerSide):
         return [word for word in command if word not in small]
 
 
-SIDES: Mapping[str, type[BrokerSide]] = {KAFKA: KafkaBrokers, OURS: OurBrokers}
+SIDES: Mapping[str, type[BrokerSide]] = {KAFKA: KafkaBrokers, OURS: OurBrokers, UNFORCED: UnforcedBrokers}
 
 
 def sides(*, short: bool = False) -> Sequence[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.programs.benchmarks import group_client
 from tests.programs.benchmarks.broker_client import ask
-from tests.programs.benchmarks.broker_sides import KAFKA, OURS, BrokerSide, all_sides, sides
+from tests.programs.benchmarks.broker_sides import KAFKA, OURS, UNFORCED, BrokerSide, all_sides, sides
 from tests.programs.benchmarks.group_client import COMMITTED, Found
 from tests.programs.benchmarks.plan import Plan
 from tests.programs.benchmarks.report import Line, Report, median, spread
@@ -54,7 +54,8 @@ def _measured(side: BrokerSide, order: str, **numbers: float) -> Found:
 
 def _counters(side: BrokerSide) -> dict[str, float]:
     packets = side.packets()
-    return {"brokers_cpu_s": side.cpu_s(), "packets": packets, "writes": side.writes(), "at_s": time.time()}
+    cpu = {"brokers_cpu_s": side.cpu_s(), "zookeeper_cpu_s": side.zookeeper_cpu_s()}
+    return {**cpu, "packets": packets, "writes": side.writes(), "at_s": time.time()}
 
 
 # --- joins -----------------------------------------------------------------------------------------
@@ -112,15 +113,21 @@ def _join_line(what: str, name: str, runs: list[Found]) -> Line:
 
 
 def group_rates(plan: Plan, report: Report) -> None:
-    """Heartbeats and commits a second, each member's next one when the former is answered."""
+    """Heartbeats and commits a second, each member's next one when the former is answered.
+
+    Kafka answers a commit before the disk has it; ZooKeeper forces its log by default. Commits are measured
+    with and without that.
+    """
     members, seconds = (5, 0.5) if plan.short else (MEMBERS, 5.0)
-    with all_sides(sides(short=plan.short), 1, SETTINGS) as started:
+    with all_sides([*sides(short=plan.short), UNFORCED], 1, SETTINGS) as started:
         for side in started.values():
             ask(side.bootstrap, "create", COMMITTED, partitions=members)
         for order, what in (("heartbeats", "heartbeats"), ("commits", "commits")):
             found: defaultdict[str, list[Found]] = defaultdict(list)
             for run in range(plan.repeats + 1):
                 for name, side in started.items():
+                    if name == UNFORCED and order == "heartbeats":
+                        continue  # they write nothing
                     one = _measured(side, order, members=members, seconds=seconds, run=run)
                     if run or not plan.repeats:
                         found[name].append(one)
@@ -131,6 +138,9 @@ def group_rates(plan: Plan, report: Report) -> None:
                 cpu = _cpu_each(found[KAFKA]) / _cpu_each(found[OURS])
                 limit = f"{cpu:.2f}x by the CPU of the brokers; {SHARED}"
                 report.at_least(f"{what} a second, beside Kafka", 0.5, rates[OURS] / rates[KAFKA], limit)
+                if UNFORCED in rates:
+                    ratio = rates[UNFORCED] / rates[KAFKA]
+                    report.notes.append(f"{what} with forceSync=no: {ratio:.2f} of Kafka's rate")
             if order == "commits":
                 each = [run["packets"] / run["count"] for run in found[OURS]]
                 report.at_most("packets to ZooKeeper a commit", 0.2, statistics.median(each), "packets")
@@ -146,8 +156,11 @@ def _cpu_each(runs: list[Found]) -> float:
 
 def _rate_line(what: str, name: str, runs: list[Found]) -> Line:
     packets = statistics.median(run["packets"] / run["count"] for run in runs)
+    zookeeper = statistics.median(run["zookeeper_cpu_s"] / run["count"] for run in runs)
+    client = statistics.median(run["client_cpu_s"] / run["count"] for run in runs)
     note = (
         f"{_rate(runs):,.0f} a second, {1e6 * _cpu_each(runs):.0f} us of the broker's CPU each,"
+        f" {1e6 * zookeeper:.0f} us of ZooKeeper's, {1e6 * client:.0f} us of the members',"
         f" {packets:.3f} packets to ZooKeeper each"
     )
     return _printed(

@@ -59,9 +59,12 @@ class Meter:
 
 
 class BenchServer:
-    """A standalone server of the release that pyspark contains, with a data folder of its own."""
+    """A standalone server of the release that pyspark contains, with a data folder of its own.
 
-    def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500) -> None:
+    It writes each group of transactions to the disk before it answers them, unless `forced` is False.
+    """
+
+    def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500, forced: bool = True) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
         self.data = self._folder / "data"
         self._held = ReservedPort()
@@ -74,6 +77,7 @@ class BenchServer:
         )
         classpath = os.pathsep.join(str(jar) for jar in find_jars())
         options = ["-Dzookeeper.globalOutstandingLimit=100000", "-Dlog4j2.simplelogLevel=ERROR"]
+        options += [] if forced else ["-Dzookeeper.forceSync=no"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._process = Process(
             [
