@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 
 from tests.waiting import eventually
 from tests.worlds.group_readers import SESSION_MS, KafkaPythonReader
@@ -134,3 +138,36 @@ def test_a_group_is_administered_from_its_first_member_to_its_deletion(
     assert admin.list_groups().rows == ()
     with pytest.raises(NotFoundError):
         admin.describe_coordinator(GROUP)
+
+
+def test_a_group_that_only_commits_is_listed_as_its_coordinator_lists_it(
+    cluster: KafkaCluster, admin: Admin
+) -> None:
+    """Empty, of a coordinator; deleted by it, nothing is left."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP, enable_auto_commit=False
+    )
+    consumer.assign(ALL[:1])
+    commit = {KafkaTopicPartition("t", 0): OffsetAndMetadata(2, "", -1)}
+    eventually(lambda: _is_committed(consumer, commit), lambda is_done: is_done)
+    consumer.close()
+
+    found, (row,) = admin.describe_group(GROUP), admin.list_groups().rows
+    (reported,) = admin.describe_coordinator(GROUP).groups
+
+    assert (reported.state, reported.protocol_type, reported.members) == ("Empty", None, ())
+    assert (row.protocol, row.protocol_state, row.state) == ("coordinator", "Empty", GroupState.EMPTY)
+    assert (found.protocol, found.protocol_state, found.problems) == ("coordinator", "Empty", ())
+    assert [(one.topic_partition, one.offset) for one in found.partitions] == [(ALL[0], 2)]
+
+    admin.delete_group(GROUP)
+
+    assert admin.list_groups().rows == ()
+
+
+def _is_committed(consumer: KafkaConsumer, offsets: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> bool:
+    try:
+        consumer.commit(offsets)
+    except KafkaError:  # the coordinator is not known yet
+        return False
+    return True
