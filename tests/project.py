@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@functools.cache
 def setup_cfg() -> configparser.ConfigParser:
     """The project's one configuration file."""
     parser = configparser.ConfigParser(interpolation=None)
@@ -27,6 +28,12 @@ def python_files(*folders: str) -> list[Path]:
         for file in (ROOT / folder).rglob("*.py")
         if "__pycache__" not in file.parts
     )
+
+
+@functools.cache
+def walked(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of the tree, kept for all the rules: a walk takes longer than the parser."""
+    return tuple(ast.walk(tree))
 
 
 @functools.cache

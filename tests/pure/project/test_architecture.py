@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import ROOT, parsed, python_files
+from tests.project import ROOT, parsed, python_files, walked
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -32,7 +32,7 @@ def test_files_and_their_functions_can_be_read_in_one_go() -> None:
     functions = [
         f"{_relative(file)} {node.name}: {length} lines"
         for file in python_files(*SHIPPED)
-        for node in ast.walk(parsed(file))
+        for node in walked(parsed(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
@@ -44,23 +44,16 @@ def test_files_and_their_functions_can_be_read_in_one_go() -> None:
 def _path_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Strings that have the form of a znode path of Kafka or zkgroup; docstrings are not code."""
     docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    attribute_docs = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and node.value.startswith(KAFKA_ROOTS)
-            and id(node) not in docstrings | attribute_docs
+            and id(node) not in docstrings
         ):
             yield node.lineno, node.value
 
@@ -86,7 +79,7 @@ def _sleeps(tree: ast.Module) -> bool:
         isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", None)) == "sleep"
         and ast.unparse(node.func) in ("time.sleep", "sleep")
-        for node in ast.walk(tree)
+        for node in walked(tree)
     )
 
 
@@ -110,7 +103,7 @@ def test_every_test_says_what_it_shows() -> None:
     offences = [
         f"{_relative(file)}::{node.name}"
         for file in python_files("tests")
-        for node in ast.walk(parsed(file))
+        for node in walked(parsed(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and file.name.startswith("test_")

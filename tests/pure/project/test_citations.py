@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.project import ROOT, parsed
+from tests.project import ROOT, parsed, walked
 
 DOCS = ROOT / "docs"
 _NUMBERS = r"\d+(?:\.\d+)?(?:(?:,? and |, | to |-)\d+(?:\.\d+)?)*"
@@ -54,7 +54,7 @@ _COMMENT = re.compile(r"(?:^|\s)# .*")
 
 def _said_in(tree: ast.Module, text: str) -> Iterator[str]:
     """The docstrings of all kinds and the comments of a module, each on one line."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         match node:
             case ast.Expr(ast.Constant(str(words))):
                 yield " ".join(words.split())

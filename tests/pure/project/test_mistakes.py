@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,14 @@ from tests.programs.mistakes.catalogue import MISTAKES, PARTS
 from tests.programs.mistakes.mistake import Mistake, StaleError
 from tests.programs.mistakes.run import Result
 from tests.programs.mistakes.table import HEAD, PAGE, table
-from tests.project import ROOT
+from tests.project import ROOT, setup_cfg
 
 LEAST = 60
 
 
 def default_folders() -> tuple[str, ...]:
     """The folders that the plain test command runs."""
-    settings = ConfigParser()
-    settings.read(ROOT / "setup.cfg")
-    return tuple(settings["tool:pytest"]["testpaths"].split())
+    return tuple(setup_cfg()["tool:pytest"]["testpaths"].split())
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.project import ROOT, parsed, python_files
+from tests.project import ROOT, parsed, python_files, walked
 
 WAITS = {"eventually", "becomes", "eventually_on_loop"}
 BUILTINS = {
@@ -48,7 +48,7 @@ def repeated_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
     The wait returns the value that it waited for; a second read may return another. After another call of the
     test the same read counts as a new one. Builtins and classes are no reads.
     """
-    for function in ast.walk(tree):
+    for function in walked(tree):
         if isinstance(function, FunctionNode):
             yield from _repeated_reads(function)
 
@@ -74,10 +74,10 @@ def ignored_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     `happened`, `joined` and `ended` of tests.waiting fail instead. In modules that use neither threads nor
     processes, methods of these names do not wait.
     """
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {alias.name for node in walked(tree) if isinstance(node, ast.Import) for alias in node.names}
     if not imported & {"threading", "subprocess", "multiprocessing"}:
         return
-    for node in ast.walk(tree):
+    for node in walked(tree):
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Await):
             continue
@@ -104,7 +104,7 @@ def _is_seconds(value: ast.expr) -> bool:
 
 def private_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Finds constants such as `WAIT_S = 30`; the time limit of a whole program is allowed."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         targets = (
             node.targets
             if isinstance(node, ast.Assign)
@@ -112,14 +112,11 @@ def private_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
             if isinstance(node, ast.AnnAssign)
             else []
         )
-        numbers = (
-            [part for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
-            if targets and node.value
-            else []
-        )
-        for target in targets:
-            if isinstance(target, ast.Name) and PATIENCE.fullmatch(target.id) and numbers:
-                yield node.lineno, ast.unparse(node)
+        named = [
+            target for target in targets if isinstance(target, ast.Name) and PATIENCE.fullmatch(target.id)
+        ]
+        if named and node.value and any(isinstance(part, ast.Constant) for part in ast.walk(node.value)):
+            yield node.lineno, ast.unparse(node)
 
 
 def _simple(function: FunctionNode) -> Iterator[ast.stmt | ast.expr]:
