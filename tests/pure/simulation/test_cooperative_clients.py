@@ -151,6 +151,7 @@ def test_a_leader_assigns_what_moves_only_when_it_is_revoked() -> None:
 
 
 def test_of_two_owners_the_one_of_the_later_generation_is_believed() -> None:
+    """The member of the older generation is given none of what the newer one owns."""
     shares = assign_cooperatively([member("a", P0, P1, generation=5), member("b", P0, generation=6)], ALL)
 
     assert shares == {"a": [P1, P2], "b": [P0]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +88,7 @@ def test_columns_give_the_tree_of_all_records(tmp_path: Path, seed: int, is_wron
     world = random_history(seed)
     if is_wrong:
         place = next(place for place in range(200, ENTRIES) if world.transactions[place].digest is not None)
-        world.transactions[place] = replace(world.transactions[place], digest=TreeDigest(2, 5))
+        world.transactions[place] = world.transactions[place]._replace(digest=TreeDigest(2, 5))
     one_by_one, tree = Tree(), Tree()
     expected = exact(world.transactions, one_by_one)
 
@@ -108,8 +107,8 @@ def _other_operation(world: ServerHistory, kind: int, **fields: object) -> None:
     """Of the last record of a type."""
     place = max(place for place, each in enumerate(world.transactions) if each.type == kind)
     record = world.transactions[place]
-    operation = replace(record.operations[0], **fields)  # type: ignore[arg-type]
-    world.transactions[place] = replace(record, operations=(operation,))
+    operation = record.operations[0]._replace(**fields)  # type: ignore[arg-type]
+    world.transactions[place] = record._replace(operations=(operation,))
 
 
 def _delete_with_children(world: ServerHistory) -> None:
@@ -126,7 +125,7 @@ def _end_without_its_ephemeral(world: ServerHistory) -> None:
 
 def _no_digest(world: ServerHistory) -> None:
     world.set("/a", b"z")
-    world.transactions[-1] = replace(world.transactions[-1], digest=None)
+    world.transactions[-1] = world.transactions[-1]._replace(digest=None)
 
 
 ODD: dict[str, Callable[[ServerHistory], object]] = {
