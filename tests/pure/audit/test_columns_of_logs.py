@@ -61,6 +61,7 @@ def test_an_end_that_lacks_one_ephemeral_is_not_named(tmp_path: Path) -> None:
 
 
 def test_ephemerals_that_stood_before_have_to_be_looked_at(tmp_path: Path) -> None:
+    """A session that owned some may have ended without a list of them."""
     world = sessions(lists=True)
     world.log(tmp_path)
     columns = columns_in(tmp_path)

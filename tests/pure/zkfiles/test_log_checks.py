@@ -31,6 +31,7 @@ def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None,
 
 
 def test_a_whole_log_is_inspected_by_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is that of an inspection record by record."""
     quick, exact = both(long_log(tmp_path), monkeypatch)
     assert quick == exact
     assert (exact.records, exact.last_zxid, exact.is_exact) == (401, 401, True)
@@ -52,6 +53,7 @@ def test_a_log_that_is_being_written_has_the_same_end(
 def test_damage_and_disorder_are_inspected_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A wrong byte, and records that go back: numpy tells nothing, and the exact inspection reports both."""
     log = long_log(tmp_path)
     raw = log.read_bytes()
     log.write_bytes(raw[:9000] + bytes([raw[9000] ^ 1]) + raw[9001:])
