@@ -18,7 +18,7 @@ from zkgroup.audit.rules import Finding, Severity
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""
 REBALANCE_MS = 30_000
-"""A change of the membership that leaves no partition longer without an owner is a note."""
+"""A restart, or a change of the membership, that leaves no partition longer without an owner is a note."""
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _ACTS: dict[CauseKind, str] = {
     "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
@@ -29,6 +29,8 @@ _ACTS: dict[CauseKind, str] = {
     " long as its session timeout. Look there; a longer `zookeeper.session.timeout.ms` bridges pauses.",
     "unreadable registration": "Delete the registration, or stop the client that wrote it: until then no"
     " JVM member can rebalance.",
+    "restart": "Nothing, if the member was restarted then. If partitions waited for long, see how long the"
+    " process took to come back.",
     "membership change": "Nothing, if members were started or stopped then. If partitions waited for long,"
     " see who could not claim them, and why.",
     "lost broker": "Start the brokers again, or find out why ZooKeeper lost them: their own logs and"
@@ -134,7 +136,7 @@ def _end(one: Finding) -> tuple[int | None, int | None]:
 
 def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severity:
     worst = min((one.severity for one in findings), key=SEVERITIES.index)
-    if cause.kind == "membership change" and worst == "warning":
+    if cause.kind in ("restart", "membership change") and worst == "warning":
         is_short = all(
             one.severity == "info"
             or (

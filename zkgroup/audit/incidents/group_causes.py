@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from zkgroup.audit.facts import Facts, Life, SessionLife
 from zkgroup.audit.incidents.incident import Cause
@@ -47,6 +47,7 @@ class GroupCauses:
         """By zxid of the first row of a rebalance."""
         self._members = facts.members.get(group, ())
         self._member_sessions = {life.session for life in self._members}
+        self._restarts = list(_restarts(self._members, facts))
         self._claimants = {one.session for one in self._claims}
         self._foreign: dict[int, Finding] = {}
         """By session that wrote owners it may not: the first finding about it."""
@@ -159,6 +160,10 @@ class GroupCauses:
         storm = self._storms.at(start)
         if storm is not None:
             return self._of_storm(storm)
+        for left, returned_zxid in self._restarts:
+            if _is_in(left.to_zxid or 0, start, end) or _is_in(returned_zxid, start, end):
+                what = member_of(left)
+                return Cause("restart", self._group, what, left.session, left.to_zxid, left.to_ms)
         return Cause("membership change", self._group, "", None, rebalance.from_zxid, rebalance.from_ms)
 
     def _of_session_end(self, one: Finding, session: int) -> Cause:
@@ -197,7 +202,7 @@ class GroupCauses:
                 yield life
 
     def _returned(self, start: int, end: int | None) -> Cause | None:
-        """The expiry of a member that came back in a stretch, where it was not long before."""
+        """The expiry of a member that came back in a rebalance, where it was not long before."""
         for life in self._members:
             if not _is_in(life.from_zxid, start, end):
                 continue
@@ -209,6 +214,22 @@ class GroupCauses:
     def _unreadable_registration(self, life: Life) -> Cause:
         what = member_of(life)
         return Cause("unreadable registration", self._group, what, life.session, life.from_zxid, life.from_ms)
+
+
+def _restarts(members: Iterable[Life], facts: Facts) -> Iterator[tuple[Life, int]]:
+    """Registrations whose session was closed, each with the zxid of the member's next one, which came within
+    that session's timeout and is of another session."""
+    last: dict[str, Life] = {}
+    for life in members:
+        left = last.get(member_of(life))
+        last[member_of(life)] = life
+        if left is None or left.to_ms is None or left.session == life.session:
+            continue
+        session = facts.sessions.get(left.session)
+        if session is None or session.expired is not False or session.timeout_ms is None:
+            continue
+        if 0 <= life.from_ms - left.to_ms <= session.timeout_ms:
+            yield left, life.from_zxid
 
 
 def _by_partition(findings: Iterable[Finding]) -> Mapping[tuple[str | None, int | None], FindingsByZxid]:

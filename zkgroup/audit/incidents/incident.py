@@ -16,6 +16,7 @@ CauseKind = Literal[
     "session end",
     "expiry",
     "unreadable registration",
+    "restart",
     "membership change",
     "rebalance storm",
     "orphaned claim",

@@ -110,6 +110,8 @@ class Titles:
         rebalances = [one for one in findings if one.finding == "rebalance"]
         why = f": {rebalances[0].detail.split('; ')[0]}" if rebalances else ""
         more = f" ({len(rebalances)} rebalances)" if len(rebalances) > 1 else ""
+        if cause.kind == "restart":
+            return f"{cause.what} restarted and {cause.group} rebalanced{more}{_waited(damage)}"
         return f"{cause.group} rebalanced{more}{why}{_waited(damage)}"
 
     def _rebalance_storm(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
@@ -220,6 +222,7 @@ _SENTENCES: Mapping[CauseKind, _Sentence] = {
     "session end": Titles._session_end,
     "expiry": Titles._expiry,
     "unreadable registration": Titles._unreadable,
+    "restart": Titles._membership,
     "membership change": Titles._membership,
     "rebalance storm": Titles._rebalance_storm,
     "orphaned claim": Titles._orphaned,

@@ -100,6 +100,35 @@ def test_a_restart_is_a_note_and_a_long_one_a_warning() -> None:
         assert sum(each.finding == "unowned_interval" for each in change.findings) == 2
 
 
+def test_a_member_that_is_back_within_its_timeout_was_restarted() -> None:
+    """Its session was closed, not expired; a later return, or of another member, is a change of the group."""
+    for away_ms, member, expired, expected in (
+        (6000, "g_a", False, "restart"),
+        (6001, "g_a", False, "membership change"),
+        (2000, "g_b", False, "membership change"),
+        (2000, "g_a", True, "expiry"),
+    ):
+        log = group(AuditLog())
+        log.wait(60_000)
+        if not expired:
+            for partition in (T0, T1):
+                log.release("g", partition, A)
+        zxid = log.close(A, expired=expired)
+        log.wait(away_ms)
+        log.come("g", member, B)
+        for partition in (T0, T1):
+            log.claim("g", partition, f"{member}-0", B)
+        log.passes(60_000)
+
+        causes = {one.cause for one in told(log) if any(each.finding == "rebalance" for each in one.findings)}
+        assert expected in {cause.kind for cause in causes}, (away_ms, causes)
+        if expected == "restart":
+            (one,) = [one for one in told(log) if one.cause.kind == "restart"]
+            assert one.title == "22:14:20 g_a restarted and g rebalanced (2 rebalances)"
+            assert (one.cause.what, one.cause.session, one.cause.zxid) == ("g_a", A, zxid)
+            assert one.severity == "info"
+
+
 def test_an_expiry_has_its_rebalances_and_the_return_of_its_member() -> None:
     """The session, the time without an owner, and the rebalance when the member is back."""
     log = group(AuditLog())
