@@ -61,7 +61,7 @@ def test_a_thousand_partitions_are_drawn(
 def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path) -> None:
     """Arrows tell rows and spans in words, plus and minus zoom, zero shows everything."""
     tab.open(thousand, *LAPTOP)
-    length = "stretch.to - stretch.from"
+    length = "shownTime.to - shownTime.from"
     whole = tab.ask(length)
     tab.ask("document.querySelector('#owners .view').focus()")
 
@@ -100,7 +100,7 @@ def test_an_incident_is_marked_in_all_pictures(tab: Page, tmp_path: Path) -> Non
     bars = tab.ask("document.querySelectorAll('.strip rect.incident').length")
     tab.ask("document.querySelector('.card button.act').click()")
     tab.settle()
-    chosen = tab.ask("[selection.from, stretch.from < selection.from, selection.to < stretch.to]")
+    chosen = tab.ask("[selection.from, shownTime.from < selection.from, selection.to < shownTime.to]")
     seen = tab.ask(f"[{marked} > 0, document.querySelectorAll('svg .selected').length > 0]")
     group = tab.ask("document.querySelector('#owners select').selectedOptions[0].textContent")
     tab.press("Escape")
@@ -190,3 +190,30 @@ def test_hostile_names_stay_text(tab: Page, tmp_path: Path) -> None:
     assert tab.ask("document.title") == "Audit of ZooKeeper's files"
     assert tab.ask("document.querySelectorAll('main img, main script').length") == 0
     assert "<img src=x onerror=alert(1)>" in tab.ask("document.querySelector('main').textContent")
+
+
+def test_many_members_and_partitions_of_two_groups(tab: Page, tmp_path: Path) -> None:
+    """Forty members look different from each other; offsets are chosen by group and topic."""
+    log = AuditLog()
+    for group, topic in (("g", "orders"), ("h", "mails")):
+        log.topic(topic, 3)
+        for number in range(3):
+            session = 100 * len(topic) + number
+            log.come(group, f"{group}_{number}", session)
+            log.claim(group, (topic, number), f"{group}_{number}-0", session)
+            log.commit(group, (topic, number), 7, session)
+    file = tmp_path / "report.html"
+    file.write_text(page(data_of(log.passes(60_000))), encoding="utf-8")
+    tab.open(file, *LAPTOP)
+
+    looks = "new Set([...Array(48).keys()].map((n) => JSON.stringify(toneOfMember('new' + n)))).size"
+    assert tab.ask(looks) == 48
+    chosen = """(() => {
+      const select = document.querySelector("#offsets select[aria-label='%s']");
+      select.value = [...select.options].find((each) => each.text === '%s').value;
+      select.dispatchEvent(new Event('change'));
+      const found = document.querySelector("#offsets select[aria-label='Partition']").options;
+      return [...found].map((each) => each.text);
+    })()"""
+    assert tab.ask(chosen % ("Group", "h")) == ["h mails-0", "h mails-1", "h mails-2"]
+    assert tab.ask(chosen % ("Topic", "orders")) == []

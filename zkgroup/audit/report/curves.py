@@ -71,7 +71,7 @@ class _Curve:
 
 
 class Curves:
-    """Takes the rows of owners and offsets; of each stretch of time a curve keeps the last value."""
+    """Takes the rows of owners and offsets; of each interval of time a curve keeps the last value."""
 
     def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows

@@ -69,7 +69,7 @@ def gather(
     """The data of a report.
 
     Args:
-        events: the rows of the history in order, of the same stretch that `found` is of.
+        events: the rows of the history in order, of the same range that `found` is of.
         rows: takes what is shown as rows of `tables.TABLES`.
         counted: what was counted of all rows; then `events` may lack those with no more to show.
     """

@@ -96,13 +96,13 @@ def report_of(
     """The data of a report on one laptop: reads the rows once more, and looks at every file.
 
     Args:
-        found: of the same source and stretch, so that what its files lack is known by now.
+        found: of the same source and range, so that what its files lack is known by now.
         inputs: what the source was opened with; none for a live ensemble.
         rows: takes what is shown as rows of `tables.TABLES`.
     """
-    stretch = source.rows(start, end)
-    events, counted = _rows_of(stretch, found.facts, limits or Limits(), group)
-    seen = stretch.seen
+    in_range = source.rows(start, end)
+    events, counted = _rows_of(in_range, found.facts, limits or Limits(), group)
+    seen = in_range.seen
     about = About(
         inputs=[str(path) for path in inputs] or ["the live ensemble"],
         files=list(health_of(inputs)),
@@ -117,14 +117,14 @@ def report_of(
 
 
 def _rows_of(
-    stretch: RangeRows, facts: Facts, limits: Limits, group: str | None
+    rows: RangeRows, facts: Facts, limits: Limits, group: str | None
 ) -> tuple[Iterator[Event], Counted | None]:
     """The rows to show, and with numpy and pyarrow what is counted of all: then some are not among those."""
     try:
         from zkgroup.audit.report.counting import counted
     except ImportError:
-        return (stretch.events() if group is None else of_group(stretch.events(), group)), None
-    return counted(stretch, facts, limits, group)
+        return (rows.events() if group is None else of_group(rows.events(), group)), None
+    return counted(rows, facts, limits, group)
 
 
 def _paths(output: Path) -> list[Path]:

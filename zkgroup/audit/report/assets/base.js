@@ -164,8 +164,8 @@ function hideTip() {
   tip.hidden = true;
 }
 
-/* The stretch of time that all pictures show. */
-const stretch = {
+/* The time that all pictures show. */
+const shownTime = {
   from: report.from,
   to: Math.max(report.to, report.from + 1),
   listeners: [],

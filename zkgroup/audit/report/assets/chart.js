@@ -1,11 +1,11 @@
-// Plots drawn as SVG, again whenever their width or the stretch of time changes.
+// Plots drawn as SVG, again whenever their width or the time they show changes.
 
 class Plot {
   constructor(holder, { height, label }) {
     this.height = height;
     this.node = svg("svg", { class: "plot", role: "img", "aria-label": label });
     holder.append(el("div", { class: "chart" }, this.node));
-    stretch.listeners.push(() => this.later());
+    shownTime.listeners.push(() => this.later());
     selection.listeners.push(() => this.later());
     new ResizeObserver(() => this.later()).observe(this.node.parentNode);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
@@ -36,11 +36,11 @@ class Plot {
   }
 
   x(ms) {
-    return this.left + ((ms - stretch.from) / (stretch.to - stretch.from)) * (this.width - this.left - 14);
+    return this.left + ((ms - shownTime.from) / (shownTime.to - shownTime.from)) * (this.width - this.left - 14);
   }
 
   ms(x) {
-    return stretch.from + ((x - this.left) / (this.width - this.left - 14)) * (stretch.to - stretch.from);
+    return shownTime.from + ((x - this.left) / (this.width - this.left - 14)) * (shownTime.to - shownTime.from);
   }
 
   y(value) {
@@ -59,7 +59,7 @@ class Plot {
         svg("text", { x: this.left - 8, y: y + 4, "text-anchor": "end" }, shortNumber(value)),
       );
     }
-    for (const tick of ticksOf(stretch.from, stretch.to, this.width - this.left)) {
+    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.left)) {
       const x = this.x(tick.ms);
       if (x < this.left + 20 || x > this.width - 34) continue;
       this.node.append(svg("text", { x, y: this.height - 9, "text-anchor": "middle" }, tick.text));
@@ -109,8 +109,8 @@ class OffsetPlot extends Plot {
   }
 
   draw() {
-    const inside = this.points.filter(([ms], at) => ms <= stretch.to && (at + 1 === this.points.length || this.points[at + 1][0] >= stretch.from));
-    const marks = this.marks.filter((mark) => mark[4] >= stretch.from && mark[4] <= stretch.to);
+    const inside = this.points.filter(([ms], at) => ms <= shownTime.to && (at + 1 === this.points.length || this.points[at + 1][0] >= shownTime.from));
+    const marks = this.marks.filter((mark) => mark[4] >= shownTime.from && mark[4] <= shownTime.to);
     const values = [...inside.map(([, offset]) => offset), ...marks.map((mark) => Number(mark[7] === null ? mark[6] || 0 : mark[7]))];
     if (!values.length) {
       this.node.append(svg("text", { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" }, "no commits in this time"));
@@ -123,7 +123,7 @@ class OffsetPlot extends Plot {
     if (path) this.node.append(svg("path", { class: "curve", d: `${path}H${clamped(report.to)}` }));
     if (inside.length < 150) {
       for (const [ms, offset] of inside) {
-        if (ms >= stretch.from) this.node.append(svg("circle", { cx: this.x(ms), cy: this.y(offset), r: 2.2, fill: "var(--c0)" }));
+        if (ms >= shownTime.from) this.node.append(svg("circle", { cx: this.x(ms), cy: this.y(offset), r: 2.2, fill: "var(--c0)" }));
       }
     }
     for (const mark of marks) {
@@ -160,8 +160,8 @@ class LoadPlot extends Plot {
 
   draw() {
     const { series, step_ms: step } = this.load, steps = series.length ? series[0][1].length : 0;
-    const low = Math.max(Math.floor((stretch.from - report.from) / step), 0);
-    const high = Math.min(Math.ceil((stretch.to - report.from) / step), steps);
+    const low = Math.max(Math.floor((shownTime.from - report.from) / step), 0);
+    const high = Math.min(Math.ceil((shownTime.to - report.from) / step), steps);
     let most = 1;
     for (let at = low; at < high; at += 1) most = Math.max(most, series.reduce((sum, [, counts]) => sum + counts[at], 0));
     this.axes(0, most);

@@ -66,7 +66,7 @@ function sessionsSection() {
     const wanted = rows.filter((row) => words.every((word) => text(row).includes(word)));
     holder.replaceChildren(table(counted(wanted.length, "session"), columns, wanted, (row) => [
       nameOf(row[0]), nameOf(row[11]) || "–", row[3] === null ? "before" : moment(row[3]), row[4] === null ? "" : moment(row[4]),
-      row[7] === "expired" ? el("span", { class: "bad" }, "expired") : row[7], row[8].toLocaleString("en"), durationOf(row[9]),
+      row[7] === "expired" ? el("span", { class: "caution" }, "expired") : row[7], row[8].toLocaleString("en"), durationOf(row[9]),
       durationOf(row[2]), row[10].toLocaleString("en"), String(row[1]),
     ], { page: 15 }));
   }

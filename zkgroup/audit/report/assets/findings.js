@@ -102,7 +102,7 @@ const filters = {};
 function lookAt(row) {
   const to = row[8] === null ? report.to : row[8], least = Math.max((report.to - report.from) / 50, 2000);
   const length = Math.max(to - row[7], least);
-  stretch.set(row[7] - length * 0.6, to + length * 0.6);
+  shownTime.set(row[7] - length * 0.6, to + length * 0.6);
   const hasGroup = row[1] >= 0, hasTopic = row[2] >= 0;
   const target = hasGroup ? "owners" : hasTopic ? "replication" : row[4] >= 0 ? "sessions" : "controllers";
   const filter = filters[target];

@@ -17,19 +17,24 @@ function ownersSection() {
       key("ended with its session", bar(), svg("rect", { x: 20, y: 0, width: 2.5, height: 16, fill: "var(--ink)" })),
       key("deleted by another session", bar(), svg("path", { d: "M15,4 l7,8 m0,-8 l-7,8", stroke: "var(--error)", "stroke-width": 2 })),
       key("no owner, while the group had a member", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
-      el("li", {}, "each member has a colour, the same in all pictures; the words say the same"),
+      key("a colour a member, the same in all pictures; from the 13th member on with lines", bar(), svg("rect", { x: 0, y: 10.5, width: 22, height: 1.5, fill: "var(--paper)" })),
     ],
   });
   pickers(holder, rows, timeline);
 }
 
+/* Whether a group or topic is chosen: all are where none is. */
+const wanted = (select, number) => select.value === "" || Number(select.value) === number;
+
+function choose(label, numbers) {
+  return el("select", { "aria-label": label }, el("option", { value: "" }, `all ${label.toLowerCase()}s (${numbers.length})`), numbers.map((number) => el("option", { value: number }, nameOf(number))));
+}
+
 /* Views by group and by topic, so that thousands of partitions can be read. */
 function pickers(holder, rows, timeline) {
-  const choose = (label, numbers) => el("select", { "aria-label": label }, el("option", { value: "" }, `all ${label.toLowerCase()}s (${numbers.length})`), numbers.map((number) => el("option", { value: number }, nameOf(number))));
   const groups = [...new Set(rows.map((row) => row.group))], topics = [...new Set(rows.map((row) => row.topic))];
   const group = choose("Group", groups), topic = choose("Topic", topics);
   const apply = () => {
-    const wanted = (select, number) => select.value === "" || Number(select.value) === number;
     timeline.filter(timeline.words || "", (row) => wanted(group, row.group) && wanted(topic, row.topic));
     filters.owners.dispatchEvent(new Event("input"));
   };
@@ -63,8 +68,8 @@ function rebalancesSection() {
   if (groups.length > 1) body.append(el("div", { class: "tools" }, el("label", {}, "Group", select)));
   body.append(holder);
   function draw() {
-    const wanted = rows.filter((row) => select.value === "" || row.group === Number(select.value));
-    holder.replaceChildren(table(counted(wanted.length, "rebalance"), columns, wanted, (row) => [
+    const found = rows.filter((row) => wanted(select, row.group));
+    holder.replaceChildren(table(counted(found.length, "rebalance"), columns, found, (row) => [
       el("button", { class: "link", type: "button", title: "Who moved what" }, moment(row.from)),
       nameOf(row.group), causeOf(row), durationOf(row.to - row.from), row.members, row.moved,
       row.least === null ? "–" : row.least, row.retaken,
@@ -73,6 +78,7 @@ function rebalancesSection() {
     ], { detailOf: explained, timesOf: (row) => [row.from, row.to] }));
   }
   draw();
+  if (rows.some((row) => row.unowned)) body.append(el("p", { class: "muted" }, el("span", { class: "bad" }, "Red"), ": partitions without an owner when the rebalance ended."));
 }
 
 function causeOf(row) {
@@ -124,7 +130,12 @@ function offsetsSection() {
     select.selectedIndex = Math.min(Math.max(select.selectedIndex + count, 0), select.options.length - 1);
     show();
   };
-  body.append(el("div", { class: "tools" }, all.length > 4 ? filter : null, el("label", {}, "Partition", select),
+  const groups = [...new Set(rows.map((row) => row[0]))], topics = [...new Set(rows.map((row) => row[1]))];
+  const group = choose("Group", groups), topic = choose("Topic", topics);
+  group.addEventListener("change", () => fillIn());
+  topic.addEventListener("change", () => fillIn());
+  body.append(el("div", { class: "tools" }, groups.length > 1 ? el("label", {}, "Group", group) : null, topics.length > 1 ? el("label", {}, "Topic", topic) : null,
+    all.length > 4 ? filter : null, el("label", {}, "Partition", select),
     el("button", { class: "act", type: "button", onclick: step(-1), "aria-label": "Partition before" }, "‹"),
     el("button", { class: "act", type: "button", onclick: step(1), "aria-label": "Next partition" }, "›")));
   const told = el("p", { class: "muted" });
@@ -134,7 +145,7 @@ function offsetsSection() {
 
   function fillIn() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = all.filter((each) => words.every((word) => each.label.toLowerCase().includes(word)));
+    const found = all.filter((each) => wanted(group, each.row[0]) && wanted(topic, each.row[1]) && words.every((word) => each.label.toLowerCase().includes(word)));
     select.replaceChildren(...found.slice(0, PICKED_MAX).map((each) => el("option", { value: each.id }, each.marks.length ? `${each.label} (${counted(each.marks.length, "mark")})` : each.label)));
     if (found.length > PICKED_MAX) select.append(el("option", { disabled: true }, `${found.length - PICKED_MAX} more: type to find them`));
     show();
@@ -148,7 +159,7 @@ function offsetsSection() {
 
   fillIn();
   if (marks.length) body.append(markTable(marks, (mark) => {
-    filter.value = "";
+    for (const each of [filter, group, topic]) each.value = "";
     fillIn();
     const id = idOf(mark[0], mark[1], mark[2]);
     const one = all.find((each) => each.id === id);

@@ -1,6 +1,6 @@
 // Incidents: cards over one time axis, which all pictures share, and what is selected in all of them.
 
-/* A stretch of time and a session that all pictures mark. */
+/* A time and a session that all pictures mark. */
 const selection = {
   from: null, to: null, session: -1, incident: null, listeners: [],
   set(from, to, session, incident = null) {
@@ -47,7 +47,7 @@ class IncidentStrip extends Plot {
         svg("text", { x: this.left - 8, y: y + 12, "text-anchor": "end" }, NOUNS[lane][1]),
       );
     });
-    for (const tick of ticksOf(stretch.from, stretch.to, this.width - this.left)) {
+    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.left)) {
       const x = this.x(tick.ms);
       if (x < this.left + 20 || x > right - 20) continue;
       this.node.append(svg("text", { x, y: this.height - 9, "text-anchor": "middle" }, tick.text));
@@ -55,7 +55,7 @@ class IncidentStrip extends Plot {
     for (const row of this.rows) {
       const [number, severity, title, , from, to] = row;
       const till = to === null ? report.to : to;
-      if (till < stretch.from || from > stretch.to) continue;
+      if (till < shownTime.from || from > shownTime.to) continue;
       const x = Math.max(this.x(from), this.left), width = Math.max(Math.min(this.x(till), right) - x, 6);
       const bar = svg("rect", { x, y: 5 + severity * LANE, width, height: LANE - 5, rx: 3, class: "incident", fill: `var(--${SEVERITIES[severity]})`, "data-incident": number });
       if (selection.touches(row)) bar.setAttribute("stroke", "var(--ink)");
@@ -74,7 +74,7 @@ function selectIncident(row, scrolls) {
     const till = to === null ? report.to : to;
     const length = Math.max(till - from, (report.to - report.from) / 50, 2000);
     selection.set(from, to, session, number);
-    stretch.set(from - length * 0.6, till + length * 0.6);
+    shownTime.set(from - length * 0.6, till + length * 0.6);
   }
   if (group >= 0 && filters.ownersGroup) filters.ownersGroup(group);
   const card = document.querySelector(`.card[data-incident="${number}"]`);
@@ -111,8 +111,8 @@ function incidentsSection() {
   if (!rows.length) return body.append(empty("Nothing was found."));
   const button = (text, label, act) => el("button", { class: "act", type: "button", "aria-label": label, onclick: act }, text);
   body.append(el("div", { class: "tools" },
-    button("+", "Zoom in", () => stretch.zoom(0.5)), button("−", "Zoom out", () => stretch.zoom(2)),
-    button("Whole history", "Show the whole history and mark nothing", () => { selection.clear(); stretch.whole(); })));
+    button("+", "Zoom in", () => shownTime.zoom(0.5)), button("−", "Zoom out", () => shownTime.zoom(2)),
+    button("Whole history", "Show the whole history and mark nothing", () => { selection.clear(); shownTime.whole(); })));
   const strip = el("div", { class: "strip" });
   document.getElementById("incidents").before(strip);
   new IncidentStrip(strip, rows);

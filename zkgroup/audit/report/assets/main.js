@@ -47,7 +47,7 @@ for (const [name, build] of Object.entries(SECTIONS)) {
     bodyOf(name).append(el("p", { class: "alert bad" }, `This section could not be drawn: ${error.message}`));
   }
 }
-stretch.whole();
+shownTime.whole();
 follow();
 /* On paper the worst of it is open, and tips are gone. */
 addEventListener("beforeprint", () => document.querySelectorAll("details.rule.error").forEach((each) => (each.open = true)));

@@ -48,10 +48,10 @@ function withTools(holder, timeline, { caption, title, what, legend = [] }) {
   const filter = el("input", { type: "search", placeholder: "Filter, for example orders-3", "aria-label": `Filter ${title}`, oninput: (event) => timeline.filter(event.target.value) });
   const tools = el("div", { class: "tools" },
     timeline.all.length > 4 ? filter : null,
-    button("+", "Zoom in", () => stretch.zoom(0.5)), button("−", "Zoom out", () => stretch.zoom(2)),
-    button("‹", "Earlier", () => stretch.move(-0.3 * (stretch.to - stretch.from))),
-    button("›", "Later", () => stretch.move(0.3 * (stretch.to - stretch.from))),
-    button("Whole history", "Show the whole history", () => stretch.whole()));
+    button("+", "Zoom in", () => shownTime.zoom(0.5)), button("−", "Zoom out", () => shownTime.zoom(2)),
+    button("‹", "Earlier", () => shownTime.move(-0.3 * (shownTime.to - shownTime.from))),
+    button("›", "Later", () => shownTime.move(0.3 * (shownTime.to - shownTime.from))),
+    button("Whole history", "Show the whole history", () => shownTime.whole()));
   holder.prepend(tools);
   if (legend.length) holder.append(el("ul", { class: "legend" }, legend));
   let fold = folded("As a table", () => spanTable(timeline, caption, title, what));

@@ -10,15 +10,18 @@ const ENDS = {
   over: "over",
 };
 
-/* One colour a member, the same in all pictures. */
-const memberColours = new Map();
-function colourOf(member) {
-  if (!memberColours.has(member)) memberColours.set(member, memberColours.size % PALETTE);
-  return memberColours.get(member);
+/* One colour a member, the same in all pictures. From the 13th on colours repeat, with a line along the bar;
+   from the 25th on with two, from the 37th on with three. */
+const LINES = 3;
+const memberNumbers = new Map();
+function toneOfMember(member) {
+  if (!memberNumbers.has(member)) memberNumbers.set(member, memberNumbers.size);
+  const number = memberNumbers.get(member);
+  return { colour: number % PALETTE, lines: Math.floor(number / PALETTE) % (LINES + 1) };
 }
 
 class Timeline {
-  /* rows: {label, spans}; what: what a row is; toneOf: a span's {fill, hatched}; isBad: gaps are good. */
+  /* rows: {label, spans}; what: what a row is; toneOf: a span's {fill, hatched, lines}; isBad: gaps are good. */
   constructor(holder, { rows, what, label, toneOf = null, gaps = false, visible = 16 }) {
     Object.assign(this, { all: rows, rows, what, toneOf, gaps });
     this.row = 0;
@@ -30,7 +33,7 @@ class Timeline {
     this.visible = visible;
     holder.append(el("div", { class: "chart" }, this.view, this.readout));
     this.listen();
-    stretch.listeners.push(() => this.later());
+    shownTime.listeners.push(() => this.later());
     selection.listeners.push(() => this.later());
     this.filter("");
   }
@@ -80,17 +83,17 @@ class Timeline {
   }
 
   x(ms) {
-    return this.gutter + ((ms - stretch.from) / (stretch.to - stretch.from)) * (this.width - this.gutter - 8);
+    return this.gutter + ((ms - shownTime.from) / (shownTime.to - shownTime.from)) * (this.width - this.gutter - 8);
   }
 
   ms(x) {
-    return stretch.from + ((x - this.gutter) / (this.width - this.gutter - 8)) * (stretch.to - stretch.from);
+    return shownTime.from + ((x - this.gutter) / (this.width - this.gutter - 8)) * (shownTime.to - shownTime.from);
   }
 
   tone(span) {
     if (this.toneOf) return this.toneOf(span);
-    const key = memberOf(nameOf(span[2]));
-    return { fill: this.palette[colourOf(key)], hatched: false };
+    const { colour: number, lines } = toneOfMember(memberOf(nameOf(span[2])));
+    return { fill: this.palette[number], hatched: false, lines };
   }
 
   draw() {
@@ -147,7 +150,7 @@ class Timeline {
   grid() {
     const { pen, inks } = this;
     pen.lineWidth = 1;
-    for (const tick of ticksOf(stretch.from, stretch.to, this.width - this.gutter)) {
+    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.gutter)) {
       const x = Math.round(this.x(tick.ms)) + 0.5;
       pen.strokeStyle = inks.line;
       pen.beginPath();
@@ -174,7 +177,7 @@ class Timeline {
       const end = span[1] === null ? report.to : span[1];
       if (this.gaps && before !== null && span[0] > before) this.gap(row, before, span[0], y);
       before = end;
-      if (end < stretch.from || span[0] > stretch.to) continue;
+      if (end < shownTime.from || span[0] > shownTime.to) continue;
       this.drawSpan(span, end, y);
     }
     if (this.gaps && before !== null && before < report.to) this.gap(row, before, report.to, y);
@@ -210,6 +213,10 @@ class Timeline {
     pen.fillStyle = tone.fill;
     pen.fillRect(x, y + 3, width, ROW - 6);
     if (tone.hatched || span[7] > 1) this.hatch(x, y + 3, width, ROW - 6);
+    for (let line = 0; line < (tone.lines || 0); line += 1) {
+      pen.fillStyle = inks.paper;
+      pen.fillRect(x, y + ROW - 6 - 3 * line, width, 1.5);
+    }
     if (width > 44) {
       const text = span[7] > 1 ? `${span[7]} spans` : nameOf(span[2]);
       this.text(fitted(pen, text, width - 14), x + 5, y + ROW / 2 + 0.5, inks.paper);
@@ -281,7 +288,7 @@ class Timeline {
     view.addEventListener("pointerup", () => (this.grabbed = null));
     view.addEventListener("pointercancel", () => (this.grabbed = null));
     view.addEventListener("pointerleave", hideTip);
-    view.addEventListener("dblclick", (event) => stretch.zoom(0.4, this.ms(this.at(event).x)));
+    view.addEventListener("dblclick", (event) => shownTime.zoom(0.4, this.ms(this.at(event).x)));
     view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => this.later()).observe(view);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
@@ -294,14 +301,14 @@ class Timeline {
   }
 
   wheel(event) {
-    if (event.ctrlKey || event.metaKey) stretch.zoom(Math.exp(event.deltaY * 0.003), this.ms(this.at(event).x));
-    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) stretch.move((event.deltaX / this.width) * (stretch.to - stretch.from));
+    if (event.ctrlKey || event.metaKey) shownTime.zoom(Math.exp(event.deltaY * 0.003), this.ms(this.at(event).x));
+    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) shownTime.move((event.deltaX / this.width) * (shownTime.to - shownTime.from));
     else return;
     event.preventDefault();
   }
 
   grab(event) {
-    this.grabbed = { x: event.clientX, from: stretch.from, to: stretch.to };
+    this.grabbed = { x: event.clientX, from: shownTime.from, to: shownTime.to };
     const hit = this.hit(event);
     if (hit) this.choose(hit.row, hit.span);
   }
@@ -309,7 +316,7 @@ class Timeline {
   over(event) {
     if (this.grabbed && event.buttons) {
       const ms = ((this.grabbed.x - event.clientX) / (this.width - this.gutter - 8)) * (this.grabbed.to - this.grabbed.from);
-      if (Math.abs(this.grabbed.x - event.clientX) > 3) stretch.set(this.grabbed.from + ms, this.grabbed.to + ms);
+      if (Math.abs(this.grabbed.x - event.clientX) > 3) shownTime.set(this.grabbed.from + ms, this.grabbed.to + ms);
       hideTip();
       return;
     }
@@ -323,7 +330,7 @@ class Timeline {
     if (y < AXIS || x < this.gutter) return null;
     const row = this.first + Math.floor((y - this.shift) / ROW);
     if (!this.rows[row]) return null;
-    const slack = (3 * (stretch.to - stretch.from)) / this.width, ms = this.ms(x);
+    const slack = (3 * (shownTime.to - shownTime.from)) / this.width, ms = this.ms(x);
     const within = (span, more) => span[0] - more <= ms && (span[1] === null ? report.to : span[1]) + more >= ms;
     const spans = this.rows[row].spans;
     const span = spans.find((each) => within(each, 0)) || spans.find((each) => within(each, slack));
@@ -336,12 +343,12 @@ class Timeline {
       ArrowDown: () => this.step(1),
       PageUp: () => this.step(-10),
       PageDown: () => this.step(10),
-      ArrowLeft: () => (event.shiftKey ? stretch.move(-0.2 * (stretch.to - stretch.from)) : this.walk(-1)),
-      ArrowRight: () => (event.shiftKey ? stretch.move(0.2 * (stretch.to - stretch.from)) : this.walk(1)),
-      "+": () => stretch.zoom(0.5, this.middle()),
-      "=": () => stretch.zoom(0.5, this.middle()),
-      "-": () => stretch.zoom(2, this.middle()),
-      0: () => stretch.whole(),
+      ArrowLeft: () => (event.shiftKey ? shownTime.move(-0.2 * (shownTime.to - shownTime.from)) : this.walk(-1)),
+      ArrowRight: () => (event.shiftKey ? shownTime.move(0.2 * (shownTime.to - shownTime.from)) : this.walk(1)),
+      "+": () => shownTime.zoom(0.5, this.middle()),
+      "=": () => shownTime.zoom(0.5, this.middle()),
+      "-": () => shownTime.zoom(2, this.middle()),
+      0: () => shownTime.whole(),
       Escape: hideTip,
     };
     if (!acts[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -360,7 +367,7 @@ class Timeline {
     const top = row * ROW, room = this.height - AXIS - ROW - 8;
     if (top < this.view.scrollTop) this.view.scrollTop = top;
     if (top > this.view.scrollTop + room) this.view.scrollTop = top - room;
-    this.choose(row, this.rows[row].spans.find((span) => span[1] === null || span[1] >= stretch.from) || this.rows[row].spans[0]);
+    this.choose(row, this.rows[row].spans.find((span) => span[1] === null || span[1] >= shownTime.from) || this.rows[row].spans[0]);
   }
 
   walk(count) {
@@ -368,8 +375,8 @@ class Timeline {
     if (!spans.length) return;
     const at = spans.indexOf(this.span);
     const span = spans[at < 0 ? 0 : Math.min(Math.max(at + count, 0), spans.length - 1)];
-    const length = stretch.to - stretch.from;
-    if (span[0] > stretch.to || span[0] < stretch.from) stretch.set(span[0] - length * 0.2, span[0] + length * 0.8);
+    const length = shownTime.to - shownTime.from;
+    if (span[0] > shownTime.to || span[0] < shownTime.from) shownTime.set(span[0] - length * 0.2, span[0] + length * 0.8);
     this.choose(this.row, span);
   }
 
