@@ -198,6 +198,19 @@ def test_a_cooperative_member_keeps_its_partition_until_it_is_revoked() -> None:
     assert report.figures["partitions kept"] == 3
 
 
+def test_members_commit_in_a_generation_that_ends_before_it_is_stored() -> None:
+    """Another client joined before the assignment: Kafka takes commits until that rebalance is over."""
+    history = good()
+    history.begin(2)
+    history.commit(FIRST, "a.3", 2, 6)
+    assert history.broken() == set()
+
+    history.begin(3)
+    history.store(FIRST, 3, marks=False)
+    history.commit(FIRST, "a.4", 2, 7)
+    assert history.broken() == {"S25"}
+
+
 def test_a_member_no_longer_owns_what_a_generation_without_it_gave_away() -> None:
     """It joins again as if it had it, and the other member goes on with it."""
     history = good()

@@ -2,7 +2,8 @@
 
     S23  a generation is given once, by one coordinator and with one leader, until its group is removed
     S24  no two members of a generation own the same partition, whether assigned in it or kept since before
-    S25  a commit is stored only in its own generation, and one of a client outside only without members
+    S25  a commit is stored only since its generation began, and until a later one is stored; one of a client
+         outside only without members
     S26  only the broker that set the slot last writes what a coordinator writes
     S27  ZooKeeper consumers and members of a coordinator are never in a group at once
     S28  an offset goes back only by the member that wrote it last, a client outside the group, an operator
@@ -83,7 +84,11 @@ def check_coordinator(
         for each in found
         if each.kind == "commit.sent"
     }
-    replay = CoordinatedGroupsReplay(sent, figures, removed_members(found))
+    begun: dict[tuple[str, int], float] = {}
+    for each in found:
+        if each.kind == "generation.began":
+            begun.setdefault((each.fields["group"], each.fields["generation"]), each.ms)
+    replay = CoordinatedGroupsReplay(sent, figures, removed_members(found), begun)
     for transaction in sorted(transactions, key=lambda each: each.zxid):
         replay.apply(transaction)
     violations = [

@@ -25,6 +25,7 @@ from zkgroup.znodes.coordinated_groups import (
 
 OUTSIDE: Final = -1
 """Generation of a commit of a client that is no member."""
+INFINITE_MS: Final = float("inf")
 OPERATOR: Final = 0
 """Session of writes of an operator, in simulation."""
 
@@ -103,15 +104,18 @@ class CoordinatedGroupsReplay:
         sent: Mapping[str, SentCommit],
         figures: Counter[str],
         removed_members: Mapping[tuple[str, str], RemovedMember] | None = None,
+        begun: Mapping[tuple[str, int], float] | None = None,
     ) -> None:
         """
         Args:
             sent: the clients' commits, by the metadata that they wrote.
             removed_members: static members that administrators removed, by group and member id.
+            begun: when the join phase of a generation first ended, by group and generation.
         """
         self.violations: list[Violation] = []
         self._sent, self._figures = sent, figures
         self._removed_members = removed_members or {}
+        self._begun = begun or {}
         self.absences = Absences()
         """When groups and offsets were not there."""
         self._slot_set_ms: float = 0
@@ -273,7 +277,10 @@ class CoordinatedGroupsReplay:
             return
         self._figures["commits of members"] += 1
         stored = group.header.generation if group.header is not None else None
-        if stored != commit.generation or not group.has_members:
+        # A generation that has begun may end before its assignment is stored; its members commit meanwhile.
+        has_begun = self._begun.get((commit.group, commit.generation), INFINITE_MS) <= transaction.at_ms
+        is_next = stored is not None and stored < commit.generation and has_begun
+        if not group.has_members or not (stored == commit.generation or is_next):
             detail = f"commit {number} of generation {commit.generation} is stored in generation {stored}"
             self._violated("S25", detail, transaction)
         removed = self._removed_members.get((commit.group, commit.member_id))
