@@ -119,7 +119,8 @@ def group_rates(plan: Plan, report: Report) -> None:
     with and without that.
     """
     members, seconds = (5, 0.5) if plan.short else (MEMBERS, 5.0)
-    with all_sides([*sides(short=plan.short), UNFORCED], 1, SETTINGS) as started:
+    names = sides(short=plan.short) if plan.short else [*sides(), UNFORCED]
+    with all_sides(names, 1, SETTINGS) as started:
         for side in started.values():
             ask(side.bootstrap, "create", COMMITTED, partitions=members)
         for order, what in (("heartbeats", "heartbeats"), ("commits", "commits")):
