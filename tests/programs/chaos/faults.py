@@ -13,6 +13,7 @@ from tests.programs.chaos.moves import MOVE_STEPS, step_of
 from tests.programs.chaos.operations import PARTITIONS, Operations
 from tests.programs.chaos.schedule import BROKERS, Fault
 from tests.programs.on_servers import comes_true, hold
+from tests.waiting import PATIENCE_S
 from zkgroup.errors import EmbeddedServerError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
@@ -20,15 +21,15 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import ControllerRegistration
 
-IDLE_S = 20.0
+IDLE_S = PATIENCE_S
 """Longest wait for earlier moves to end, and for all brokers, before the move in which one is killed."""
-STEP_S = 20.0
+STEP_S = PATIENCE_S
 """Longest wait for that move to be at the step at which the controller is to be killed."""
-OUT_S = 20.0
+OUT_S = PATIENCE_S
 """Longest wait for a broker whose disk is lost to be out of the in-sync replicas."""
 
 STEP_CHECK_S = 0.005
-ELECTED_S = SESSION_MS / 1000 + 20
+ELECTED_S = SESSION_MS / 1000 + PATIENCE_S
 """Longest wait for another controller in the place of one that sleeps or was deleted."""
 LATE_S = 2.0
 """How long the writes of a controller are on their way while another is elected."""
@@ -310,7 +311,10 @@ class Faults:
             holding = [network for network in networks if network.is_holding]
             if any(network.is_answering for network in networks) or not (holding or step == MOVE_STEPS[-1]):
                 continue
-            reached = self._step_of(tp, target)
+            try:
+                reached = self._step_of(tp, target)
+            except ZkGroupError:  # no answer yet: a read may be repeated
+                continue
             if reached == step:
                 return True
             if MOVE_STEPS.index(reached) > MOVE_STEPS.index(step):
