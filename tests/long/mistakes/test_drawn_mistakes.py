@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.programs.mistakes.catalogue import MISTAKES
 from tests.programs.mistakes.run import run
 
 DRAWN = 2
 
 
+@pytest.mark.timeout(1800)  # four runs of pytest
 def test_drawn_mistakes_are_caught() -> None:
     """Each in a copy of the tree whose tests pass without it; pytest-randomly's seed repeats the draw."""
     results = run(random.sample(MISTAKES, DRAWN), jobs=1)
