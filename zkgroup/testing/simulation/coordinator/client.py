@@ -173,6 +173,11 @@ class GroupClient:
             self.phase, self._due_ms = ClientPhase.LEAVING, self._world.clock.now_ms()
             self._calls.pop("main", None)
 
+    def enforce_rebalance(self) -> None:
+        """Joins again without a reason, as `enforceRebalance` of Kafka's consumers (KIP-568)."""
+        if self.phase is ClientPhase.WORKING:
+            self._rejoin()
+
     def end(self) -> None:
         """Ends without any notification."""
         self.phase = ClientPhase.ENDED

@@ -22,6 +22,7 @@ from zkgroup.testing.simulation.cluster.simulation import (
 )
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.testing.simulation.coordinator.administration import Administrators
+from zkgroup.testing.simulation.coordinator.client import ClientPhase, GroupClient
 from zkgroup.testing.simulation.coordinator.faults import MemberFaults
 from zkgroup.testing.simulation.coordinator.setup import (
     ADMINISTRATION,
@@ -166,11 +167,24 @@ class CoordinatorSimulation(ClusterSimulation):
                 missing = set(range(setup.clients)) - {one.index for one in clients}
                 for index in sorted(missing):
                     world.start_client(group, index)
+                self._enforce_rebalance(clients)
             else:
                 for client in clients:
                     client.leave()
                 if len(members) < setup.zookeeper_members:
                     world.start_zookeeper_member(group, len(members))
+
+    def _enforce_rebalance(self, clients: list[GroupClient]) -> None:
+        """Lets a cooperative group with static members begin another generation, where partitions are left.
+
+        A static member that restarts between its assignment and its next join gets the assignment without a
+        rebalance, and does not know what its former process was to revoke. Kafka waits for the next one, too.
+        """
+        setup = self.groups_world.members_setup
+        are_working = all(one.phase is ClientPhase.WORKING for one in clients)
+        if setup.static and setup.options.is_cooperative and are_working and not is_settled(clients):
+            for client in clients:
+                client.enforce_rebalance()
 
     def _missing(self) -> str | None:
         """The first group that is not as it should be at the end."""
