@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from zkgroup.audit.events import Event
@@ -35,8 +36,9 @@ def is_fact(event: Event) -> bool:
     return event.applied and is_fact_path(event.path)
 
 
+@lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
-    """Whether what is applied to a path changes facts."""
+    """Whether what is applied to a path changes facts. Results are cached: logs have the same paths."""
     return _kept(path) is not None or _acted_on(path) is not None
 
 

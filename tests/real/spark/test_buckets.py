@@ -41,7 +41,7 @@ def test_a_bucket_is_named_by_its_number_or_is_that_of_the_cluster() -> None:
     assert bucket_of("/consumers/g", BUCKETS) == bucket_of("/consumers/g/offsets/t/0", BUCKETS)
     for path in ("", "/", "/consumers", "/brokers/topics/consumers/partitions", "/controller"):
         assert bucket_of(path, BUCKETS) == CLUSTER
-    assert [count_for(size) for size in (0, 1 << 30, 1 << 40)] == [8, 16, 256]
+    assert [count_for(size) for size in (0, 1 << 30, 1 << 40)] == [4, 16, 256]
 
 
 def test_jobs_find_what_the_laptop_finds(tmp_path: Path) -> None:

@@ -5,19 +5,21 @@ So every key of a rule has its rows in one bucket, but for those of `spanning.SP
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
 CLUSTER: Final = "cluster"
 """The bucket of what belongs to no group: brokers, topics, controllers, sessions, refused requests."""
-_FEWEST: Final = 8
+_FEWEST: Final = 4
 _MOST: Final = 256
 _BYTES: Final = 64 << 20
 """Of logs, in one bucket."""
 
 
+@lru_cache(maxsize=1 << 18)
 def bucket_of(path: str, count: int) -> str:
-    """The bucket of a path as clients see it, of `count` for groups."""
+    """The bucket of a path as clients see it, of `count` for groups. Results are cached."""
     names = path.split("/", 3)
     return bucket_of_group(names[2], count) if len(names) > 2 and names[1] == "consumers" else CLUSTER
 

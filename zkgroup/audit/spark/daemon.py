@@ -2,13 +2,19 @@
 
 Spark closes the connection to a worker as soon as it has the rows of a `limit`. pyspark's daemon prints the
 BrokenPipeError of the worker's last flush. Run as `spark.python.daemon.module`.
+
+It imports what tasks of an audit need before it forks, so that workers need not.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final
 
 from pyspark import daemon
+
+_TASKS: Final = ("zkgroup.audit.spark.decoding", "zkgroup.audit.spark.folding")
 
 _worker = daemon.worker
 
@@ -23,6 +29,9 @@ def worker(sock: Any, authenticated: bool) -> int:
 
 def main() -> None:
     """Runs pyspark's daemon with this worker."""
+    with suppress(ImportError):  # a task says what is missing
+        for name in _TASKS:
+            import_module(name)
     daemon.worker = worker
     daemon.manager()
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
-from zkgroup.audit.incidents.numbered import NumberedFinding, NumberedIncident
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedIncident
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.spark.audited import Audited
 from zkgroup.audit.spark.storage import Storage
@@ -23,10 +23,11 @@ INCIDENTS_TABLE: Final = "incidents/incidents.parquet"
 _TYPES: Final = {"partition": pa.int32()} | dict.fromkeys(
     ("session", "from_zxid", "to_zxid", "from_ms", "to_ms"), pa.int64()
 )
+_FIELDS: Final = tuple(each.name for each in fields(Finding))
 _FINDINGS: Final = pa.schema(
     [
         pa.field("ensemble", pa.string()),
-        *(pa.field(each.name, _TYPES.get(each.name, pa.string())) for each in fields(Finding)),
+        *(pa.field(name, _TYPES.get(name, pa.string())) for name in _FIELDS),
         pa.field("incident", pa.int32()),
     ]
 )
@@ -74,14 +75,13 @@ def document(audited: Sequence[Audited]) -> dict[str, Any]:
 def write_results(storage: Storage, audited: Sequence[Audited]) -> None:
     """Writes the JSON and the two tables."""
     told = [(each.ensemble, each.incidents) for each in audited]
-    findings = [_finding(name, one) for name, each in told for one in each.findings]
     incidents = [_incident(name, one) for name, each in told for one in each.incidents]
-    for file, rows, schema in (
-        (FINDINGS_TABLE, findings, _FINDINGS),
-        (INCIDENTS_TABLE, incidents, _INCIDENTS),
+    for file, table in (
+        (FINDINGS_TABLE, _findings(told)),
+        (INCIDENTS_TABLE, pa.Table.from_pylist(incidents, _INCIDENTS)),
     ):
         stream = pa.BufferOutputStream()
-        write_rows(pa.Table.from_pylist(rows, schema), stream)
+        write_rows(table, stream)
         storage.write(file, stream.getvalue().to_pybytes())
     storage.write(FINDINGS_FILE, _lines(document(audited)).encode())
 
@@ -99,10 +99,15 @@ def _value(value: Any) -> str:
     return "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
 
 
-def _finding(ensemble: str, numbered: NumberedFinding) -> dict[str, Any]:
-    one = numbered.finding
-    values = {each.name: getattr(one, each.name) for each in fields(Finding)}
-    return {"ensemble": ensemble, **values, "incident": numbered.incident}
+def _findings(told: Sequence[tuple[str, FoundIncidents]]) -> Any:
+    """All findings as a pyarrow.Table."""
+    rows = [(name, one) for name, each in told for one in each.findings]
+    values = {
+        "ensemble": [name for name, _ in rows],
+        "incident": [one.incident for _, one in rows],
+        **{name: [getattr(one.finding, name) for _, one in rows] for name in _FIELDS},
+    }
+    return pa.Table.from_pydict(values, _FINDINGS)
 
 
 def _incident(ensemble: str, numbered: NumberedIncident) -> dict[str, Any]:

@@ -33,9 +33,13 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": _LOOPBACK,
     "spark.driver.host": _LOOPBACK,
     "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
 }
-"""One machine: nothing listens to others, and the driver does all the work."""
+"""One machine: nothing listens to others, and the driver does all the work.
+
+The JVM schedules, and Python does the work: what the JVM compiles at length does not pay.
+"""
 _LOCAL_ENVIRONMENT: Final[Mapping[str, str]] = {
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_LOCAL_IP": _LOOPBACK,
