@@ -180,6 +180,8 @@ class GroupClient:
 
     def end(self) -> None:
         """Ends without any notification."""
+        if self.instance_id is not None and self.assigned and self.phase is not ClientPhase.WORKING:
+            self._note("static.ended")
         self.phase = ClientPhase.ENDED
         self._world.calls.cut(self)
         self._calls.clear()

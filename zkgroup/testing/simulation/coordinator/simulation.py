@@ -182,7 +182,8 @@ class CoordinatorSimulation(ClusterSimulation):
         """
         setup = self.groups_world.members_setup
         are_working = all(one.phase is ClientPhase.WORKING for one in clients)
-        if setup.static and setup.options.is_cooperative and are_working and not is_settled(clients):
+        has_ended = self.groups_world.figures["client static.ended"] > 0
+        if setup.options.is_cooperative and has_ended and are_working and not is_settled(clients):
             for client in clients:
                 client.enforce_rebalance()
 
