@@ -9,7 +9,7 @@ from zkgroup.audit.manifest import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.zkfiles.logs import inspect_log
+from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, list_files
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 

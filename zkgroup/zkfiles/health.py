@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,13 @@ class FileHealth:
     """In words; empty where there is nothing to say."""
     damaged_at: int | None = None
     """Bytes of the plain file before the first damage."""
+
+
+class SeenRecords(NamedTuple):
+    """What one pass over a log found."""
+
+    first: int | None
+    last: int | None
+    records: int
+    good_until: int | None
+    notes: list[str]

@@ -366,7 +366,7 @@ def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: li
     if base.zxid >= asked or not ensemble.servers[0].is_long_from(base.zxid + 1):
         return None
     try:
-        import numpy  # noqa: F401
+        from zkgroup.zkfiles import tree_columns  # noqa: F401  # needs numpy
     except ImportError:
         return None
     run = _Replay(base)

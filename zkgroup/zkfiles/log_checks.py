@@ -1,4 +1,4 @@
-"""Whether all records of a log are whole and in order, by numpy: how `logs.inspect_log` reads most logs."""
+"""Whether all records of a log are whole and in order, by numpy: how `log_health` reads most logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from zkgroup.zkfiles.frames import ZXID_AT, LogChunk
+from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.log_lists import Wanted
-from zkgroup.zkfiles.logs import LogReader, SeenRecords
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.record_arrays import Bytes, find
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.vectorised import PIECE_BYTES, take

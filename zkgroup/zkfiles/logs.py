@@ -1,18 +1,16 @@
-"""Reads a transaction log, whole or from an offset on, and says how far it is good."""
+"""Reads a transaction log, whole or from an offset on."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
 from zkgroup.zkfiles.frames import FRAME, Damage, Find, Frames, LogChunk, LogEnd, whole_records
-from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.names import LOG, ServerFile
 from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.window import Window
@@ -131,94 +129,3 @@ def read_log(
 ) -> Iterator[Transaction]:
     """The transactions of a log in the order of the file; what LogReader says holds here."""
     return iter(LogReader(path, from_offset=from_offset, to_offset=to_offset, resync=resync))
-
-
-def inspect_log(path: Path) -> FileHealth:
-    """How far a log is good: every checksum is compared and every record decoded.
-
-    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
-    """
-    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
-    named = ServerFile.of(path)
-    named = named if named is not None and named.kind == LOG else None
-    reader, seen = _quickly_seen(path) or _seen(path, is_named=named is not None)
-    first, last, records, good_until, notes = seen
-    if named is not None and first is not None and named.zxid != first:
-        notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
-    return FileHealth(
-        path=path,
-        kind=LOG,
-        first_zxid=first,
-        last_zxid=last,
-        records=records,
-        is_healthy=not reader.damages,
-        good_until_zxid=good_until,
-        is_exact=not reader.damages and reader.end is not None and not reader.end.is_torn,
-        detail="; ".join([*_damages(reader.damages), *_end(reader.end, records), *notes[:3]]),
-        damaged_at=reader.damages[0].offset if reader.damages else None,
-    )
-
-
-class SeenRecords(NamedTuple):
-    """What one pass over a log found."""
-
-    first: int | None
-    last: int | None
-    records: int
-    good_until: int | None
-    notes: list[str]
-
-
-def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
-    """The same by numpy; None without it, for short logs, and where a record is damaged or out of order."""
-    if written_bytes(path) < QUICK_BYTES:
-        return None
-    try:
-        from zkgroup.zkfiles.log_checks import checked
-    except ImportError:
-        return None
-    try:
-        return checked(path)
-    except (DamagedFileError, NotZooKeeperFileError):
-        return None
-
-
-def _seen(path: Path, *, is_named: bool) -> tuple[LogReader, SeenRecords]:
-    """Record by record; what is damaged is skipped."""
-    reader = LogReader(path, resync=True)
-    first = last = good_until = None
-    records = 0
-    notes: list[str] = []
-    try:
-        for transaction in reader:
-            records += 1
-            if last is not None and transaction.zxid <= last:
-                notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
-            first = transaction.zxid if first is None else first
-            last = transaction.zxid
-            if not reader.damages or transaction.offset < reader.damages[0].offset:
-                good_until = last
-    except NotZooKeeperFileError as error:
-        if not is_named:
-            raise
-        reader.damages.append(Damage(0, None, error.expected, error.found))
-    return reader, SeenRecords(first, last, records, good_until, notes)
-
-
-def _damages(damages: list[Damage]) -> Iterator[str]:
-    for damage in damages[:3]:
-        goes_on = (
-            "nothing whole behind it"
-            if damage.resumed_at is None
-            else f"whole again from byte {damage.resumed_at}"
-        )
-        yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
-    if len(damages) > 3:
-        yield f"{len(damages) - 3} more damages"
-
-
-def _end(end: LogEnd | None, records: int) -> Iterator[str]:
-    if end is not None and end.is_torn:
-        yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
-    elif end is not None and not records:
-        yield "no record"

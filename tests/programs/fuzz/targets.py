@@ -20,7 +20,8 @@ from tests.worlds.zkfiles_tables import log_rows, rows_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, exported, inspect_export, write_export
-from zkgroup.zkfiles.logs import inspect_log, read_log
+from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snappy import SnappyError, decompressed, fastest

@@ -17,7 +17,8 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from zkgroup.zkfiles.compression import FileBytes
-from zkgroup.zkfiles.logs import inspect_log, read_log
+from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.snappy import decompressed

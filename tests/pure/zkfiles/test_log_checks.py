@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.server_history import ServerHistory
-from zkgroup.zkfiles import logs
+from zkgroup.zkfiles import log_health
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.zkfiles.logs import inspect_log
+from zkgroup.zkfiles.log_health import inspect_log
 
 
 def long_log(folder: Path) -> Path:
@@ -23,10 +23,10 @@ def long_log(folder: Path) -> Path:
 
 def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
     """By numpy, where it can tell, and record by record."""
-    monkeypatch.setattr(logs, "QUICK_BYTES", 0)
-    seen = logs._quickly_seen(log)
+    monkeypatch.setattr(log_health, "QUICK_BYTES", 0)
+    seen = log_health._quickly_seen(log)
     quick = None if seen is None else inspect_log(log)
-    monkeypatch.setattr(logs, "QUICK_BYTES", 1 << 62)
+    monkeypatch.setattr(log_health, "QUICK_BYTES", 1 << 62)
     return quick, inspect_log(log)
 
 

@@ -16,7 +16,8 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.frames import END_MARK, LogEnd
-from zkgroup.zkfiles.logs import LogReader, inspect_log, read_log
+from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.logs import LogReader, read_log
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 

@@ -12,7 +12,8 @@ from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import LogEnd
-from zkgroup.zkfiles.logs import LogReader, inspect_log, read_log
+from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.logs import LogReader, read_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
 
 T = TransactionType

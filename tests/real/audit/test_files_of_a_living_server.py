@@ -10,8 +10,9 @@ import pytest
 
 from tests.waiting import eventually, joined
 from tests.worlds.kazoo_clients import kazoo_on
+from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.log_index import HopIndex, index_log
-from zkgroup.zkfiles.logs import LogReader, inspect_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snapshots import inspect_snapshot

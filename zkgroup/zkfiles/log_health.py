@@ -1,0 +1,94 @@
+"""Says how far a transaction log is good: by numpy where that is there, else record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.frames import Damage, LogEnd
+from zkgroup.zkfiles.health import FileHealth, SeenRecords
+from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
+from zkgroup.zkfiles.names import LOG, ServerFile
+
+
+def inspect_log(path: Path) -> FileHealth:
+    """How far a log is good: every checksum is compared and every record decoded.
+
+    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    """
+    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
+    named = ServerFile.of(path)
+    named = named if named is not None and named.kind == LOG else None
+    reader, seen = _quickly_seen(path) or _seen(path, is_named=named is not None)
+    first, last, records, good_until, notes = seen
+    if named is not None and first is not None and named.zxid != first:
+        notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
+    return FileHealth(
+        path=path,
+        kind=LOG,
+        first_zxid=first,
+        last_zxid=last,
+        records=records,
+        is_healthy=not reader.damages,
+        good_until_zxid=good_until,
+        is_exact=not reader.damages and reader.end is not None and not reader.end.is_torn,
+        detail="; ".join([*_damages(reader.damages), *_end(reader.end, records), *notes[:3]]),
+        damaged_at=reader.damages[0].offset if reader.damages else None,
+    )
+
+
+def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
+    """The same by numpy; None without it, for short logs, and where a record is damaged or out of order."""
+    if written_bytes(path) < QUICK_BYTES:
+        return None
+    try:
+        from zkgroup.zkfiles.log_checks import checked
+    except ImportError:
+        return None
+    try:
+        return checked(path)
+    except (DamagedFileError, NotZooKeeperFileError):
+        return None
+
+
+def _seen(path: Path, *, is_named: bool) -> tuple[LogReader, SeenRecords]:
+    """Record by record; what is damaged is skipped."""
+    reader = LogReader(path, resync=True)
+    first = last = good_until = None
+    records = 0
+    notes: list[str] = []
+    try:
+        for transaction in reader:
+            records += 1
+            if last is not None and transaction.zxid <= last:
+                notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
+            first = transaction.zxid if first is None else first
+            last = transaction.zxid
+            if not reader.damages or transaction.offset < reader.damages[0].offset:
+                good_until = last
+    except NotZooKeeperFileError as error:
+        if not is_named:
+            raise
+        reader.damages.append(Damage(0, None, error.expected, error.found))
+    return reader, SeenRecords(first, last, records, good_until, notes)
+
+
+def _damages(damages: list[Damage]) -> Iterator[str]:
+    for damage in damages[:3]:
+        goes_on = (
+            "nothing whole behind it"
+            if damage.resumed_at is None
+            else f"whole again from byte {damage.resumed_at}"
+        )
+        yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
+    if len(damages) > 3:
+        yield f"{len(damages) - 3} more damages"
+
+
+def _end(end: LogEnd | None, records: int) -> Iterator[str]:
+    if end is not None and end.is_torn:
+        yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
+    elif end is not None and not records:
+        yield "no record"
