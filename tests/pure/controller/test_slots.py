@@ -164,6 +164,21 @@ def test_a_leader_that_has_restarted_leads_on_in_a_new_epoch() -> None:
     assert state.leader_epoch > 3
 
 
+def test_a_replica_that_its_broker_may_still_delete_is_not_in_sync() -> None:
+    """Its StopReplica has no answer: it would delete the replica after the election."""
+    world, controller = cluster({0: (1, 2, 3)}, auto_rebalance=False)
+    world.hosts[1].silent = True
+    world.server.put(Reassignment.path(), Reassignment((Move(slot(0), (3,)),)).encode())
+    while world.state(slot(0)).isr != (3,):
+        assert world.run_until_written(controller, 1)
+    assert lists(world)[0] == (1, 2, 3)
+
+    world.stop_broker(3)
+
+    assert controller.active.ports.pending_deletes.all_deleting() == {slot(0): {1}}
+    assert (world.state(slot(0)).leader, world.state(slot(0)).isr) == (2, (2,))
+
+
 # --- replicas -------------------------------------------------------------------------------------
 
 

@@ -359,16 +359,20 @@ class ControllerContext:
         return topic == OFFSETS_TOPIC and self.slots is not None
 
     def electable(
-        self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+        self,
+        topic_partition: TopicPartition,
+        leadership: LeaderIsrAndControllerEpoch,
+        deleting: Collection[int],
     ) -> LeaderIsrAndControllerEpoch:
         """The state as elections see it: every live replica of a slot is in sync, as its log is empty.
 
-        What is in its ISR beside them stays there, as of any partition.
+        What is in its ISR beside them stays there, as of any partition. `deleting`: brokers that may still
+        delete their replica; they are not in sync.
         """
         if not self.is_slots(topic_partition.topic):
             return leadership
         able = self.candidates(topic_partition, self.reachable)
-        isr = tuple(each for each in self.replicas(topic_partition) if each in able)
+        isr = tuple(each for each in self.replicas(topic_partition) if each in able and each not in deleting)
         return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 
     def is_going(self, topic_partition: TopicPartition) -> bool:

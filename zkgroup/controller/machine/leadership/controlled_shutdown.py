@@ -132,12 +132,13 @@ class ControlledShutdowns(Feature):
         ) -> Choice | NoChoice | NotNeeded:
             if leadership.leader not in context.shutting_down:
                 return NotNeeded(leadership.leader)
+            deleting = self._pending_deletes.of(context, topic_partition)
             return selectors.controlled_shutdown(
                 context.replicas(topic_partition),
-                context.electable(topic_partition, leadership).isr,
+                context.electable(topic_partition, leadership, deleting).isr,
                 context.candidates(topic_partition, context.reachable),
                 context.shutting_down,
-                self._pending_deletes.of(context, topic_partition),
+                deleting,
             )
 
         batch = self._requests.batch()

@@ -341,10 +341,11 @@ class LeaderElections(Feature):
         """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
 
         It has never led, so nothing was acknowledged since: the others still have everything. Of a slot it is
-        every live replica.
+        every live replica that no broker may still delete.
         """
         if self._context.is_slots(topic_partition.topic):
-            return self._context.electable(topic_partition, leadership).isr
+            deleting = self._pending_deletes.of(self._context, topic_partition)
+            return self._context.electable(topic_partition, leadership, deleting).isr
         unfit = self._context.unfit.get(topic_partition, ())
         return self._unconfirmed.in_sync(topic_partition, leadership.isr, unfit)
 
@@ -401,7 +402,7 @@ class LeaderElections(Feature):
                 return NotNeeded(leadership.leader)
             able = context.candidates(topic_partition, context.live)
             deleting = self._pending_deletes.of(context, topic_partition)
-            state = context.electable(topic_partition, leadership)
+            state = context.electable(topic_partition, leadership, deleting)
             return selectors.started_again(context.replicas(topic_partition), state, able, deleting)
 
         mine = [

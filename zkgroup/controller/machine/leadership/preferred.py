@@ -106,11 +106,12 @@ class PreferredElections(Feature):
         def select(
             topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice | NotNeeded:
+            deleting = self._pending_deletes.of(context, topic_partition)
             return selectors.preferred(
                 context.replicas(topic_partition),
-                context.electable(topic_partition, leadership),
+                context.electable(topic_partition, leadership, deleting),
                 context.candidates(topic_partition, context.live),
-                self._pending_deletes.of(context, topic_partition),
+                deleting,
             )
 
         batch = self._requests.batch()
@@ -156,9 +157,10 @@ def _can_lead(
     context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition, broker: int
 ) -> bool:
     leadership = context.leadership(topic_partition)
+    deleting = pending_deletes.of(context, topic_partition)
     return (
         leadership is not None
-        and broker in context.electable(topic_partition, leadership).isr
+        and broker in context.electable(topic_partition, leadership, deleting).isr
         and broker not in context.unfit.get(topic_partition, ())
-        and broker not in pending_deletes.of(context, topic_partition)
+        and broker not in deleting
     )

@@ -79,12 +79,13 @@ class UncleanElections(Feature):
         ) -> Choice | NoChoice | NotNeeded:
             if self._has_leader(topic_partition, leadership):
                 return NotNeeded(leadership.leader)
+            deleting = self._pending_deletes.of(context, topic_partition)
             return selectors.offline(
                 context.replicas(topic_partition),
-                context.electable(topic_partition, leadership).isr,
+                context.electable(topic_partition, leadership, deleting).isr,
                 context.candidates(topic_partition, context.live),
                 unclean=True,
-                deleting=self._pending_deletes.of(context, topic_partition),
+                deleting=deleting,
             )
 
         led = yield from self._elections.elect(wanted, select, batch)
