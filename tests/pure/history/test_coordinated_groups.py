@@ -50,7 +50,9 @@ class CoordinatedHistory:
     def fence(self, session: int) -> None:
         self.write(session, Change("set", SlotOwner.path(0), b"{}"))
 
-    def store(self, session: int, generation: int, *, members: int = 1, marks: bool = True) -> None:
+    def store(
+        self, session: int, generation: int, *, members: int = 1, marks: bool = True, checksum: int = 0
+    ) -> None:
         header = GroupHeader(
             generation=generation,
             reserved_generation=100,
@@ -59,6 +61,7 @@ class CoordinatedHistory:
             leader="a",
             state_timestamp_ms=1,
             chunks=members,
+            checksum=checksum,
         )
         marker = ProtocolMarker.path("g")
         changes = [Change("set", GroupHeader.path(0, "g"), header.encode())]
@@ -75,7 +78,7 @@ class CoordinatedHistory:
     def take_in(self, generation: int, topic: str) -> None:
         """Stores a generation of one member that subscribes to a topic."""
         member = StoredMember(
-            member_id="a",
+            member_id="a-id",
             group_instance_id=None,
             client_id="a",
             client_host="/h",
@@ -84,10 +87,10 @@ class CoordinatedHistory:
             protocols=(("range", subscription_bytes(topic)),),
             assignment=b"",
         )
-        (chunk,), _ = chunks_of([member])
+        (chunk,), checksum = chunks_of([member])
         path = GroupChunk.path(0, "g", generation, 0)
         self.write(FIRST, Change("create", path, chunk.encode()))
-        self.store(FIRST, generation, marks=False)
+        self.store(FIRST, generation, marks=False, checksum=checksum)
 
     def delete(self, session: int, *paths: str) -> None:
         self.write(session, *(Change("delete", path) for path in paths))
@@ -225,6 +228,16 @@ def test_a_member_no_longer_owns_what_a_generation_without_it_gave_away() -> Non
     assert history.broken() == set()
 
 
+def test_offsets_are_deleted_under_members_that_have_left() -> None:
+    """The coordinator knows that they have left before the generation without them is stored."""
+    history = good()
+    history.take_in(2, "t")
+    history.delete(FIRST, offset_path("g", P0))
+    history.store(FIRST, 3, members=0)
+
+    assert history.broken() == set()
+
+
 def test_administration_of_a_group_without_members_holds() -> None:
     """Also a removed static member whose commits the next coordinator stores, as it has not learnt of it."""
     history = good()
@@ -341,8 +354,17 @@ def commit_of_a_former_group(history: CoordinatedHistory) -> None:
 
 
 def subscribed_offset_deleted(history: CoordinatedHistory) -> None:
+    """Its member commits once more."""
     history.take_in(2, "t")
     history.delete(FIRST, offset_path("g", P0))
+    history.commit(FIRST, "a.3", 2, 9)
+
+
+def subscribed_offset_deleted_before_a_rebalance(history: CoordinatedHistory) -> None:
+    """Its member is one of the next generation."""
+    history.take_in(2, "t")
+    history.delete(FIRST, offset_path("g", P0))
+    history.take_in(3, "t")
 
 
 def offset_deleted_beside_consumers(history: CoordinatedHistory) -> None:
@@ -397,6 +419,7 @@ def commit_of_a_removed_member(history: CoordinatedHistory) -> None:
         (deletion_acknowledged_only, "S30"),
         (commit_of_a_former_group, "S30"),
         (subscribed_offset_deleted, "S31"),
+        (subscribed_offset_deleted_before_a_rebalance, "S31"),
         (offset_deleted_beside_consumers, "S31"),
         (offset_deletion_acknowledged_only, "S31"),
         (operator_beside_members, "S32"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zkgroup.assignment import consumer_protocol
-from zkgroup.errors import CorruptFrameError, CorruptZnodeError
 from zkgroup.history.coordinator.administration import Absences, RemovedMember
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
@@ -49,6 +48,18 @@ class _Written:
     commit: SentCommit | int
 
 
+@dataclass(frozen=True, slots=True)
+class _Deprived:
+    """An offset that was deleted although a stored member subscribes to its topic.
+
+    The member may have left, or its session may have ended: the coordinator knows that before it is stored.
+    """
+
+    tp: TopicPartition
+    generation: int
+    at_ms: float
+
+
 @dataclass(slots=True)
 class _Group:
     """What stands of a group."""
@@ -65,16 +76,18 @@ class _Group:
     """When the group was removed last: commits that were sent before are of a former one."""
     changed_ms: dict[TopicPartition, float] = field(default_factory=dict)
     """When an operator last changed an offset."""
+    deprived: dict[str, _Deprived] = field(default_factory=dict)
+    """By member id; forgotten when another coordinator loads the stored members."""
 
     @property
     def is_bare(self) -> bool:
         """Whether nothing of it is there but what ZooKeeper members keep."""
         return not self.offsets and not self.is_marked and self.header is None
 
-    def subscribes(self, topic: str) -> bool:
-        """Whether a stored member subscribes to a topic."""
+    def subscribers(self, topic: str) -> list[str]:
+        """The ids of the stored members that subscribe to a topic."""
         if self.header is None or not self.has_members:
-            return False
+            return []
         numbers = range(self.header.first_chunk, self.header.first_chunk + self.header.chunks)
         prefix = f"/rec-{self.header.generation}-"
         chunks = [
@@ -83,12 +96,12 @@ class _Group:
             for path, data in self.chunks.items()
             if path.endswith(f"{prefix}{number}")
         ]
-        try:
-            members = members_of("", self.header, chunks)
-            found = (dict(each.protocols).get(self.header.protocol or "", b"") for each in members)
-            return any(topic in consumer_protocol.subscribed_topics(data) for data in found)
-        except (CorruptFrameError, CorruptZnodeError):
-            return True
+        protocol = self.header.protocol or ""
+        return [
+            member.member_id
+            for member in members_of("", self.header, chunks)
+            if topic in consumer_protocol.subscribed_topics(dict(member.protocols).get(protocol, b""))
+        ]
 
     @property
     def has_members(self) -> bool:
@@ -146,6 +159,7 @@ class CoordinatedGroupsReplay:
                 touched[group] = None
         for group in touched:
             self._check_kinds(transaction, group)
+            self._check_subscribers(transaction, group)
         for key, offset in offsets.items():
             self._offset_written(transaction, key, offset, commits.get(key))
         for key in deleted:
@@ -168,6 +182,8 @@ class CoordinatedGroupsReplay:
             self._figures["slots taken"] += transaction.session != OPERATOR
             self._slot_sessions[int(below[0])] = transaction.session
             self._slot_set_ms = transaction.at_ms
+            for group in self._groups.values():
+                group.deprived.clear()
 
     def _header_changed(
         self,
@@ -283,6 +299,9 @@ class CoordinatedGroupsReplay:
         if not group.has_members or not (stored == commit.generation or is_next):
             detail = f"commit {number} of generation {commit.generation} is stored in generation {stored}"
             self._violated("S25", detail, transaction)
+        deprived = group.deprived.get(commit.member_id)
+        if deprived is not None and commit.sent_ms > deprived.at_ms:
+            self._deleted_under(transaction, commit.member_id, deprived)
         removed = self._removed_members.get((commit.group, commit.member_id))
         if (
             removed is not None
@@ -326,8 +345,24 @@ class CoordinatedGroupsReplay:
         self.absences.offset(name, tp).change(transaction.at_ms, True)
         if group.ids:
             self._violated("S31", f"{tp} of {name} is deleted beside ZooKeeper members", transaction)
-        elif group.subscribes(tp.topic):
-            self._violated("S31", f"{tp} of {name} is deleted, and a member subscribes to it", transaction)
+        elif group.header is not None:
+            deprived = _Deprived(tp, group.header.generation, transaction.at_ms)
+            group.deprived.update(dict.fromkeys(group.subscribers(tp.topic), deprived))
+
+    def _check_subscribers(self, transaction: ServerTransaction, name: str) -> None:
+        """S31: a member of the next generation, too, subscribed to an offset that was deleted."""
+        group = self._group(name)
+        generation = group.header.generation if group.header is not None else None
+        for member_id, deprived in list(group.deprived.items()):
+            if generation == deprived.generation:
+                continue
+            del group.deprived[member_id]
+            if member_id in group.subscribers(deprived.tp.topic):
+                self._deleted_under(transaction, member_id, deprived)
+
+    def _deleted_under(self, transaction: ServerTransaction, member_id: str, deprived: _Deprived) -> None:
+        detail = f"{deprived.tp} was deleted, and {member_id} goes on, which subscribes to it"
+        self._violated("S31", detail, transaction)
 
     def _check_removal(self, transaction: ServerTransaction, name: str) -> None:
         """S30: a group that is removed leaves nothing."""
