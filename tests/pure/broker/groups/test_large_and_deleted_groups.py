@@ -205,6 +205,22 @@ def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
     assert world.offset() == b"1"
 
 
+def test_offsets_of_a_group_with_zookeeper_consumers_are_not_deleted() -> None:
+    """The guard of `ids` is in that transaction, too."""
+    world, node = led()
+    world.stable(node)
+    world.commit(node)
+    world.store(node, record(generation=2, members=()))
+    world.run()
+    world.zookeeper_member()
+    node.loop.post(DeleteStoredOffsets(7000, GROUP, (P0,)))
+    world.run()
+
+    (deleted,) = node.emitted(OffsetsDeleted)
+    assert deleted.outcomes == {P0: WriteOutcome.ZOOKEEPER_MEMBERS}
+    assert world.offset() == b"1"
+
+
 def test_a_deleted_group_can_be_claimed_anew() -> None:
     """Nothing of the former group is expected to be there."""
     world, node = led()
