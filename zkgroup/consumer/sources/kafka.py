@@ -207,8 +207,10 @@ class KafkaSource(RecordSource):
         try:
             return self._ask(question)
         except KeyError as error:
-            kafka_python.request_metadata(consumer)
             (tp,) = error.args
+            if tp not in wanted:
+                raise
+            kafka_python.request_metadata(consumer)
             raise SourceUnavailableError(
                 f"brokers {self._brokers}: the leader of {tp.topic}-{tp.partition} does not have it"
             ) from error

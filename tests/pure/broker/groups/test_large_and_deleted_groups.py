@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.worlds.stepped_stores import GROUP, P0, led, member, record
+from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, member, record
 from zkgroup.broker.groups.store_events import DeleteStoredOffsets, OffsetsDeleted
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.model import TopicPartition
@@ -190,14 +190,20 @@ def test_a_zookeeper_consumer_that_registers_while_its_group_is_deleted_keeps_th
     assert world.offset() == b"1"
 
 
-def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
-    """The guard of `ids` is in the transaction; no offset is lost."""
+def empty_beside_a_consumer() -> tuple[SteppedStores, StoreNode]:
+    """An empty group with an offset, which a ZooKeeper consumer has joined."""
     world, node = led()
     world.stable(node)
     world.commit(node)
     world.store(node, record(generation=2, members=()))
     world.run()
     world.zookeeper_member()
+    return world, node
+
+
+def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
+    """The guard of `ids` is in the transaction; no offset is lost."""
+    world, node = empty_beside_a_consumer()
     deleted = world.delete(node)
     world.run()
 
@@ -207,12 +213,7 @@ def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
 
 def test_offsets_of_a_group_with_zookeeper_consumers_are_not_deleted() -> None:
     """The guard of `ids` is in that transaction, too."""
-    world, node = led()
-    world.stable(node)
-    world.commit(node)
-    world.store(node, record(generation=2, members=()))
-    world.run()
-    world.zookeeper_member()
+    world, node = empty_beside_a_consumer()
     node.loop.post(DeleteStoredOffsets(7000, GROUP, (P0,)))
     world.run()
 
