@@ -20,7 +20,7 @@ from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 
-KILL_WAIT_S = 5.0
+KILL_WAIT_S = 60.0
 
 
 class ChildProcess:

@@ -13,6 +13,12 @@ Tone = Literal["plain", "good", "bad"]
 ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
 ViewT = TypeVar("ViewT")
 READ_EVERY_S = 0.25
+RUN_S = 600.0
+"""Longest time for the whole run: far beyond what it needs, also on a slow machine that does other work."""
+ANSWER_S = 60.0
+"""Longest wait for a demo's own server to answer."""
+VERIFY_S = 60.0
+"""Longest wait of `group verify --wait` for a state that is right."""
 
 
 @dataclass(frozen=True, slots=True)

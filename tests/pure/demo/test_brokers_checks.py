@@ -16,6 +16,7 @@ from zkgroup.demo.brokers.checks import (
     ControllerTerm,
     InterruptedReassignment,
     LogSummary,
+    at_rest_from,
     check_brokers,
     records_of,
     summarise,
@@ -23,7 +24,7 @@ from zkgroup.demo.brokers.checks import (
 from zkgroup.history import ClusterFigures, ClusterReport, Violation, check_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import ControllerRecord
+from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
 KEPT = {0: (b"a", b"b", b"b"), 1: (b"c",)}
 ACKNOWLEDGED = (
@@ -275,3 +276,16 @@ def test_records_for_the_checker_show_lost_records_and_second_leaders(
     assert {one.invariant for one in report.violations} == broken
     assert report.figures.acknowledged_records == 2
     assert "records" in report.decided
+
+
+@pytest.mark.parametrize(("after_ms", "is_well"), [(11_000, True), (61_000, False)])
+def test_a_session_may_expire_while_a_demo_ends(after_ms: int, is_well: bool) -> None:
+    """Another broker is controller then; the checker takes it for a fault only after a minute of rest."""
+    world = ClusterHistory()
+    quiet_from_ms = world.ms
+    world.ms += after_ms
+    world.put(100, "delete", ControllerRegistration.path())
+    world.elect(2)
+
+    report = check_cluster(world.transactions, world.records, at_rest_from(quiet_from_ms))
+    assert [one.invariant for one in report.violations] == ([] if is_well else ["L6"])

@@ -115,6 +115,7 @@ def test_console_clients_are_run_by_their_classes(
     produced = (tmp_path / "words").read_text()
 
     assert "kafka.tools.ConsoleProducer --bootstrap-server h:1 --topic t" in produced
+    assert "--request-timeout-ms 30000 --message-send-max-retries 1000" in produced
     assert (tmp_path / "input").read_bytes() == b"k\tv 1\nk\tv 2\n"
     assert console.read("h:1", "t", 1) == {5: ClientRecord(b"k", b"v 1")}
     assert "kafka.tools.ConsoleConsumer --bootstrap-server h:1" in (tmp_path / "words").read_text()

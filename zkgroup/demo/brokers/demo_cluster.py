@@ -19,7 +19,7 @@ from zkgroup.demo.brokers.worker import BrokerChild
 from zkgroup.demo.flight_data import TOPIC, airport_and_delay, partition_of
 from zkgroup.demo.group import group_state
 from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
-from zkgroup.demo.progress import DemoRun
+from zkgroup.demo.progress import RUN_S, DemoRun
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
@@ -240,8 +240,7 @@ class BrokersDemoOptions:
     lines_per_s: int = 450
     """Speed of the producer, until the last reassignment is done."""
     session_timeout_ms: int = 4_000
-    timeout_s: float = 300.0
-    """Longest time for the whole run, far beyond what it needs."""
+    timeout_s: float = RUN_S
 
 
 @dataclass(kw_only=True)

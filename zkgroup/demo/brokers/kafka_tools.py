@@ -23,7 +23,9 @@ from zkgroup.errors import SourceError
 RELEASE = "2.8.2"
 CONSOLE = "Java console clients"
 FETCH_S = 300.0
-KILL_WAIT_S = 5.0
+KILL_WAIT_S = 60.0
+PATIENT = ("--request-timeout-ms", "30000", "--message-send-max-retries", "1000")
+"""The console producer gives a request 1.5 s and repeats it three times, each after 0.1 s."""
 POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
@@ -168,7 +170,7 @@ class ConsoleTools:
         source.write_bytes(b"".join(b"%b\t%b\n" % (one.key, one.value) for one in records))
         words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
         words += ["--request-required-acks", "all", "--producer-property", "enable.idempotence=true"]
-        words += ["--compression-codec", "gzip"]
+        words += ["--compression-codec", "gzip", *PATIENT]
         self._tools.run("kafka.tools.ConsoleProducer", *words, source=source)
 
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:

@@ -28,6 +28,7 @@ from zkgroup.demo.brokers.checks import (
     ClusterEvidence,
     ControllerTerm,
     InterruptedReassignment,
+    at_rest_from,
     check_brokers,
     records_of,
     summarise,
@@ -50,9 +51,9 @@ from zkgroup.demo.flight_data import TOPIC, bundled_lines, decode_line, reduce
 from zkgroup.demo.group import checks as consumers
 from zkgroup.demo.group import group_state
 from zkgroup.demo.processes import connected
-from zkgroup.demo.progress import CheckResult, Screen
+from zkgroup.demo.progress import ANSWER_S, VERIFY_S, CheckResult, Screen
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.history import ClusterFigures, ClusterOptions, check_cluster, check_history, read_files
+from zkgroup.history import ClusterFigures, check_cluster, check_history, read_files
 from zkgroup.history.transactions import read_transactions
 from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -126,7 +127,7 @@ def run(options: BrokersDemoOptions, screen: Screen[ClusterView]) -> BrokersDemo
             SERVERS, data_dir=folder / "zookeeper", tick_time_ms=TICK_MS, java_options=[SMALL_FILES]
         )
         scenario.zookeeper = stack.enter_context(ensemble).address
-        scenario.ensemble = stack.enter_context(connected(scenario.zookeeper, ClientSettings(), 10.0))
+        scenario.ensemble = stack.enter_context(connected(scenario.zookeeper, ClientSettings(), ANSWER_S))
         stack.callback(scenario.close)  # before the ensemble goes
         return scenario.run_steps([ensemble.data_dir / f"server-{n}" / "version-2" for n in range(SERVERS)])
 
@@ -338,7 +339,7 @@ class BrokersScenario(DemoCluster):
         self.producer.check()
         self._wait("every record is consumed", lambda: self.consumed >= sum(self.ends().values()))
         self.log("every record is acknowledged and consumed; running group verify", "good")
-        problems = group_state.problems(self.ensemble, GROUP, wait_s=10.0)
+        problems = group_state.problems(self.ensemble, GROUP, wait_s=VERIFY_S)
         self.stop_consumers()
         return problems
 
@@ -397,7 +398,7 @@ def verify(stage: DemoCluster, facts: ScenarioFacts, logs: Sequence[Path]) -> Sc
     verdict = check_cluster(
         log,
         records_of(TOPIC, stage.acknowledged, kept, leaders, terms),
-        ClusterOptions(quiet_from_ms=facts.quiet_from_ms),
+        at_rest_from(facts.quiet_from_ms),
     )
     summary = summarise(log, TOPIC)
     evidence = ClusterEvidence(

@@ -26,7 +26,7 @@ from zkgroup.demo.coordinator.worker import ClientChild, ClientChildSettings
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC
 from zkgroup.demo.group import group_state
 from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
-from zkgroup.demo.progress import DemoRun
+from zkgroup.demo.progress import RUN_S, DemoRun
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -54,8 +54,7 @@ class CoordinatorDemoOptions:
     """Of brokers and of ZooKeeper members."""
     client_session_timeout_ms: int = 6_000
     """Of Kafka's clients."""
-    timeout_s: float = 300.0
-    """Longest time for the whole run, far beyond what it needs."""
+    timeout_s: float = RUN_S
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkgroup.coordinator.slots import slot_of
-from zkgroup.demo.brokers.checks import records_of
+from zkgroup.demo.brokers.checks import at_rest_from, records_of
 from zkgroup.demo.brokers.demo_cluster import values_of
 from zkgroup.demo.coordinator.checks import CoordinatorEvidence, HandedOver, check_group
 from zkgroup.demo.coordinator.cluster import GROUP, CoordinatorCluster
@@ -15,7 +15,7 @@ from zkgroup.demo.coordinator.stored_group import check_generations_of_commits, 
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, decode_line, reduce
 from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
-from zkgroup.history import ClusterFigures, ClusterOptions, check_cluster, check_history, read_files
+from zkgroup.history import ClusterFigures, check_cluster, check_history, read_files
 from zkgroup.history.transactions import read_transactions
 
 
@@ -62,7 +62,7 @@ def collect(
     cluster = check_cluster(
         log,
         records_of(TOPIC, stage.acknowledged, kept, leaders, terms),
-        ClusterOptions(quiet_from_ms=quiet_from_ms),
+        at_rest_from(quiet_from_ms),
     )
     checks = check_group(
         CoordinatorEvidence(

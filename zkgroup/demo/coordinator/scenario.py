@@ -33,7 +33,7 @@ from zkgroup.demo.coordinator.view import CoordinatorView
 from zkgroup.demo.coordinator.worker import ClientChild
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, bundled_lines
 from zkgroup.demo.processes import connected
-from zkgroup.demo.progress import CheckResult, Screen
+from zkgroup.demo.progress import ANSWER_S, VERIFY_S, CheckResult, Screen
 from zkgroup.groups import reads
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
@@ -125,7 +125,7 @@ def run(options: CoordinatorDemoOptions, screen: Screen[CoordinatorView]) -> Coo
             data_dir=folder / "zookeeper", tick_time_ms=TICK_MS, java_options=[SMALL_FILES]
         )
         scenario.zookeeper = stack.enter_context(server).address
-        scenario.ensemble = stack.enter_context(connected(scenario.zookeeper, ClientSettings(), 10.0))
+        scenario.ensemble = stack.enter_context(connected(scenario.zookeeper, ClientSettings(), ANSWER_S))
         stack.callback(scenario.close)  # before the server goes
         return scenario.run_steps([server.data_dir / "server-0" / "version-2"])
 
@@ -383,7 +383,7 @@ class CoordinatorScenario(CoordinatorCluster):
 
     def _verify(self, kind: str) -> None:
         """Runs `group verify --wait`."""
-        verdict = reads.verify(self.ensemble, GROUP, wait_s=10.0, live=live_reader(self.ensemble))
+        verdict = reads.verify(self.ensemble, GROUP, wait_s=VERIFY_S, live=live_reader(self.ensemble))
         self.problems += [
             f"{kind}: {one.kind.value} {one.topic}:{one.partition} {one.detail}".strip()
             for one in verdict.problems

@@ -27,7 +27,7 @@ from zkgroup.demo.group.checks import MemberEvidence, check_members, slowest
 from zkgroup.demo.group.view import GroupView, MemberRow, OwnedPartitionRow
 from zkgroup.demo.group.worker import MemberChild, MemberChildSettings
 from zkgroup.demo.processes import connected
-from zkgroup.demo.progress import CheckResult, DemoRun, Screen, Tone
+from zkgroup.demo.progress import ANSWER_S, RUN_S, VERIFY_S, CheckResult, DemoRun, Screen, Tone
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.history import Figures, check_history, read_files
 from zkgroup.zookeeper import ClientSettings
@@ -48,15 +48,14 @@ class GroupDemoOptions:
     """An existing ensemble; an embedded server when absent."""
     connection: ClientSettings = field(default_factory=ClientSettings)
     """Authentication and encryption for an existing ensemble, for the demo and its members."""
-    answer_timeout_s: float = 10.0
+    answer_timeout_s: float = ANSWER_S
     """Longest wait for the connection, and for each response."""
     keep: bool = False
     """Keep znodes and files afterwards."""
     records_per_s: int = 550
     """Each member's speed: the records last for about half a minute."""
     session_timeout_ms: int = 4_000
-    timeout_s: float = 120.0
-    """Longest time for the whole run, far beyond what it needs."""
+    timeout_s: float = RUN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ class DemoGroup(DemoRun[GroupView]):
         self.headline = "draining to the end"
         self.until("every record is committed", lambda: self.done_share() >= 1.0)
         self.log("every record is committed; running group verify", "good")
-        self.verify_problems = group_state.problems(self.ensemble, self.group, wait_s=10.0)
+        self.verify_problems = group_state.problems(self.ensemble, self.group, wait_s=VERIFY_S)
         self._stop_members()
 
     def interlude(self) -> None:
