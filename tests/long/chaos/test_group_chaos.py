@@ -10,7 +10,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 def test_a_short_round_under_ten_members(zk_server_process: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """One coordinator is killed, one paused beyond its session: rules G1 to G7, and no group is stuck."""
-    found = run_round(zk_server_process, tmp_path / "home", 296, 4.0, clients=10, processes=2)
+    found = run_round(zk_server_process, tmp_path / "home", 296, 0.0, clients=10, processes=2)
 
     assert found.wrong == []
     figures = found.figures
@@ -26,7 +26,7 @@ def test_a_coordinator_that_forgets_generations_is_found(
     """A mistake planted: after a failover generation 1 is given again."""
     entry = ("-m", "tests.programs.chaos.groups.weakened", "load")
     found = run_round(
-        zk_server_process, tmp_path / "home", 288, 1.0, clients=10, processes=2, faults=("kill",), entry=entry
+        zk_server_process, tmp_path / "home", 288, 0.0, clients=10, processes=2, faults=("kill",), entry=entry
     )
 
     assert any(why.startswith("G1") for why in found.wrong), found.wrong

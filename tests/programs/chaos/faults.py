@@ -270,6 +270,7 @@ class Faults:
         with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
             target = self.operations.exchange_one(tp, fault.number)
             if target is not None and self._is_brought_to(tp, target, fault.way):
+                comes_true(self._active_controller, ELECTED_S)  # its session may just have expired
                 node = self._active_controller()
             if node is not None:
                 self.bitten[f"F37 {fault.way}"] += 1

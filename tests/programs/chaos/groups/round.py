@@ -77,7 +77,7 @@ def run_round(
     faults: Sequence[str] = ("kill", "pause"),
     say: Say = lambda _: None,
 ) -> Judgement:
-    """Faults for so many seconds on a running server.
+    """Faults for so many seconds on a running server, each of `faults` once at least.
 
     `entry`: the arguments with which Python is started as a broker.
     """
@@ -119,11 +119,11 @@ def _hurt(
     faults: Sequence[str],
     say: Say,
 ) -> dict[str, int]:
-    """Kills and pauses coordinators until the time is over; how often it did."""
+    """Kills and pauses coordinators until the time is over, and each fault was there; how often it did."""
     bitten: dict[str, int] = {}
     until_s = time.monotonic() + seconds
     number = 0
-    while time.monotonic() < until_s:
+    while number < len(faults) or time.monotonic() < until_s:
         slot = rng.randrange(SLOTS)
         broker = eventually(lambda slot=slot: brokers.coordinator(slot), what="a coordinator")  # type: ignore[misc]
         fault = faults[number % len(faults)]
