@@ -44,7 +44,10 @@ class Deliveries:
         self.committed: dict[int, int] = {}
         """Partition -> the highest offset of an accepted commit."""
         self.breaches: list[str] = []
+        self.left_with: dict[str, frozenset[int]] = {}
+        """Member -> the partitions that it owned when it was last stalled, stopped or killed."""
         self._owned: dict[str, dict[int, _Tenure]] = {}
+        self._uncommitted: dict[str, dict[int, set[int]]] = {}
         self._away: set[str] = set()
         for line in sorted(lines, key=lambda one: int(one["at"])):
             self._take(line)
@@ -68,6 +71,11 @@ class Deliveries:
         """The records read more than once."""
         return {record for record, count in self.read.items() if count > 1}
 
+    def uncommitted(self, member: str) -> set[tuple[int, int]]:
+        """The records of its partitions that a member has read and not committed, also after its end."""
+        found = self._uncommitted.get(member, {})
+        return {(partition, offset) for partition, offsets in found.items() for offset in offsets}
+
     # --- inside -------------------------------------------------------------------------------------
 
     def _take(self, line: Line) -> None:
@@ -78,10 +86,13 @@ class Deliveries:
             self._assigned(member, line)
         elif event == "revoked" or event in ENDS:
             owned = self._owned.setdefault(member, {})
-            for partition in line.get("partitions", list(owned)):
-                owned.pop(partition, None)
             if event in AWAY:
                 self._away.add(member)
+                self.left_with[member] = frozenset(owned)
+            for partition in line.get("partitions", list(owned)):
+                owned.pop(partition, None)
+                if event not in AWAY:
+                    self._uncommitted.get(member, {}).pop(partition, None)
         elif event == "read":
             self._read(member, line)
         elif event == "committed":
@@ -110,12 +121,17 @@ class Deliveries:
             self._breach(line, f"{tenure.next} is next")
         if tenure is not None:
             tenure.next = last + 1
+            self._uncommitted.setdefault(member, {}).setdefault(partition, set()).update(
+                range(first, last + 1)
+            )
 
     def _committed(self, member: str, line: Line) -> None:
         if member in self._away:
             self._breach(line, "the group has removed it")
         for partition, offset in line["offsets"].items():
             self.committed[int(partition)] = max(offset, self.committed.get(int(partition), 0))
+            read = self._uncommitted.get(member, {}).get(int(partition), set())
+            read.difference_update(range(offset))
 
     def _breach(self, line: Line, why: str) -> None:
         self.breaches.append(f"{line}: {why}")

@@ -19,10 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.long.interop.client_groups import (
     CREWS,
+    EXPIRING,
     IDLE,
-    KILLED,
     PATIENT,
-    PAUSED,
     WHOLE,
     ClientGroup,
     MemberProcesses,
@@ -217,29 +216,34 @@ def test_what_a_killed_member_had_not_committed_is_read_again(group: ClientGroup
     """SIGKILL of two processes in five: the others read again the records that they had not committed."""
     victims = {0, len(group.clients) - 2} if len(group.clients) > 3 else {0}
     members = [
-        group.start(number, KILLED if number in victims else PATIENT) for number in range(len(group.clients))
+        group.start(number, EXPIRING if number in victims else PATIENT)
+        for number in range(len(group.clients))
     ]
     group.produce(10)
-    owned = group.wait_shared(members)
+    group.wait_shared(members)
     group.wait_committed()
-    lost = [partition for number in victims for partition in owned[members[number].name]]
+    begun = now_us()
     for number in victims:
         members[number].hold()
     group.produce(5)
-    group.wait_committed(without=lost)
+    group.wait_committed(but_for=[members[number] for number in victims])
     for number in victims:
         members[number].kill()
-    group.wait_shared([member for number, member in enumerate(members) if number not in victims])
+    survivors = [member for number, member in enumerate(members) if number not in victims]
+    group.wait_shared(survivors)
     group.wait_committed()
 
     group.assert_well()
-    assert group.deliveries().repeated() >= {(p, offset) for p in lost for offset in range(10, 15)}
+    found = group.deliveries()
+    lost = [found.uncommitted(members[number].name) for number in victims]
+    assert found.repeated() >= set().union(*lost)
+    assert any(lost) or group.lines_since(begun, "revoked", "lost", without=survivors)  # they had expired
 
 
 @of_each
 def test_a_member_paused_past_its_session_comes_back_and_commits_nothing_old(group: ClientGroup) -> None:
     """SIGSTOP of all processes but one, then SIGCONT: their commits are refused, and they join again."""
-    members = [group.start(number, PAUSED) for number in range(len(group.clients) - 1)]
+    members = [group.start(number, EXPIRING) for number in range(len(group.clients) - 1)]
     members.append(group.start(len(members), PATIENT))
     *paused, survivor = members
     group.produce(10)
@@ -264,8 +268,9 @@ def test_a_member_paused_past_its_session_comes_back_and_commits_nothing_old(gro
     group.wait_committed()
 
     group.assert_well()
-    noticed = group.lines_since(begun, "refused", "lost", "revoked")
-    assert {line["member"] for line in noticed} == {member.name for member in members}
+    noticed = {line["member"] for line in group.lines_since(begun, "refused", "lost", "revoked")}
+    had = group.deliveries().left_with
+    assert noticed >= {member.name for member in paused if had[member.name]}
 
 
 @of_each
@@ -294,8 +299,9 @@ def test_a_member_that_does_not_poll_loses_its_partitions(group: ClientGroup) ->
     group.wait_committed()
 
     group.assert_well()
-    noticed = group.lines_since(begun, "refused", "lost", "revoked")
-    assert {line["member"] for line in noticed} == {member.name for member in members}
+    noticed = {line["member"] for line in group.lines_since(begun, "refused", "lost", "revoked")}
+    had = group.deliveries().left_with
+    assert noticed >= {member.name for member in stalled if had[member.name]}
 
 
 @pytest.mark.skipif(bool(KAFKA), reason="one broker")

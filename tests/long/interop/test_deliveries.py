@@ -45,6 +45,18 @@ def test_records_are_covered_and_those_not_committed_are_repeated() -> None:
     assert found.committed == {0: 5}
 
 
+def test_what_a_member_had_when_it_was_killed_is_known() -> None:
+    """Its partitions, and the records of them that it has not committed; not those of its earlier ones."""
+    earlier = [assigned("a", 0), read("a", 0, 0, 4), revoked("a", 0)]
+    lines = [assigned("a", 1, 2), read("a", 1, 0, 4), committed("a", p1=3), read("a", 2, 0, 0)]
+    assert not Deliveries(earlier).uncommitted("a")
+
+    found = Deliveries([*earlier, *lines, line("a", "killed")])
+    assert found.left_with == {"a": {1, 2}}
+    assert found.uncommitted("a") == {(1, 3), (1, 4), (2, 0)}
+    assert not found.owned("a")
+
+
 @pytest.mark.parametrize("event", ["stopped", "stalled", "killed"])
 def test_a_member_that_is_away_may_read_what_it_had_fetched(event: str) -> None:
     """Its partitions may be another member's meanwhile; once assigned again, it is checked as before."""
