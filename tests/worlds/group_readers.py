@@ -13,8 +13,6 @@ from tests.waiting import joined
 from zkgroup.model import TopicPartition
 
 POLL_S: Final = 0.1
-LONG_POLL_S: Final = 1.0
-"""Of kafka-python: 3.0.12 drops the answer to SyncGroup if the timeout of a poll ends at that moment."""
 HEARTBEAT_MS: Final = 100
 """A member notices a rebalance with its next heartbeat."""
 SESSION_MS: Final = 30_000
@@ -79,7 +77,11 @@ class GroupReader(ABC):
 
 
 class KafkaPythonReader(GroupReader):
-    """A member of kafka-python."""
+    """A member of kafka-python, which joins to the end within one poll, however long that takes.
+
+    3.0.12 drops the answer to SyncGroup if the timeout of a poll ends at that moment: the member sends no
+    heartbeats and gets no partitions, until its session has expired and longer.
+    """
 
     def run(self) -> None:
         from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -104,10 +106,13 @@ class KafkaPythonReader(GroupReader):
             metadata_max_age_ms=1000,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
+        coordinator = consumer._coordinator
+        join = coordinator.ensure_active_group
+        coordinator.ensure_active_group = lambda timeout_ms=None: join()
         consumer.subscribe(self.topics, listener=Listener())
         try:
             while not self._stops.is_set():
-                polled = consumer.poll(LONG_POLL_S * 1000)
+                polled = consumer.poll(POLL_S * 1000)
                 for records in polled.values():
                     for record in records:
                         self._read(record.topic, record.partition, record.offset)

@@ -29,7 +29,6 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 
 POLL_S = 0.1
-LONG_POLL_S = 1.0
 BATCH = 20
 _printing = threading.Lock()
 
@@ -131,7 +130,7 @@ class Member:
 
 
 class KafkaPython:
-    """Polls longer than the others.
+    """Joins to the end within one poll, however long that takes.
 
     Where the timeout of a poll ends while the answer to SyncGroup is handled, kafka-python 3.0.12 drops that
     answer: the member sends no heartbeats and gets no partitions, until its session has expired and longer.
@@ -170,10 +169,13 @@ class KafkaPython:
             partition_assignment_strategy=[Assignor],
             **named(settings),
         )
+        coordinator = self._consumer._coordinator
+        join = coordinator.ensure_active_group
+        coordinator.ensure_active_group = lambda timeout_ms=None: join()
         self._consumer.subscribe([topic], listener=Listener())
 
     def poll(self):
-        polled = self._consumer.poll(int(LONG_POLL_S * 1000))
+        polled = self._consumer.poll(int(POLL_S * 1000))
         self._member.read((one.partition, one.offset) for records in polled.values() for one in records)
 
     def commit(self):
