@@ -110,7 +110,8 @@ class ServedTools:
 
     def produce(self, topic: str, count: int) -> None:
         lines = "".join(f"key{number}\tvalue {number}\n" for number in range(count))
-        words = ("--topic", topic, "--property", "parse.key=true", "--compression-codec", "zstd")
+        words = ["--topic", topic, "--property", "parse.key=true", "--compression-codec", "zstd"]
+        words += ["--request-timeout-ms", "60000"]  # instead of 1.5 s, after which 2.8.2 sends records twice
         self.piped("producer", *words, stdin=lines.encode())
 
     def file(self, name: str, document: object) -> str:

@@ -16,7 +16,7 @@ from tests.long.interop.conftest import fetched
 from tests.long.interop.releases import has_zookeeper_tools, is_old, rows_of, taking_part
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.shell import Ran, Shell
 
 REGISTERED = {"0.8.2.2": 1, "1.1.1": 4, "2.8.2": 5, "3.9.1": 5}
@@ -72,7 +72,7 @@ class Operated:
 
     def create(self, topic: str, assignment: str, *more: str) -> None:
         """Creates a topic; returns when every partition is led by its first replica and all are in sync."""
-        waits = ("--wait", "--timeout", "150s")
+        waits = ("--wait", "--timeout", f"{PATIENCE_S:g}s")
         assert self.json("topic", "create", topic, "--replica-assignment", assignment, *more, *waits)[
             "converged"
         ]
@@ -248,7 +248,15 @@ def test_partitions_are_moved(operated: Operated) -> None:
     assert (cancelled.code, "is a Kafka controller" in cancelled.err) == (2, True)
     assert "in_progress" in {row["status"] for row in running["reassignments"]}
 
-    verify = ("reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s")
+    verify = (
+        "reassign",
+        "verify",
+        "--reassignment-json-file",
+        file,
+        "--wait",
+        "--timeout",
+        f"{PATIENCE_S:g}s",
+    )
     waited = operated.run(*verify, "--clear-throttle", "--execute")
     assert waited.code == 0, waited
     eventually(lambda: operated.moved(file) == 3, what="their tool says the same")
@@ -262,7 +270,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
     file = operated.file("elected.json", {("elected", number): [2, 1] for number in range(2)})
     operated.json("reassign", "execute", "--reassignment-json-file", file, "--execute")
     waited = operated.run(
-        "reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", "90s"
+        "reassign", "verify", "--reassignment-json-file", file, "--wait", "--timeout", f"{PATIENCE_S:g}s"
     )
     assert waited.code == 0, waited
     assert [row[1:3] for row in operated.ours("elected")] == [(1, [2, 1])] * 2
@@ -277,7 +285,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
 def test_topics_are_deleted(operated: Operated) -> None:
     """Controller item 80: Kafka's controller deletes them; zkgroup reports the prerequisites first."""
     operated.create("deleted", "1:2,2:1")
-    done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", "150s")
+    done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", f"{PATIENCE_S:g}s")
     may_be_off = REGISTERED[operated.release] < 5
     assert (done.code, "delete.topic.enable=true" in done.err) == (0, may_be_off), done
 

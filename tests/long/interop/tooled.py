@@ -158,7 +158,7 @@ class OurBrokers(Cluster):
             words = ["-z", self.address, "broker", "run", "--id", str(broker), "--format", "ndjson"]
             words += ["--data", str(self.folder / f"b{broker}")]
             words += ["--set", "auto.leader.rebalance.enable=false"]
-            words += ["--set", "zookeeper.session.timeout.ms=60s"]
+            words += ["--set", "zookeeper.session.timeout.ms=60s", "--set", "replica.lag.time.max.ms=60s"]
             words += ["--set", "isr_notice_quiet_ms=200ms", "--set", "isr_notice_every_ms=100ms"]
             words += ["--set", "group.initial.rebalance.delay.ms=0"]
             words += ["--set", "group.min.session.timeout.ms=100"]
