@@ -82,7 +82,8 @@ class CreatedTopic:
     """Why `configs` is null."""
     partitions: Annotated[Int32, Versions(5)] = -1
     replication_factor: Annotated[Int16, Versions(5)] = -1
-    configs: Annotated[tuple[CreatedConfig, ...] | None, Versions(5)] = None
+    configs: Annotated[tuple[CreatedConfig, ...] | None, Versions(5)] = ()
+    """Empty for a topic that is refused; null only with a `config_error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

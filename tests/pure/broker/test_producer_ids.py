@@ -210,3 +210,4 @@ async def test_there_are_no_transactions() -> None:
     claims.claimed(10, 19)
 
     assert await claims.ask(asked(transactional_id="pay")) == InitProducerIdResponse(53)
+    assert await claims.ask(asked(transactional_id="")) == InitProducerIdResponse(42)  # as Kafka 2.8.2

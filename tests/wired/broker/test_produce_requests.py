@@ -276,7 +276,7 @@ async def test_message_sets_of_old_clients_are_refused(version: int) -> None:
 
 @on_a_loop
 async def test_there_are_no_transactions() -> None:
-    """Error 53 for a transactional id; 87 for a batch of a transaction without one."""
+    """Error 53 for a transactional id, and for a batch of a transaction without one, as Kafka 2.8.2 answers."""
     async with producing(TP) as one:
         (result,) = await one.ask(produce(batch(b"a"), transactional_id="pay"))
         assert result.error == 53
@@ -285,7 +285,7 @@ async def test_there_are_no_transactions() -> None:
             [record], producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10
         )
         (result,) = await one.ask(produce(transactional))
-        assert result.error == 87
+        assert result.error == 53
         assert one.host.log_end_offset(TP) == 0
 
 
@@ -311,32 +311,52 @@ async def test_each_record_of_a_batch_with_append_time_is_named(version: int) ->
 ZSTD = build_batch([Record(0, 1, None, b"a")], attributes=4)
 
 
+def _with(position: int, *values: int) -> bytes:
+    """A batch with other bytes at a position; its checksum is that of before."""
+    made = bytearray(batch(b"a"))
+    made[position : position + len(values)] = values
+    return bytes(made)
+
+
 @pytest.mark.parametrize(
     ("records", "version", "error"),
     [
         (None, 8, 87),
         (b"", 8, 87),
         (b"x" * 16, 8, 87),
+        (batch(b"a")[:10], 8, 87),
+        (batch(b"a")[:17], 8, 87),
+        (batch(b"a")[:40], 8, 87),
+        (batch(b"a")[:-1], 8, 87),
         (batch(b"a") + batch(b"b"), 8, 87),
         (batch(b"a") + b"x", 8, 87),
-        (b"\0" * 16 + b"\1" + b"\0" * 60, 8, 87),
+        (_with(8, 0x7F, 0xFF, 0xFF, 0xFF), 8, 87),
+        (_with(8, 0xFF, 0xFF, 0xFF, 0xFF), 8, 2),
+        (_with(8, 0, 0, 0, 0), 8, 2),
+        (_with(8, 0, 0, 0, 48), 8, 2),
+        (_with(16, 0), 8, 87),
+        (_with(16, 1), 8, 87),
+        (_with(16, 3), 8, 2),
+        (_with(16, 0xFF), 8, 2),
         (ZSTD, 6, 76),
     ],
 )
 def test_what_is_not_one_batch_is_refused(records: bytes | None, version: int, error: int) -> None:
-    """No records, several batches, a message set; zstd before version 7."""
+    """The codes of Kafka 2.8.2 to the same bytes, except for a length of 2^31 - 1 (-1), for null (-1), and
+    for bytes behind the batch that are no batch, which it drops.
+
+    Clients send records again after error 2: it is for a damaged head, not for what is cut short.
+    """
     refused = check_records(records, version)
 
     assert refused is not None
     assert refused.error == error
-    assert refused.message.startswith(f"Produce {version} ")
+    assert refused.message
 
 
-@pytest.mark.parametrize(
-    ("records", "version"), [(batch(b"a"), 3), (ZSTD, 7), (batch(b"a")[:40], 8), (batch(b"a")[:-1], 8)]
-)
-def test_one_batch_is_left_to_the_log(records: bytes, version: int) -> None:
-    """Which checks it to the last byte: one that is cut is damaged, error 2."""
+@pytest.mark.parametrize(("records", "version"), [(batch(b"a"), 3), (ZSTD, 7), (_with(17, 1), 8)])
+def test_one_whole_batch_is_left_to_the_log(records: bytes, version: int) -> None:
+    """Which checks its bytes: with a wrong checksum it is damaged, error 2."""
     assert check_records(records, version) is None
 
 

@@ -126,7 +126,10 @@ class AdminApis:
     async def create_topics(
         self, context: RequestContext, request: CreateTopicsRequest
     ) -> CreateTopicsResponse:
-        """Creates topics, and waits until this broker knows a leader of each partition."""
+        """Creates topics, and waits until this broker knows a leader of each partition.
+
+        The answer has a row for each row of the request, also for a topic that is named twice, as Kafka's.
+        """
         return await self._create_topics(request, _by(context))
 
     async def _create_topics(self, request: CreateTopicsRequest, by: ChangeRecord) -> CreateTopicsResponse:
@@ -135,8 +138,7 @@ class AdminApis:
         if not request.validate_only:
             made = {name: one.replicas for name, one in found.items() if isinstance(one, Created)}
             leaderless = await self._until_led(made, request.timeout_ms)
-        # In the order of the request; a topic that is named twice has one result.
-        names = dict.fromkeys(topic.topic for topic in request.topics)
+        names = [topic.topic for topic in request.topics]
         return CreateTopicsResponse(
             topics=tuple(self._created(name, found[name], is_led=name not in leaderless) for name in names)
         )
@@ -191,17 +193,20 @@ class AdminApis:
     async def delete_topics(
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
-        """Has the controller delete topics, and waits until they are gone."""
+        """Has the controller delete topics, and waits until they are gone.
+
+        The answer has a row for each row of the request; a topic that is named twice is deleted once.
+        """
         until = self._deadline(request.timeout_ms)
         found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, _by(context)))
         names = [name for name, one in found.items() if isinstance(one, RequestedDeletion)]
         await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
-        rows = []
+        rows = {}
         for name, one in found.items():
             failure = one if isinstance(one, Failure) else await self._until_deleted(one, until)
             error, message = (ErrorCode.NONE, None) if failure is None else failure
-            rows.append(DeletedTopic(topic=name, error=error, error_message=message))
-        return DeleteTopicsResponse(topics=tuple(rows))
+            rows[name] = DeletedTopic(topic=name, error=error, error_message=message)
+        return DeleteTopicsResponse(topics=tuple(rows[name] for name in request.topics))
 
     async def _until_deleted(self, deletion: RequestedDeletion, until: float) -> Failure | None:
         """Waits until nothing is left of a topic; it takes no thread while it waits for a lost broker."""

@@ -76,7 +76,7 @@ def create_topics(
     found: dict[str, Created | Failure] = {}
     for topic in request.topics:
         if topic.topic in repeated:
-            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
             continue
         try:
             found[topic.topic] = _create(ensemble, topic, defaults, by, validate_only=request.validate_only)
@@ -240,7 +240,7 @@ def create_partitions(
     found: dict[str, Collection[int] | Failure] = {}
     for topic in request.topics:
         if topic.topic in repeated:
-            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             continue
         try:
             found[topic.topic] = _grow(ensemble, topic, by, validate_only=request.validate_only)

@@ -5,6 +5,7 @@ Sources: kafka/log/Log.scala (`analyzeAndValidateRecords`), kafka/log/LogValidat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from zkgroup.broker.log.log_config import LogConfig
@@ -25,6 +26,15 @@ RECORD_ERRORS_MAX: Final = 10_000
 """Most records that a refusal names: a batch may claim to have 2,147,483,647."""
 
 
+_CODES: Final[Mapping[str, ErrorCode]] = {
+    "header": ErrorCode.INVALID_RECORD,
+    "record count": ErrorCode.INVALID_RECORD,
+    "attributes": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+}
+"""By the field of a `CorruptRecordError`. Clients send a batch again after CORRUPT_RECORD alone, which is for
+damage on the way. (Kafka 2.8 has UNKNOWN for a compression that it does not know.)"""
+
+
 class RefusedBatches(NamedTuple):
     """Why batches are not appended."""
 
@@ -39,9 +49,9 @@ def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | R
     try:
         batches = check_records(records)
     except CorruptRecordError as error:
-        return RefusedBatches(ErrorCode.CORRUPT_RECORD, str(error))
+        return RefusedBatches(_CODES.get(error.field, ErrorCode.CORRUPT_RECORD), str(error))
     if not batches:
-        return RefusedBatches(ErrorCode.CORRUPT_RECORD, "expected a record batch, found none")
+        return RefusedBatches(ErrorCode.INVALID_RECORD, "expected a record batch, found none")
     for batch in batches:
         if (refused := _refusal(batch, config)) is not None:
             return refused
@@ -53,6 +63,10 @@ def _refusal(batch: BatchHeader, config: LogConfig) -> RefusedBatches | None:
         limit = config.max_message_bytes
         return RefusedBatches(
             ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes is larger than {limit}"
+        )
+    if batch.base_offset != 0:
+        return RefusedBatches(
+            ErrorCode.INVALID_RECORD, f"a batch has base offset {batch.base_offset}: expected 0"
         )
     if batch.record_count != batch.last_offset_delta + 1:
         found = f"{batch.record_count} records, the last at {batch.last_offset_delta}"

@@ -22,7 +22,7 @@ from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, ZSTD, read_header
+from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, SIZED, ZSTD, read_header
 from zkgroup.wire.records import (
     NO_OFFSET,
     ProduceRequest,
@@ -36,6 +36,9 @@ FIRST_VERSION: Final = 3
 """The first version whose records are batches of magic 2."""
 ZSTD_VERSION: Final = 7
 """The first version whose batches may be compressed with zstd."""
+LEGACY_LENGTH_MIN: Final = 14
+"""Of a message of magic 0, the shortest (LegacyRecord.RECORD_OVERHEAD_V0)."""
+_NO_TRANSACTIONS: Final = "this broker has no transactions: configure the producer without a transactional id"
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
@@ -156,8 +159,7 @@ def _refusal_of_all(request: ProduceRequest, version: int) -> AppendResult | Non
         )
         return AppendResult(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message=message)
     if request.transactional_id is not None:
-        message = "this broker has no transactions: configure the producer without a transactional id"
-        return AppendResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=message)
+        return AppendResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=_NO_TRANSACTIONS)
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         message = f"acks: expected 0, 1 or -1, found {request.acks}"
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=message)
@@ -172,24 +174,40 @@ def _refusal_of_topic(topic: str) -> AppendResult | None:
 
 
 def check_records(records: Buffer | None, version: int) -> AppendResult | None:
-    """Refuses what is not one batch of magic 2 (87), and zstd before version 7 (76); None for the others.
+    """Refuses what is not one whole batch of magic 2; None for the others.
 
-    The log checks the batch itself.
+    Errors: 2 for a batch whose head is damaged, 87 for any other number of whole batches than one and for
+    message sets of magic 0 and 1, 53 for a batch of a transaction, 76 for zstd before version 7. Bytes that
+    are no whole batch do not count as one; behind a batch they are refused (87), where Kafka drops them. The
+    log checks the batch itself.
     """
     count = f"Produce {version} takes one record batch for a partition"
-    if records is None or len(records) <= MAGIC_AT:
+    if records is None or len(records) < SIZED.size:
         return AppendResult(ErrorCode.INVALID_RECORD, message=f"{count}, found none")
+    _, length = SIZED.unpack_from(records)
+    if length < LEGACY_LENGTH_MIN:
+        message = f"a batch of length {length}: expected at least {LEGACY_LENGTH_MIN}"
+        return AppendResult(ErrorCode.CORRUPT_RECORD, message=message)
+    if len(records) > MAGIC_AT and records[MAGIC_AT] > MAGIC:
+        message = f"{count} of magic {MAGIC}, found magic {records[MAGIC_AT]}"
+        return AppendResult(ErrorCode.CORRUPT_RECORD, message=message)
+    size = SIZED.size + length
+    if len(records) < size or len(records) <= MAGIC_AT:
+        return AppendResult(ErrorCode.INVALID_RECORD, message=f"{count}, found {len(records)} bytes of one")
     if records[MAGIC_AT] != MAGIC:
         message = f"{count} of magic {MAGIC}, found magic {records[MAGIC_AT]}"
         return AppendResult(ErrorCode.INVALID_RECORD, message=message)
-    if len(records) < HEADER_BYTES:
-        return None
+    if length < HEADER_BYTES - SIZED.size:
+        message = f"a batch of length {length}: expected at least {HEADER_BYTES - SIZED.size}"
+        return AppendResult(ErrorCode.CORRUPT_RECORD, message=message)
     header = read_header(records)
+    if header.is_transactional:
+        return AppendResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=_NO_TRANSACTIONS)
     if version < ZSTD_VERSION and header.compression == ZSTD:
         message = f"Produce {version} has no zstd, {ZSTD_VERSION} has"
         return AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=message)
-    if 0 < header.size < len(records):
-        message = f"{count}, found {len(records) - header.size} bytes behind it"
+    if size < len(records):
+        message = f"{count}, found {len(records) - size} bytes behind it"
         return AppendResult(ErrorCode.INVALID_RECORD, message=message)
     return None
 

@@ -54,8 +54,10 @@ class ProducerIdManager:
 
         Also for a producer that names its id and epoch (KIP-360): without a transactional id a broker of 2.8
         gives a new id too; such producers raise their epoch themselves. A transactional id gets error 53,
-        because there are no transactions.
+        because there are no transactions; an empty one 42.
         """
+        if request.transactional_id == "":
+            return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
         if request.transactional_id is not None:
             return InitProducerIdResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         has_id = request.producer_id != NO_PRODUCER_ID

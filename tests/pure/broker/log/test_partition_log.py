@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from tests.pure.broker.log.made_batches import (
@@ -17,6 +19,7 @@ from zkgroup.broker.log.client_batches import stamped
 from zkgroup.broker.log.log_config import LogConfig, TimestampType
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage, Storage
+from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import has_crc
 
@@ -66,23 +69,40 @@ def wrong(position: int, value: int = 0x11) -> bytes:
     return bytes(made)
 
 
+def edited(position: int, layout: str, value: int) -> bytes:
+    """A batch with another value of a field and the checksum of that."""
+    made = bytearray(batch(b"value"))
+    struct.pack_into(layout, made, position, value)
+    struct.pack_into(">I", made, 17, crc32c(bytes(made[21:])))
+    return bytes(made)
+
+
 @pytest.mark.parametrize(
     ("records", "error"),
     [
-        (b"", ErrorCode.CORRUPT_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
         (batch(b"a")[:-1], ErrorCode.CORRUPT_RECORD),
-        (batch(b"a") + b"x", ErrorCode.CORRUPT_RECORD),
+        (batch(b"a") + b"x", ErrorCode.INVALID_RECORD),
         (batch(b"a") + batch(b"b")[:-1], ErrorCode.CORRUPT_RECORD),
         (wrong(-1), ErrorCode.CORRUPT_RECORD),
         (wrong(16), ErrorCode.CORRUPT_RECORD),
         (wrong(11), ErrorCode.CORRUPT_RECORD),
         (wrong(8, 0x80), ErrorCode.CORRUPT_RECORD),
+        (edited(0, ">q", 5), ErrorCode.INVALID_RECORD),
+        (edited(57, ">i", 0), ErrorCode.INVALID_RECORD),
+        (edited(57, ">i", 2), ErrorCode.INVALID_RECORD),
+        (edited(57, ">i", -1), ErrorCode.INVALID_RECORD),
+        (edited(23, ">i", 5), ErrorCode.INVALID_RECORD),
+        (edited(23, ">i", -1), ErrorCode.INVALID_RECORD),
+        (edited(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
+        (edited(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (batch(b"x" * 3_000), ErrorCode.MESSAGE_TOO_LARGE),
         (bytes(stamped(batch(b"a"), headers_of(batch(b"a")), 0, 0, 5)[0]), ErrorCode.INVALID_TIMESTAMP),
     ],
 )
 def test_what_a_client_sends_wrong_is_an_error_and_appends_nothing(records: bytes, error: ErrorCode) -> None:
-    """Damaged, cut short, too large, or with the time of a leader."""
+    """Damaged, cut short, too large, or with the time of a leader; the codes of Kafka 2.8.2, except for a
+    compression that it does not know (-1)."""
     log = new_log(config=LogConfig(max_message_bytes=2_000))
     append(log, b"before")
     appended = log.append_as_leader(records, 0, 1_000)
