@@ -276,7 +276,7 @@ async def test_message_sets_of_old_clients_are_refused(version: int) -> None:
 
 @on_a_loop
 async def test_there_are_no_transactions() -> None:
-    """Error 53 for a transactional id, and for a batch of a transaction without one, as Kafka 2.8.2 answers."""
+    """Error 53 for a transactional id, and for a batch of a transaction without one (as Kafka 2.8.2)."""
     async with producing(TP) as one:
         (result,) = await one.ask(produce(batch(b"a"), transactional_id="pay"))
         assert result.error == 53

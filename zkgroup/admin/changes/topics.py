@@ -23,6 +23,7 @@ from zkgroup.admin.topics.creation import (
     wait_for_leaders,
 )
 from zkgroup.admin.topics.deletion import (
+    DeletionReads,
     DeletionSeen,
     TopicDeletionPlan,
     delete_topic,
@@ -127,16 +128,20 @@ def delete_topic_change(
     topic: str,
     without: Collection[int] = (),
     *,
+    reads: DeletionReads | None = None,
     command_text: Callable[[Sequence[str]], str] = zkgroup_text,
     progress: Callable[[str], object] = nothing,
 ) -> AdminChange[TopicDeletionPlan, None, DeletionSeen]:
     """Deletes a topic, through the active controller where there is one.
 
+    `reads` are those of a request that deletes several topics at once; groups are then not read again before
+    the write.
+
     Raises RefusedError where a group has members on it, and what `plan_topic_deletion` raises.
     """
-    plan = plan_topic_deletion(ensemble, topic, without)
+    plan = plan_topic_deletion(ensemble, topic, without, reads)
     if plan.users:
-        delete_topic(ensemble, plan)  # raises: names the members
+        delete_topic(ensemble, plan, reads)  # raises: names the members
     notes = list(plan.notes)
     if plan.idle_groups:
         names = ", ".join(plan.idle_groups)
@@ -155,7 +160,7 @@ def delete_topic_change(
         notes=tuple(notes),
         no_undo=no_undo,
         undo=undo_record(znodes=as_they_are(*plan.znodes), **how),
-        write=lambda by: delete_topic(ensemble, plan),
+        write=lambda by: delete_topic(ensemble, plan, reads),
         wait=lambda _, longest_s: wait_until_gone(ensemble, plan, longest_s, progress),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
@@ -77,8 +77,36 @@ class TopicDeletionPlan:
         )
 
 
-def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int] = ()) -> TopicDeletionPlan:
+@dataclass(frozen=True, slots=True)
+class TopicGroups:
+    """Which groups use which topics, by one read of all groups."""
+
+    users: Mapping[str, tuple[tuple[str, str], ...]]
+    """Topic to (group, member) of each member that subscribes to it."""
+    idle: Mapping[str, tuple[str, ...]]
+    """Topic to groups without members that have owners or offsets of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionReads:
+    """What the deletions of several topics have in common; each then reads only what is its own."""
+
+    info: ControllerInfo
+    groups: TopicGroups
+
+
+def read_for_deletions(ensemble: Ensemble) -> DeletionReads:
+    """Reads brokers, controller and all groups once, for deletions that follow immediately."""
+    ensemble.zk.sync("/")
+    return DeletionReads(read_controller_info(ensemble), _read_groups(ensemble))
+
+
+def plan_topic_deletion(
+    ensemble: Ensemble, topic: str, without: Collection[int] = (), reads: DeletionReads | None = None
+) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.
+
+    `reads` are of a request that deletes several topics; None reads them.
 
     `without` are brokers that are lost: the request names them, and the controller does not wait for them
     (K20). Refused unless a zkgroup controller is active, and each is not registered and has a replica of the
@@ -88,8 +116,9 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
     """
     validate_topic(topic)
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
+    if reads is None:
+        ensemble.zk.sync("/")
+    info = read_controller_info(ensemble) if reads is None else reads.info
     refuse_kraft(info)
     controller = info.controller_znode
     found = ensemble.zk.find(Topic.path(topic))
@@ -101,7 +130,7 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     _refuse_internal(ensemble, topic, info)
-    users, idle = _groups_of(ensemble, topic)
+    groups = _read_groups(ensemble) if reads is None else reads.groups
     unhosted = _is_unhosted(ensemble, found, info)
     return TopicDeletionPlan(
         topic=topic,
@@ -109,8 +138,8 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
         controller=ControllerRegistration.decode(controller.path, controller.data).broker
         if controller
         else None,
-        users=users,
-        idle_groups=idle,
+        users=groups.users.get(topic, ()),
+        idle_groups=groups.idle.get(topic, ()),
         znodes=_tree(ensemble, topic),
         notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
         unhosted=unhosted,
@@ -119,34 +148,28 @@ def plan_topic_deletion(ensemble: Ensemble, topic: str, without: Collection[int]
     )
 
 
-def _groups_of(ensemble: Ensemble, topic: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """(group, member) of each member that subscribes to the topic, and groups without members that have
-    owners or offsets of it.
-    """
-    snapshots = [
-        snapshot for snapshot in read_snapshots(ensemble, group_names(ensemble)).values() if snapshot
-    ]
-    users = tuple(
-        (snapshot.group, member.member)
-        for snapshot in snapshots
-        for member in evaluate_members(snapshot)[0]
-        if topic in member.threads
+def _read_groups(ensemble: Ensemble) -> TopicGroups:
+    """Reads all groups. ZooKeeper consumers are before clients of Kafka's group protocol."""
+    users: dict[str, list[tuple[str, str]]] = {}
+    clients: dict[str, list[tuple[str, str]]] = {}
+    idle: dict[str, list[str]] = {}
+    for snapshot in read_snapshots(ensemble, group_names(ensemble)).values():
+        if snapshot is None:
+            continue
+        for member in evaluate_members(snapshot)[0]:
+            for topic in member.threads:
+                users.setdefault(topic, []).append((snapshot.group, member.member))
+        coordinated = snapshot.coordinated
+        for client in stored_membership(coordinated).members if coordinated is not None else ():
+            for topic in dict.fromkeys(client.topics or ()):
+                clients.setdefault(topic, []).append((snapshot.group, client.member_id))
+        if not snapshot.registrations and not (coordinated is not None and coordinated.has_members):
+            for topic in dict.fromkeys(tp.topic for tp in (*snapshot.owners, *snapshot.offsets)):
+                idle.setdefault(topic, []).append(snapshot.group)
+    return TopicGroups(
+        {topic: (*users.get(topic, ()), *clients.get(topic, ())) for topic in users.keys() | clients.keys()},
+        {topic: tuple(groups) for topic, groups in idle.items()},
     )
-    clients = tuple(
-        (snapshot.group, member.member_id)
-        for snapshot in snapshots
-        if snapshot.coordinated is not None
-        for member in stored_membership(snapshot.coordinated).members
-        if topic in (member.topics or ())
-    )
-    idle = tuple(
-        snapshot.group
-        for snapshot in snapshots
-        if not snapshot.registrations
-        and not (snapshot.coordinated is not None and snapshot.coordinated.has_members)
-        and any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
-    )
-    return users + clients, idle
 
 
 def _check_lost(
@@ -278,21 +301,22 @@ def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> T
     )
 
 
-def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan) -> None:
+def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, reads: DeletionReads | None = None) -> None:
     """Applies the plan.
 
-    Groups are read again here: one may have joined since the plan. The transaction itself is refused where a
-    group that has owners or offsets of the topic has a member again. ZooKeeper cannot check in it that no
-    new group has come: that is open for the time of this one read.
+    Without `reads`, groups are read again here: one may have joined since the plan. The transaction itself is
+    refused where a group that has owners or offsets of the topic has a member again. ZooKeeper cannot check
+    in it that no new group has come: that is open since the groups were read.
 
     Raises RefusedError where a group has members on the topic, ConflictError where something changed
     since the plan, PartlyDoneError when it did after the first of several transactions.
     """
     _refuse_users(plan.topic, plan.users)
-    if not plan.leftover:
-        users, idle = _groups_of(ensemble, plan.topic)
-        _refuse_users(plan.topic, users)
-        plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *idle})))
+    if not plan.leftover and reads is None:
+        groups = _read_groups(ensemble)
+        _refuse_users(plan.topic, groups.users.get(plan.topic, ()))
+        idle = {*plan.idle_groups, *groups.idle.get(plan.topic, ())}
+        plan = replace(plan, idle_groups=tuple(sorted(idle)))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
     if plan.controller is not None:
         _ask(ensemble, plan, guards)
