@@ -250,21 +250,16 @@ class AdminApis:
     ) -> DescribeConfigsResponse:
         """The configs of topics and of this broker."""
         known = self._known_configs
-
-        def describe(ensemble: Ensemble) -> DescribeConfigsResponse:
-            rows = tuple(
-                configs.describe(
-                    ensemble,
-                    resource,
-                    known,
-                    synonyms=request.include_synonyms,
-                    documented=request.include_documentation,
-                )
-                for resource in request.resources
+        rows = await self._run(
+            lambda ensemble: configs.describe(
+                ensemble,
+                request.resources,
+                known,
+                synonyms=request.include_synonyms,
+                documented=request.include_documentation,
             )
-            return DescribeConfigsResponse(resources=rows)
-
-        return await self._run(describe)
+        )
+        return DescribeConfigsResponse(resources=rows)
 
     async def alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest

@@ -8,16 +8,17 @@ DescribeConfigsResponse.java@2.8.2 for the numbers of sources and types.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.admin.changes.topics import alter_config_change
 from zkgroup.admin.configs import is_secret
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.broker.admin.failures import RequestPartError, failure_of, refused_as
+from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model import Znode
 from zkgroup.wire.admin_apis import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -91,17 +92,69 @@ class KnownConfigs:
 
 
 def describe(
-    ensemble: Ensemble, resource: ConfigResource, known: KnownConfigs, *, synonyms: bool, documented: bool
-) -> DescribedResource:
-    """The configs of one resource: what is set, and the defaults."""
+    ensemble: Ensemble,
+    resources: Sequence[ConfigResource],
+    known: KnownConfigs,
+    *,
+    synonyms: bool,
+    documented: bool,
+) -> tuple[DescribedResource, ...]:
+    """The configs of each resource: what is set, and the defaults. All are read in one bulk read."""
+    paths = [_own_paths(resource, known) for resource in resources]
+    common = [entity.config_path for entity in (ConfigEntity.broker(known.broker), ConfigEntity.broker(None))]
+    wanted = {path for one in paths if not isinstance(one, Failure) for path in one}
+    stored: Mapping[str, Znode | None] | Failure = {}
+    if wanted:
+        try:
+            ensemble.zk.sync("/")
+            stored = ensemble.zk.read_many([*common, *sorted(wanted - set(common))])
+        except ZkGroupError as error:
+            stored = failure_of(error)
+    return tuple(
+        _described_resource(
+            resource,
+            failure if isinstance(failure, Failure) else stored,
+            known,
+            synonyms=synonyms,
+            documented=documented,
+        )
+        for resource, failure in zip(resources, paths, strict=True)
+    )
+
+
+def _own_paths(resource: ConfigResource, known: KnownConfigs) -> list[str] | Failure:
+    """The znodes of a resource, apart from those of brokers; or why it has none."""
     try:
-        ensemble.zk.sync("/")
-        if resource.kind == TOPIC_RESOURCE:
-            configs = _topic_configs(ensemble, resource.name, known)
-        else:
-            configs = _broker_configs(ensemble, _broker_named(resource.kind, resource.name, known), known)
+        if resource.kind != TOPIC_RESOURCE:
+            return [ConfigEntity.broker(_broker_named(resource.kind, resource.name, known)).config_path]
+        with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
+            validate_topic(resource.name)
     except ZkGroupError as error:
-        code, message = failure_of(error)
+        return failure_of(error)
+    return [Topic.path(resource.name), ConfigEntity.topic(resource.name).config_path]
+
+
+def _described_resource(
+    resource: ConfigResource,
+    stored: Mapping[str, Znode | None] | Failure,
+    known: KnownConfigs,
+    *,
+    synonyms: bool,
+    documented: bool,
+) -> DescribedResource:
+    failure = stored if isinstance(stored, Failure) else None
+    configs: Iterable[_Config] = ()
+    if not isinstance(stored, Failure):
+        try:
+            if resource.kind == TOPIC_RESOURCE:
+                configs = _topic_configs(stored, resource.name, known)
+            else:
+                broker = _broker_named(resource.kind, resource.name, known)
+                configs = _broker_configs(stored, broker, known)
+        except ZkGroupError as error:
+            failure = failure_of(error)
+    if failure is not None:
+        code, message = failure
         return DescribedResource(error=code, error_message=message, kind=resource.kind, name=resource.name)
     wanted = set(resource.keys) if resource.keys else None
     rows = tuple(
@@ -128,13 +181,11 @@ class _Config:
         return self.values[0].source if self.values else DEFAULT_CONFIG
 
 
-def _topic_configs(ensemble: Ensemble, topic: str, known: KnownConfigs) -> Iterator[_Config]:
-    with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
-        validate_topic(topic)
-    if ensemble.zk.exists(Topic.path(topic)) is None:
+def _topic_configs(stored: Mapping[str, Znode | None], topic: str, known: KnownConfigs) -> Iterator[_Config]:
+    if stored[Topic.path(topic)] is None:
         raise NotFoundError(f"there is no topic {topic!r}")
     entities = [ConfigEntity.topic(topic), ConfigEntity.broker(known.broker), ConfigEntity.broker(None)]
-    overrides, own, common = _overrides(ensemble, entities)
+    overrides, own, common = _overrides(stored, entities)
     brokers = [(DYNAMIC_BROKER_CONFIG, own), (DYNAMIC_DEFAULT_BROKER_CONFIG, common)]
     return _configs([(TOPIC_CONFIG, overrides)], known.topic, brokers)
 
@@ -164,12 +215,14 @@ def _broker_named(kind: int, name: str, known: KnownConfigs) -> int | None:
     return known.broker if name else None
 
 
-def _broker_configs(ensemble: Ensemble, broker: int | None, known: KnownConfigs) -> Iterator[_Config]:
+def _broker_configs(
+    stored: Mapping[str, Znode | None], broker: int | None, known: KnownConfigs
+) -> Iterator[_Config]:
     default = ConfigEntity.broker(None)
     if broker is None:
-        (overrides,) = _overrides(ensemble, [default])
+        (overrides,) = _overrides(stored, [default])
         return _configs([(DYNAMIC_DEFAULT_BROKER_CONFIG, overrides)], {})
-    own, common = _overrides(ensemble, [ConfigEntity.broker(broker), default])
+    own, common = _overrides(stored, [ConfigEntity.broker(broker), default])
     levels = [(DYNAMIC_BROKER_CONFIG, own), (DYNAMIC_DEFAULT_BROKER_CONFIG, common)]
     return _configs(levels, known.of_broker)
 
@@ -219,12 +272,13 @@ def _described(config: _Config, *, synonyms: bool, documented: bool) -> Describe
     )
 
 
-def _overrides(ensemble: Ensemble, entities: Sequence[ConfigEntity]) -> list[Mapping[str, str]]:
+def _overrides(
+    stored: Mapping[str, Znode | None], entities: Sequence[ConfigEntity]
+) -> list[Mapping[str, str]]:
     """What is set for each entity. Raises CorruptZnodeError."""
     paths = [entity.config_path for entity in entities]
-    found = ensemble.zk.read_many(paths)
     return [
-        {} if (znode := found[path]) is None else EntityConfig.decode(path, znode.data).overrides
+        {} if (znode := stored[path]) is None else EntityConfig.decode(path, znode.data).overrides
         for path in paths
     ]
 
@@ -244,7 +298,7 @@ def alter(
     error, message = ErrorCode.NONE, None
     try:
         entity = _entity(resource.kind, resource.name)
-        (before,) = _overrides(ensemble, [entity])
+        (before,) = _overrides(ensemble.zk.read_many([entity.config_path]), [entity])
         after = (
             _replaced(resource)
             if isinstance(resource, AlteredResource)

@@ -55,11 +55,14 @@ def known_configs(broker: int, settings: BrokerSettings) -> KnownConfigs:
         for name, (attribute, type_) in OF_TOPICS.items()
     }
     topic[CLEANUP_POLICY.name] = CLEANUP_POLICY
-    return KnownConfigs(broker, topic, {one.name: one for one in _of_broker(settings)})
+    return KnownConfigs(broker, topic, {one.name: one for one in _of_broker(broker, settings)})
 
 
-def _of_broker(settings: BrokerSettings) -> Iterator[KnownConfig]:
-    """The settings that Kafka has too, under Kafka's names."""
+def _of_broker(broker: int, settings: BrokerSettings) -> Iterator[KnownConfig]:
+    """The id and the settings that Kafka has too, under Kafka's names."""
+    yield KnownConfig(
+        "broker.id", INT, str(broker), STATIC_BROKER_CONFIG, "Id of the broker.", read_only=True
+    )
     for item in fields(BrokerSettings):
         if (name := item.metadata["kafka"]) is not None:
             value = getattr(settings, item.name)

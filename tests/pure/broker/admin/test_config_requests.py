@@ -6,6 +6,7 @@ import pytest
 
 from tests.pure.broker.admin.conftest import BY
 from tests.worlds.memory_cluster import MemoryCluster
+from tests.worlds.stores import MeddledStore
 from zkgroup.broker.admin.configs import (
     APPEND,
     DEFAULT_CONFIG,
@@ -24,6 +25,9 @@ from zkgroup.broker.admin.configs import (
     alter,
     describe,
 )
+from zkgroup.broker.admin.known_configs import known_configs
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.model.requests import ReadMany, Sync
 from zkgroup.wire.admin_apis import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -53,7 +57,8 @@ def _describe(
     cluster: MemoryCluster, kind: int, name: str, keys: tuple[str, ...] | None = None
 ) -> DescribedResource:
     resource = ConfigResource(kind=kind, name=name, keys=keys)
-    return describe(cluster.world.ensemble, resource, KNOWN, synonyms=True, documented=True)
+    (row,) = describe(cluster.world.ensemble, [resource], KNOWN, synonyms=True, documented=True)
+    return row
 
 
 def _rows(described: DescribedResource) -> list[tuple[str, str | None, int]]:
@@ -99,7 +104,8 @@ def test_a_config_without_a_value_is_null(cluster: MemoryCluster) -> None:
     known = KnownConfigs(1, {}, {"broker.rack": rack})
     resource = ConfigResource(kind=BROKER_RESOURCE, name="1")
 
-    (row,) = describe(cluster.world.ensemble, resource, known, synonyms=True, documented=False).configs
+    (found,) = describe(cluster.world.ensemble, [resource], known, synonyms=True, documented=False)
+    (row,) = found.configs
     assert (row.value, row.source, row.synonyms) == (None, DEFAULT_CONFIG, ())
 
 
@@ -173,6 +179,49 @@ def test_what_cannot_be_described_has_an_error_of_its_own(
 ) -> None:
     """The request is answered for its other resources."""
     assert _describe(cluster, kind, name).error == error
+
+
+def test_all_resources_are_read_at_once(cluster: MemoryCluster) -> None:
+    """Two requests to ZooKeeper, whatever is asked for; what cannot be described spoils nothing else."""
+    cluster.topic("other", (1, 2))
+    cluster.world.server.put(TopicConfig.path("other"), b"no JSON")
+    resources = [
+        ConfigResource(kind=kind, name=name, keys=None)
+        for kind, name in (
+            (2, "orders"),
+            (2, "other"),
+            (2, "absent"),
+            (2, "a/b"),
+            (4, "1"),
+            (4, "2"),
+            (4, ""),
+        )
+    ]
+    store = MeddledStore(cluster.world.server.client())
+
+    found = describe(cluster.world.operator(store), resources, KNOWN, synonyms=False, documented=False)
+
+    assert [type(request) for request in store.requests] == [Sync, ReadMany]
+    assert [(one.kind, one.name) for one in found] == [(one.kind, one.name) for one in resources]
+    assert [one.error for one in found] == [0, -1, 3, 17, 0, 42, 0]
+    assert [bool(one.configs) for one in found] == [True, False, False, False, True, False, False]
+
+
+def test_a_broker_shows_its_id(cluster: MemoryCluster) -> None:
+    """As Kafka does: static, an int, and read-only."""
+    known = known_configs(7, BrokerSettings())
+    resource = ConfigResource(kind=BROKER_RESOURCE, name="7", keys=("broker.id",))
+
+    (found,) = describe(cluster.world.ensemble, [resource], known, synonyms=False, documented=False)
+
+    (row,) = found.configs
+    assert (row.name, row.value, row.source, row.config_type, row.read_only) == (
+        "broker.id",
+        "7",
+        STATIC_BROKER_CONFIG,
+        INT,
+        True,
+    )
 
 
 # --- changes ------------------------------------------------------------------------------------
