@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkgroup.errors import (
     AccessDeniedError,
@@ -46,14 +47,36 @@ _CODES: tuple[tuple[type[ZkGroupError], ErrorCode], ...] = (
 """The first that matches counts. Clients send a request again after REQUEST_TIMED_OUT."""
 
 
+_COMMAND: Final = re.compile(r"`zkgroup |(?<![\w-])--[a-z]")
+"""A command or an option of zkgroup's command line."""
+_ASIDE: Final = re.compile(r" \([^()]*(?:`zkgroup |(?<![\w-])--[a-z])[^()]*\)")
+
+
+def text_for_clients(text: str) -> str:
+    """An error's text without what it says about the command line, which a client of Kafka does not have.
+
+    Texts name a command or an option in a clause of their own, behind a semicolon, or in parentheses.
+    """
+    clauses = _ASIDE.sub("", text).split("; ")
+    kept = [each for each in clauses if not _COMMAND.search(each)] or [_before_command(clauses[0])]
+    return "; ".join(kept).replace("run the command again", "send the request again")
+
+
+def _before_command(text: str) -> str:
+    """A text up to the colon before its first command; all of it where there is none."""
+    found = _COMMAND.search(text)
+    return text[: found.start() if found else None].rpartition(": ")[0] or text
+
+
 def failure_of(error: ZkGroupError) -> Failure:
     """The error code and text of an error; -1 (unknown) for one that a client cannot act upon."""
+    text = text_for_clients(str(error))
     if isinstance(error, RequestPartError):
-        return Failure(error.error, str(error))
+        return Failure(error.error, text)
     for kind, code in _CODES:
         if isinstance(error, kind):
-            return Failure(code, str(error))
-    return Failure(ErrorCode.UNKNOWN, str(error))
+            return Failure(code, text)
+    return Failure(ErrorCode.UNKNOWN, text)
 
 
 @contextmanager
