@@ -5,10 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
+    ControllerInfo,
     hosts_topics,
     notes_on_settings,
     read_controller_health,
@@ -28,6 +30,7 @@ from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import (
     NO_LEADER,
+    BrokerRegistration,
     PartitionState,
     Topic,
     broker_ids_path,
@@ -94,48 +97,68 @@ def plan_topic(
     Raises ConfigError for what can never be, RefusedError where no live broker can hold the topic, and on a
     cluster that has moved to KRaft.
     """
+    settings = dict(configs or {})
     validate_new_topic(topic)
-    check_topic_settings(configs or {})
+    check_topic_settings(settings)
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    refuse_compaction(info, configs or {})
+    refuse_compaction(info, settings)
     entries = registrations(ensemble)
-    brokers = by_role(entries)
-    notes: list[str] = []
-    unhosted = False
-    if brokers.data and info.controller_znode is None:
-        notes.append("there is no active controller: the topic has no leaders until there is one")
     if replica_assignment is not None:
-        assignment = given_lists(replica_assignment, partitions)
-        notes += _notes_on_unregistered(assignment, brokers)
+        assigned = _assigned_as_given(given_lists(replica_assignment, partitions), by_role(entries))
     else:
-        _check_counts(partitions, replication_factor)
-        assert partitions is not None
-        able = placeable(readable(entries))
-        if able:
-            dealt = spread(
-                able,
-                partitions,
-                replication_factor,
-                start=starting_point(topic, len(able)),
-                rack_mode=rack_mode,
-            )
-            assignment = dict(dealt.replicas)
-            notes += dealt.notes
-        else:
-            assignment = _without_brokers(brokers, partitions, replication_factor, notes)
-            unhosted = True
-    if topic == OFFSETS_TOPIC and not unhosted and (slots := read_slots(ensemble)) is not None:
-        check_slots(slots, len(assignment))
-    notes += notes_on_settings(info, "topics", configs or {})
+        numbers = _checked_counts(partitions, replication_factor)
+        assigned = _assigned_to_brokers(topic, *numbers, entries, rack_mode)
+    if topic == OFFSETS_TOPIC and not assigned.unhosted and (slots := read_slots(ensemble)) is not None:
+        check_slots(slots, len(assigned.replicas))
+    notes = [
+        *_notes_on_controller(info, entries),
+        *assigned.notes,
+        *notes_on_settings(info, "topics", settings),
+    ]
     return NewTopic(
         topic=topic,
-        assignment=assignment,
-        configs=dict(configs or {}),
+        assignment=assigned.replicas,
+        configs=settings,
         notes=tuple(notes),
-        unhosted=unhosted,
+        unhosted=assigned.unhosted,
         are_slots=topic == OFFSETS_TOPIC and hosts_topics(info),
     )
+
+
+class _Assigned(NamedTuple):
+    """Where the replicas of a new topic go."""
+
+    replicas: dict[int, tuple[int, ...]]
+    notes: Sequence[str]
+    unhosted: bool = False
+
+
+def _assigned_as_given(replicas: dict[int, tuple[int, ...]], brokers: Brokers) -> _Assigned:
+    return _Assigned(replicas, tuple(_notes_on_unregistered(replicas, brokers)))
+
+
+def _assigned_to_brokers(
+    topic: str,
+    partitions: int,
+    factor: int,
+    entries: Mapping[int, DecodedZnode[BrokerRegistration]],
+    rack_mode: RackMode,
+) -> _Assigned:
+    """Spreads replicas over the brokers that can hold some; a placeholder where none is registered."""
+    able = placeable(readable(entries))
+    if not able:
+        return _without_brokers(by_role(entries), partitions, factor)
+    start = starting_point(topic, len(able))
+    dealt = spread(able, partitions, factor, start=start, rack_mode=rack_mode)
+    return _Assigned(dict(dealt.replicas), dealt.notes)
+
+
+def _notes_on_controller(
+    info: ControllerInfo, entries: Mapping[int, DecodedZnode[BrokerRegistration]]
+) -> Iterator[str]:
+    if by_role(entries).data and info.controller_znode is None:
+        yield "there is no active controller: the topic has no leaders until there is one"
 
 
 def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
@@ -245,18 +268,17 @@ def starting_point(topic: str, brokers: int) -> Start:
     return Start(digest % brokers, digest // brokers % brokers)
 
 
-def _check_counts(partitions: int | None, factor: int) -> None:
+def _checked_counts(partitions: int | None, factor: int) -> tuple[int, int]:
     if partitions is None:
         raise ConfigError("say how many partitions: --partitions N, or --replica-assignment")
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise ConfigError(f"partitions: expected 1 to {PARTITIONS_MAX}, found {partitions}")
     if factor < 1:
         raise ConfigError(f"replication factor: expected at least 1, found {factor}")
+    return partitions, factor
 
 
-def _without_brokers(
-    brokers: Brokers, partitions: int, factor: int, notes: list[str]
-) -> dict[int, tuple[int, ...]]:
+def _without_brokers(brokers: Brokers, partitions: int, factor: int) -> _Assigned:
     if brokers.controllers_only or brokers.unreadable:
         found = ", ".join(map(str, brokers.controllers_only)) or brokers.unreadable[0]
         raise RefusedError(
@@ -264,11 +286,11 @@ def _without_brokers(
         )
     if factor > 1:
         raise ConfigError(f"replication factor {factor}, but no broker is registered")
-    notes.append(
+    note = (
         "no broker is registered: every replica list is [0]: groups can share its partitions; "
         "no broker hosts it until you name replicas"
     )
-    return dict.fromkeys(range(partitions), PLACEHOLDER)
+    return _Assigned(dict.fromkeys(range(partitions), PLACEHOLDER), (note,), unhosted=True)
 
 
 def _parent(path: str) -> str:
