@@ -9,8 +9,10 @@ from typing import Any
 from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.engine import Found, find
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.report.data import About, drawn_of, gather
 from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.tables import Nowhere
 
 GROUP = "billing"
 HOSTILE = (
@@ -27,12 +29,17 @@ def found_in(log: AuditLog) -> Found:
 
 def data_of(log: AuditLog, limits: Limits | None = None) -> dict[str, Any]:
     """The data of a report of a history."""
-    return gather(log.events(), found_in(log), About(inputs=["made"]), limits)
+    return _gathered(log, found_in(log), limits or Limits())
 
 
 def shape_of(log: AuditLog) -> dict[str, Any]:
     """The report's data without findings, which take most of the time."""
-    return gather(log.events(), Found([], [], log.facts()), About(inputs=["made"]))
+    return _gathered(log, Found([], [], log.facts()), Limits())
+
+
+def _gathered(log: AuditLog, found: Found, limits: Limits) -> dict[str, Any]:
+    drawn = drawn_of(log.events(), found.facts, limits, Nowhere())
+    return gather(drawn, found, numbered(found), About(inputs=["made"]), limits)
 
 
 def data_in(html: str) -> dict[str, Any]:

@@ -73,10 +73,16 @@ def audit(
     Raises ConfigError for a bound that no rule has, NotFoundError where there was no such group, and what
     `Source.rows` raises.
     """
+    bounds_of(rules, bounds or {})
+    return audit_rows(source, asked_rows(source.rows(start, end), group), rules, bounds)
+
+
+def audit_rows(
+    source: Source, table: AskedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
+) -> Found:
+    """`audit` of rows that are read already, and are to be used for more."""
     chosen = bounds_of(rules, bounds or {})
-    rows = source.rows(start, end)
-    table = asked_rows(rows, group)
-    facts = table.facts
+    rows, group, facts = table.rows, table.group, table.facts
     require_group(group, table.groups)
     skipped = [
         Skipped(rule, reason)
@@ -99,6 +105,10 @@ def audit(
 class AskedRows(Protocol):
     """The rows of an audit, as objects or as columns."""
 
+    rows: Rows
+    """As the source gave them."""
+    group: str | None
+    """The only group that is asked about."""
     facts: Facts
     groups: set[str]
     """The names of all groups, where one is asked for."""
@@ -110,16 +120,17 @@ class PlainRows:
     """Rows as objects: nothing is screened."""
 
     def __init__(self, rows: Rows, group: str | None) -> None:
-        self._rows, self._group = rows, group
+        self.rows, self.group = rows, group
         self.groups: set[str] = set()
-        self.facts = facts_of(self._events())
+        self.facts = facts_of(self.events())
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        return find_all(rules, self._events(), self.facts, bounds)
+        return find_all(rules, self.events(), self.facts, bounds)
 
-    def _events(self) -> Iterator[Event]:
-        events = self._rows.events()
-        return events if self._group is None else of_group(events, self._group, self.groups)
+    def events(self) -> Iterator[Event]:
+        """Those that are asked about, from the beginning."""
+        events = self.rows.events()
+        return events if self.group is None else of_group(events, self.group, self.groups)
 
 
 def asked_rows(rows: Rows, group: str | None) -> AskedRows:

@@ -16,7 +16,7 @@ from zkgroup.audit.fact_builder import facts_of, is_fact_path
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.key_rows import KeyRows
-from zkgroup.audit.keys import Key
+from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.views.sessions import SessionRow
@@ -30,6 +30,7 @@ class ScreenedRows:
         columns = rows.columns()
         if columns is None:
             columns = columns_of(rows.events())
+        self.rows, self.group = rows, group
         self.groups: set[str] = set()
         if group is not None:
             places = [path_kind(columns.paths[code]) for code in np.unique(columns.path).tolist()]
@@ -37,9 +38,10 @@ class ScreenedRows:
             columns = of_group(columns, group)
         self.columns = columns
         self.facts = facts_in(columns)
+        self.audited = AuditedColumns(columns, self.facts)
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        return find_screened(rules, self.columns, self.facts, bounds)
+        return self.audited.find(rules, bounds)
 
 
 def of_group(columns: Columns, group: str) -> Columns:
@@ -106,24 +108,46 @@ def find_screened(
     rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """What the rules find in the rows that their screens keep."""
-    tables = Tables(columns, facts)
-    screened = [_screened(rule, tables, bounds[rule.name]) for rule in rules]
-    wanted: Flags = np.zeros(len(columns), np.bool_)
-    for each in screened:
-        wanted[each.rows.rows] = True
-    events = list(columns.events(np.flatnonzero(wanted)))
-    places = np.cumsum(wanted) - 1
-    whole: dict[str, list[tuple[Key, KeyRows]]] = {}
-    for rule, each in zip(rules, screened, strict=True):
-        yield from each.found
-        if rule.screen is None and rule.keys.name in whole:
-            by_key = whole[rule.keys.name]
-        else:
-            by_key = list(_by_key(each.rows, places, events))
-        if rule.screen is None:
-            whole[rule.keys.name] = by_key
-        for key, rows in by_key:
-            yield from rule.find(rows, key, facts, bounds[rule.name])
+    return AuditedColumns(columns, facts).find(rules, bounds)
+
+
+class AuditedColumns:
+    """The columns of a history, with what was computed of them: rules and the report share it."""
+
+    def __init__(self, columns: Columns, facts: Facts) -> None:
+        self.columns, self.facts = columns, facts
+        self.tables = Tables(columns, facts)
+        self._by_key: dict[str, list[tuple[Key, KeyRows]]] = {}
+        """By the name of `Keys`, all rows of each key."""
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """What the rules find in the rows that their screens keep."""
+        screened = [_screened(rule, self.tables, bounds[rule.name]) for rule in rules]
+        wanted: Flags = np.zeros(len(self.columns), np.bool_)
+        for each in screened:
+            wanted[each.rows.rows] = True
+        events = list(self.columns.events(np.flatnonzero(wanted)))
+        places = np.cumsum(wanted) - 1
+        for rule, each in zip(rules, screened, strict=True):
+            yield from each.found
+            if rule.screen is not None:
+                by_key = list(_by_key(each.rows, places, events))
+            elif rule.keys.name in self._by_key:
+                by_key = self._by_key[rule.keys.name]
+            else:
+                by_key = self._by_key[rule.keys.name] = list(_by_key(each.rows, places, events))
+            for key, rows in by_key:
+                yield from rule.find(rows, key, self.facts, bounds[rule.name])
+
+    def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
+        """All rows of each key, with what rules have computed of them."""
+        known = self._by_key.get(keys.name)
+        if known is None:
+            selection = self.tables.of(keys)
+            events = list(self.columns.events(selection.rows))
+            places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
+            known = self._by_key[keys.name] = list(_by_key(selection, places, events))
+        return known
 
 
 def _screened(rule: Rule, tables: Tables, bounds: Bounds) -> Screened:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from zkgroup.audit.engine import Found, audit
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.engine import Found
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.report.writing import report_of, rows_beside, write_report
@@ -371,7 +370,11 @@ def _audit(stage: PlantedGroup, shared: group.GroupDemoReport, options: AuditDem
     stage.show()
     source = open_source(inputs)
     assert source.history is not None, "folders of servers have a history"
-    found = audit(source, ALL_RULES)
+    kept = stage.folder if options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
+    with rows_beside(kept / REPORT) as rows:
+        report = report_of(source, inputs, rows=rows)
+        written = write_report(kept / REPORT, report, rows)
+    found = report.found
     lives = _owners(source, found, stage.group)
     files = list(health_of(inputs))
     evidence = AuditEvidence(
@@ -385,10 +388,6 @@ def _audit(stage: PlantedGroup, shared: group.GroupDemoReport, options: AuditDem
         replayed=source.history.verify(),
     )
     checks = check_audit(evidence)
-    stage.log("writing the report")
-    kept = stage.folder if options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-    with rows_beside(kept / REPORT) as rows:
-        written = write_report(kept / REPORT, report_of(source, found, inputs, rows=rows), found, rows)
     partition = next((one.partition for one in stage.planted if one.after < one.before), 0)
     return AuditDemoReport(
         checks=(*checks, *shared.checks),

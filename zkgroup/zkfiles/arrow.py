@@ -84,7 +84,7 @@ def _values(values: Sequence[Any], type_: ColumnType) -> Any:
         entries = [None if acl is None else [entry._asdict() for entry in acl] for acl in different.values()]
         return pa.array(entries, _TYPES[type_]).take(pa.array([codes[id(acl)] for acl in values], pa.int32()))
     if type_ == "timestamp":
-        return _moments(pa.array(values, pa.int64()))
+        return moments(pa.array(values, pa.int64()))
     return pa.array(values, _TYPES[type_])
 
 
@@ -93,11 +93,11 @@ def _numbers(packed: Fixed, rows: int, type_: ColumnType) -> Any:
     if type_ == "boolean":
         return pa.Array.from_buffers(pa.uint8(), rows, [_bits(packed.present, rows), values]).cast(pa.bool_())
     if type_ == "timestamp":
-        return _moments(pa.Array.from_buffers(pa.int64(), rows, [None, values]))
+        return moments(pa.Array.from_buffers(pa.int64(), rows, [None, values]))
     return pa.Array.from_buffers(_TYPES[type_], rows, [_bits(packed.present, rows), values])
 
 
-def _moments(milliseconds: Any) -> Any:
+def moments(milliseconds: Any) -> Any:
     """Timestamps; milliseconds that do not fit become the last or first that does."""
     try:
         return milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(_TYPES["timestamp"])

@@ -15,7 +15,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import SEVERITIES
 from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.report.writing import report_of, require_free, rows_beside, write_report
+from zkgroup.audit.report.writing import Report, report_of, require_free, rows_beside, write_report
 from zkgroup.audit.rules import AnyRule, Finding, Severity
 from zkgroup.audit.spark.session import require_spark, session
 
@@ -230,31 +230,29 @@ def report(
     require_free(page, overwrite=overwrite)
     if spark:
         request = _ReportRequest(inputs, start, end, group)
-        found, written, damaged = _with_spark(request, page, master, dict(settings), overwrite=overwrite)
+        made, written, damaged = _with_spark(request, page, master, dict(settings), overwrite=overwrite)
     else:
-        with opened(inputs) as (source, report):
-            report("searching for findings")
-            found = audit(source, ALL_RULES, start=start, end=end, group=group)
-            with rows_beside(page) as rows:
-                report("shaping the report")
-                data = report_of(source, found, inputs.paths, start=start, end=end, group=group, rows=rows)
-                report("writing the report")
-                written = write_report(page, data, found, rows, overwrite=overwrite)
+        with opened(inputs) as (source, report), rows_beside(page) as rows:
+            made = report_of(
+                source, inputs.paths, start=start, end=end, group=group, rows=rows, progress=report
+            )
+            report("writing the report")
+            written = write_report(page, made, rows, overwrite=overwrite)
         damaged = bool(source.damages())
-    severities = [one.severity for one in found.findings]
-    made = documents.AuditReportDocument(
+    severities = [one.severity for one in made.found.findings]
+    fields = documents.AuditReportDocument(
         [documents.ReportFile(path, path.stat().st_size) for path in written],
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("info"),
     )
     document = documents.REPORT.json(
-        documents.LastTransaction.of(found.facts.end_zxid, found.facts.end_ms), made
+        documents.LastTransaction.of(made.found.facts.end_zxid, made.found.facts.end_ms), fields
     )
     if not out.document(document, "files", documents.REPORT_FILE.keys):
         for path in written:
             echo_err(f"wrote {path}")
-        summary(found, numbered(found))
+        summary(made.found, made.incidents)
     if "error" in severities or damaged:
         ctx.exit(EXIT_CHECK_FAILED)
 
@@ -270,8 +268,8 @@ class _ReportRequest(NamedTuple):
 
 def _with_spark(
     request: _ReportRequest, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
-) -> tuple[Found, list[Path], bool]:
-    """What was found, the files, and whether anything is damaged. Notes are printed as without Spark."""
+) -> tuple[Report, list[Path], bool]:
+    """The report, the files, and whether anything is damaged. Notes are printed as without Spark."""
     inputs = request.inputs
     if not inputs.texts:
         raise click.UsageError("--spark is for --input: a live ensemble has no logs to read")
@@ -292,9 +290,9 @@ def _with_spark(
             rows=rows,
             progress=report,
         )
-        written = write_report(page, made.data, made.found, rows, overwrite=overwrite)
+        written = write_report(page, made.report, rows, overwrite=overwrite)
     echo_notes(made.notes, made.damages)
-    return made.found, written, bool(made.damages)
+    return made.report, written, bool(made.damages)
 
 
 @click.command(cls=Command)

@@ -11,8 +11,6 @@ import pytest
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from tests.worlds.made_reports import data_in
 from tests.worlds.shell import Shell
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.report.writing import report_of
@@ -23,9 +21,7 @@ NARROWED: dict[str, Any] = {"start": PointInTime(0x80), "end": PointInTime(0xD0)
 
 
 def _of_a_laptop(paths: list[Path], *, ensemble: str | None = None, **narrowed: Any) -> dict[str, Any]:
-    source = open_source(paths, ensemble=ensemble)
-    found = audit(source, ALL_RULES, **narrowed)
-    return report_of(source, found, paths, **narrowed)
+    return report_of(open_source(paths, ensemble=ensemble), paths, **narrowed).data
 
 
 def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
@@ -34,7 +30,7 @@ def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
 
     for name, narrowed in ((INCIDENTS, {}), (INCIDENTS, NARROWED), (HEALTHY[1], {})):
         expected = _of_a_laptop([folder(name)], **narrowed)
-        assert report(spark, [str(folder(name))], **narrowed).data == expected
+        assert report(spark, [str(folder(name))], **narrowed).report.data == expected
 
 
 def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
@@ -55,7 +51,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
     times = {"start": PointInTime(time_ms=1795219223848), "end": PointInTime(time_ms=1795219242414)}
     for narrowed in ({}, NARROWED, times):
         expected = _of_a_laptop([output], ensemble=INCIDENTS, **narrowed)
-        assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).data == expected
+        assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).report.data == expected
 
 
 def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Path) -> None:
@@ -76,7 +72,7 @@ def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Pa
 
     told = report(spark, [str(data)])
 
-    assert told.data == _of_a_laptop([data])
+    assert told.report.data == _of_a_laptop([data])
     assert any("log.1, byte" in text for text in told.damages)
     assert any("are missing" in text for text in told.damages)
 

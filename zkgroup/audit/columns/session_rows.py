@@ -12,9 +12,13 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 
 
-def sessions_in(columns: Columns, facts: Facts) -> list[SessionRow]:
-    """Every session of a history, as `sessions_of` gives them."""
-    s = Tables(columns, facts).sessions
+def sessions_in(columns: Columns, facts: Facts, tables: Tables | None = None) -> list[SessionRow]:
+    """Every session of a history, as `sessions_of` gives them.
+
+    Args:
+        tables: those of the columns, where they are known already.
+    """
+    s = (tables or Tables(columns, facts)).sessions
     rows = s.selection
     makes = (s.op == CREATE) & s.applied & (columns.ephemeral[rows.rows] == OF_SESSION)
     created = s.counts(makes & ~s.is_end)

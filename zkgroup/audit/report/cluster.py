@@ -10,25 +10,25 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.partitions import ChangeStamp, TopicViews, View, ViewChange, brokers_text, decoded
 from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
-from zkgroup.audit.report.timelines import Span, Timeline, columns
+from zkgroup.audit.report.timelines import Span, Timeline, columns, timeline_of
 from zkgroup.audit.texts import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
-_Spell = tuple[int, ChangeStamp, ChangeStamp | None, str]
+_Fault = tuple[int, ChangeStamp, ChangeStamp | None, str]
 """Partition, beginning, end, and what was wrong."""
 
 
 def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
     """Who was controller, and every write of the epoch."""
-    timeline: Timeline[str] = _timeline(facts, limits)
+    timeline: Timeline[str] = timeline_of(facts, limits)
     for life in facts.controllers:
         value = decoded(ControllerRegistration.decode, life.path, life.data)
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
         epoch = epoch_at(facts, until)
         name = controller_name(life) if epoch is None else f"{controller_name(life)}, epoch {epoch}"
-        timeline.add(row, _span(life, name, facts, names))
+        timeline.add(row, _span(life, name, facts))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
         value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
@@ -44,21 +44,21 @@ def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
 
 def brokers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
     """When each broker was registered, and how each registration ended."""
-    timeline: Timeline[tuple[int, str]] = _timeline(facts, limits)
+    timeline: Timeline[tuple[int, str]] = timeline_of(facts, limits)
     for broker, lives in facts.brokers.items():
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
         for life in lives:
-            timeline.add(key, _span(life, _address(life), facts, names))
-    rows = [[names.of(row[1]), columns(spans)] for row, spans in timeline.rows()]
+            timeline.add(key, _span(life, _address(life), facts))
+    rows = [[names.of(row[1]), columns(spans, names)] for row, spans in timeline.rows()]
     return {"notes": timeline.notes("broker"), "rows": rows}
 
 
 class Replication:
     """Takes the rows of topics; keeps when a partition had no leader, or too few replicas in sync."""
 
-    def __init__(self, facts: Facts, names: Names, limits: Limits) -> None:
-        self._facts, self._names = facts, names
-        self._timeline: Timeline[tuple[str, int]] = _timeline(facts, limits)
+    def __init__(self, facts: Facts, limits: Limits) -> None:
+        self._facts = facts
+        self._timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
         self._topics: dict[str, _Topic] = {}
 
     def see(self, event: Event, topic: str) -> None:
@@ -74,45 +74,44 @@ class Replication:
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
         rows = [
-            [names.of(topic), partition, columns(spans)]
+            [names.of(topic), partition, columns(spans, names)]
             for (topic, partition), spans in self._timeline.rows()
         ]
         return {"notes": self._timeline.notes("partition"), "rows": rows}
 
-    def _take(self, topic: str, spells: Iterable[_Spell]) -> None:
-        for partition, since, to, text in spells:
-            session = self._names.of(session_text(since.session)) if since.session else NOBODY
+    def _take(self, topic: str, faults: Iterable[_Fault]) -> None:
+        for partition, since, to, text in faults:
             span = Span(
                 since.ms,
                 None if to is None else to.ms,
-                self._names.of(text),
-                session,
+                text,
+                since.session,
                 since.zxid,
                 None if to is None else to.zxid,
-                self._names.of("open" if to is None else "over"),
+                "open" if to is None else "over",
             )
             self._timeline.add((topic, partition), span)
 
 
 class _Topic:
-    """Spells of one topic, each with what was wrong in it; a change of what is wrong begins another."""
+    """The faults of one topic's partitions; a change of what is wrong begins another."""
 
     def __init__(self, topic: str, facts: Facts) -> None:
         self._views = TopicViews(topic, facts)
         self._since: dict[int, tuple[ChangeStamp, str]] = {}
 
-    def see(self, event: Event) -> Iterator[_Spell]:
+    def see(self, event: Event) -> Iterator[_Fault]:
         """Those that a row showed to be over."""
         for change in self._views.see(event):
             yield from self._over(change)
 
-    def end(self) -> Iterator[_Spell]:
+    def end(self) -> Iterator[_Fault]:
         for change in self._views.end():
             yield from self._over(change)
         for partition, (since, text) in self._since.items():
             yield partition, since, None, text
 
-    def _over(self, change: ViewChange) -> Iterator[_Spell]:
+    def _over(self, change: ViewChange) -> Iterator[_Fault]:
         fault = None if change.after is None else _fault(change.after)
         known = self._since.get(change.partition)
         if known is not None and known[1] != fault:
@@ -133,27 +132,15 @@ def _fault(view: View) -> str | None:
     return f"not in sync {brokers_text(missing)}; leader {view.state.leader}"
 
 
-def _timeline(facts: Facts, limits: Limits) -> Timeline[Any]:
-    return Timeline(limits.spans, limits.partitions, facts.end_ms - facts.start_ms)
-
-
 def _rows(timeline: Timeline[str], names: Names) -> list[list[Any]]:
-    return [[names.of(row), columns(spans)] for row, spans in timeline.rows()]
+    return [[names.of(row), columns(spans, names)] for row, spans in timeline.rows()]
 
 
-def _span(life: Life, name: str, facts: Facts, names: Names) -> Span:
+def _span(life: Life, name: str, facts: Facts) -> Span:
     ended = "open"
     if life.to_zxid is not None:
         ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
-    return Span(
-        life.from_ms,
-        life.to_ms,
-        names.of(name),
-        names.of(session_text(life.session)) if life.session else NOBODY,
-        life.from_zxid,
-        life.to_zxid,
-        names.of(ended),
-    )
+    return Span(life.from_ms, life.to_ms, name, life.session, life.from_zxid, life.to_zxid, ended)
 
 
 def _address(life: Life) -> str:

@@ -17,8 +17,8 @@ Row = tuple[str, str, int]
 
 _FINEST: Final = 2048
 _COARSEST: Final = 2**63
-_PINNED_MAX: Final = 200
-"""Points beside falls that are kept whatever happens, of one curve."""
+PINNED_MAX: Final = 200
+"""Falls of one curve of which both sides are kept."""
 _WEIGHTS: Final = {"rewind": 5, "foreign": 4, "unowned": 3, "reset": 2, "deletion": 1}
 
 
@@ -32,57 +32,97 @@ class Mark(NamedTuple):
     write: OffsetRow
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
+    """An offset and when it was written."""
+
     ms: int
     offset: int
-    is_pinned: bool
+
+
+class DrawnOffsets(NamedTuple):
+    """What the page shows of all offsets."""
+
+    curves: list[tuple[Row, int, list[Point]]]
+    """Of each partition by row: how many commits there were, and the points that are drawn."""
+    marks: Kept[Mark]
+    grain_ms: int
+    """How far curves are thinned; 0 for not at all."""
+    refused: int
+    """Partitions that there was no room for."""
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        notes = []
+        if self.refused:
+            notes.append(f"{count_text(self.refused, 'partition')} more did not fit and have no curve.")
+        if self.grain_ms:
+            notes.append(
+                f"Curves have the last offset of each {duration_text(self.grain_ms)}, and both sides of"
+                " falls: there were too many commits to draw."
+            )
+        if self.marks.left_out:
+            notes.append(f"{count_text(self.marks.left_out, 'mark')} of least weight were left out.")
+        return {
+            "notes": notes,
+            "rows": [
+                [
+                    names.of(group),
+                    names.of(topic),
+                    partition,
+                    writes,
+                    [[point.ms, number(point.offset)] for point in points],
+                ]
+                for (group, topic, partition), writes, points in self.curves
+            ],
+            "marks": [_mark(mark, names) for mark in self.marks.items()],
+        }
+
+
+class Grains:
+    """The grains of time that curves of one history are thinned to.
+
+    Of points of a curve that follow each other within one grain the last is kept. The grain is the shortest,
+    doubled again and again, with which all points fit.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.start_ms = facts.start_ms
+        self._length_ms = max(facts.end_ms - facts.start_ms, 1)
+
+    def next(self, grain_ms: int) -> int:
+        """The grain that comes after one, or after none at all (0)."""
+        return 2 * grain_ms or max(self._length_ms // _FINEST, 1)
+
+    def is_last(self, grain_ms: int) -> bool:
+        """Whether nothing is gained by a longer one."""
+        return grain_ms > _COARSEST
+
+    def pins(self, grain_ms: int) -> bool:
+        """Whether both sides of falls are kept; not where next to nothing else would be."""
+        return grain_ms < max(self._length_ms // 16, 1)
 
 
 class _Curve:
     def __init__(self) -> None:
-        self.points: list[_Point] = []
+        self.points: list[tuple[Point, bool]] = []
+        """Each with whether it is beside a fall, and kept whatever happens."""
         self.writes = 0
         self.pinned = 0
 
-    def add(self, ms: int, offset: int, grain_ms: int, *, falls: bool) -> int:
-        """Gives how many points more there are."""
-        self.writes += 1
-        falls = falls and self.pinned < _PINNED_MAX
-        last = self.points[-1] if self.points else None
-        if falls and last is not None:
-            self.points[-1] = last._replace(is_pinned=True)
-            self.pinned += 1
-        point = _Point(ms, offset, falls)
-        if last is not None and not falls and _together(last, point, grain_ms):
-            self.points[-1] = point
-            return 0
-        self.points.append(point)
-        return 1
-
-    def thin(self, grain_ms: int, *, pins: bool) -> None:
-        kept: list[_Point] = []
-        for point in self.points:
-            point = point if pins else point._replace(is_pinned=False)
-            if kept and not point.is_pinned and _together(kept[-1], point, grain_ms):
-                kept[-1] = point
-            else:
-                kept.append(point)
-        self.points = kept
-
 
 class Curves:
-    """Takes the rows of owners and offsets; of each interval of time a curve keeps the last value."""
+    """Takes the rows of owners and offsets."""
 
     def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows
-        self._length_ms = max(facts.end_ms - facts.start_ms, 1)
+        self._grains = Grains(facts)
         self._writes: dict[str, dict[Row, OffsetRows]] = {}
         self._curves: dict[Row, _Curve] = {}
         self._known = 0
         self._total = 0
-        self._others: set[Row] = set()
+        self._refused: set[Row] = set()
         self._grain_ms = 0
-        self._marks: Kept[Mark] = Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
+        self._marks = marks_kept(limits)
 
     def see(self, event: Event, place: PathKind) -> None:
         row = (place.name, place.topic, place.partition)
@@ -90,7 +130,7 @@ class Curves:
         rows = of_group.get(row)
         if rows is None:
             if self._known >= self._limits.partitions:
-                self._others.add(row)
+                self._refused.add(row)
                 return
             members = next(iter(of_group.values())).members if of_group else None
             self._known += 1
@@ -99,59 +139,62 @@ class Curves:
         if write is not None:
             self._add(row, write)
 
+    def drawn(self) -> DrawnOffsets:
+        """Once all rows are seen."""
+        curves = [
+            (row, curve.writes, [point for point, _ in curve.points])
+            for row, curve in sorted(self._curves.items())
+        ]
+        return DrawnOffsets(curves, self._marks, self._grain_ms, len(self._refused))
+
     def _add(self, row: Row, write: OffsetRow) -> None:
         self._rows.add("offsets", tables.offset(row, write))
-        for kind in _kinds(write):
+        for kind in kinds_of_marks(write):
             self._marks.add(Mark(row, kind, write))
         curve = self._curves.setdefault(row, _Curve())
         if write.offset is None or write.offset < 0:
             return
-        falls = write.previous is not None and write.offset < write.previous
-        self._total += curve.add(write.time_ms, write.offset, self._grain_ms, falls=falls)
-        if self._total > self._limits.points + len(self._curves):
+        curve.writes += 1
+        falls = write.previous is not None and write.offset < write.previous and curve.pinned < PINNED_MAX
+        if falls:
+            curve.pinned += 1
+            if curve.points:
+                curve.points[-1] = curve.points[-1][0], True
+        self._total += self._append(curve.points, Point(write.time_ms, write.offset), is_pinned=falls)
+        if self._total > self._limits.points:
             self._thin()
 
+    def _append(self, points: list[tuple[Point, bool]], point: Point, *, is_pinned: bool) -> int:
+        """How many points there are more."""
+        if points and self._grain_ms:
+            last, is_kept = points[-1]
+            start_ms, grain_ms = self._grains.start_ms, self._grain_ms
+            is_kept = is_kept and self._grains.pins(grain_ms)
+            if not is_kept and (last.ms - start_ms) // grain_ms == (point.ms - start_ms) // grain_ms:
+                points[-1] = point, is_pinned
+                return 0
+        points.append((point, is_pinned))
+        return 1
+
     def _thin(self) -> None:
-        """With the grain there is, and then coarser ones, until half of the room is free."""
-        self._grain_ms = self._grain_ms or max(self._length_ms // _FINEST, 1)
-        while True:
-            pins = self._grain_ms < self._length_ms // 16
+        """With the next grain, until all points fit."""
+        while self._total > self._limits.points and not self._grains.is_last(self._grain_ms):
+            self._grain_ms = self._grains.next(self._grain_ms)
+            self._total = 0
             for curve in self._curves.values():
-                curve.thin(self._grain_ms, pins=pins)
-            self._total = sum(len(curve.points) for curve in self._curves.values())
-            if self._total <= self._limits.points // 2 + len(self._curves) or self._grain_ms > _COARSEST:
-                return
-            self._grain_ms *= 2
-
-    def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it."""
-        notes = []
-        if self._others:
-            notes.append(f"{count_text(len(self._others), 'partition')} more did not fit and have no curve.")
-        if self._grain_ms:
-            notes.append(
-                f"Curves have the last offset of each {duration_text(self._grain_ms)}, and both sides of"
-                " falls: there were too many commits to draw."
-            )
-        if self._marks.left_out:
-            notes.append(f"{count_text(self._marks.left_out, 'mark')} of least weight were left out.")
-        return {
-            "notes": notes,
-            "rows": [
-                [
-                    names.of(group),
-                    names.of(topic),
-                    partition,
-                    curve.writes,
-                    [[point.ms, number(point.offset)] for point in curve.points],
-                ]
-                for (group, topic, partition), curve in sorted(self._curves.items())
-            ],
-            "marks": [_mark(mark, names) for mark in self._marks.items()],
-        }
+                thinned: list[tuple[Point, bool]] = []
+                for point, is_pinned in curve.points:
+                    self._total += self._append(thinned, point, is_pinned=is_pinned)
+                curve.points = thinned
 
 
-def _kinds(write: OffsetRow) -> list[str]:
+def marks_kept(limits: Limits) -> Kept[Mark]:
+    """Room for the weightiest marks."""
+    return Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
+
+
+def kinds_of_marks(write: OffsetRow) -> list[str]:
+    """What is to be seen of a write on its curve; most have nothing."""
     if write.kind in ("reset", "deletion"):
         return [write.kind]
     found = ["rewind"] if write.is_rewind else []
@@ -169,7 +212,3 @@ def _mark(mark: Mark, names: Names) -> list[Any]:
         names.of(", ".join(write.members)) if write.members else -1,
         names.of(write.owner),
     ]
-
-
-def _together(one: _Point, other: _Point, grain_ms: int) -> bool:
-    return not one.is_pinned and grain_ms > 0 and one.ms // grain_ms == other.ms // grain_ms

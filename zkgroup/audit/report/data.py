@@ -1,4 +1,4 @@
-"""Everything that a report shows, as plain data: one pass over the rows, whoever computed the findings.
+"""Everything that a report shows, as plain data, whoever computed the findings.
 
 Lists stand for records to keep the file small; `page/*.js` has their fields by name. Times are milliseconds
 since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`.
@@ -17,23 +17,24 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.note_titles import NOTES
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.texts import cause_text, damage_text
-from zkgroup.audit.membership import Span, merged
+from zkgroup.audit.membership import Span as MemberSpan
+from zkgroup.audit.membership import merged
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
-from zkgroup.audit.report.curves import Curves
+from zkgroup.audit.report.curves import Curves, DrawnOffsets
 from zkgroup.audit.report.keeping import NOBODY, Kept, Limits, Names, hex_zxid, shown
 from zkgroup.audit.report.load import Load
 from zkgroup.audit.report.rebalancing import AllRebalances
-from zkgroup.audit.report.timelines import Span as Bar
-from zkgroup.audit.report.timelines import Timeline, columns
+from zkgroup.audit.report.tables import Partition
+from zkgroup.audit.report.timelines import Span, Timeline, columns, timeline_of
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
 from zkgroup.audit.views.sessions import SessionRow, SessionRows
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import PathKind, path_kind
 
 SCHEMA = "zkgroup.audit_report/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
@@ -58,38 +59,49 @@ class About:
     notes: Sequence[str] = ()
 
 
+class Drawn(NamedTuple):
+    """What is shown beside the findings, shaped and bounded."""
+
+    owners: Timeline[Partition]
+    rebalances: AllRebalances
+    offsets: DrawnOffsets
+    replication: Replication
+    sessions: Sequence[SessionRow]
+    load: Load
+
+    def data(self, facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+        """The sections as the page reads them."""
+        return {
+            "owners": {
+                "notes": self.owners.notes("partition"),
+                "rows": [
+                    [names.of(group), names.of(topic), partition, columns(spans, names)]
+                    for (group, topic, partition), spans in self.owners.rows()
+                ],
+            },
+            "rebalances": self.rebalances.data(names),
+            "offsets": self.offsets.data(names),
+            "controllers": controllers(facts, names, limits),
+            "brokers": brokers(facts, names, limits),
+            "replication": self.replication.data(names),
+            "sessions": _sessions(self.sessions, names, limits),
+            "load": self.load.data(names),
+        }
+
+
 def gather(
-    events: Iterable[Event],
-    found: Found,
-    about: About,
-    limits: Limits | None = None,
-    rows: tables.Rows | None = None,
-    counted: Counted | None = None,
+    drawn: Drawn, found: Found, incidents: FoundIncidents, about: About, limits: Limits | None = None
 ) -> dict[str, Any]:
     """The data of a report.
 
     Args:
-        events: the rows of the history in order, of the same range that `found` is of.
-        rows: takes what is shown as rows of `tables.TABLES`.
-        counted: what was counted of all rows; then `events` may lack those with no more to show.
+        drawn: of the same range that `found` is of.
+        incidents: those of `found`.
     """
     limits = limits or Limits()
-    shapes = _Shapes(found.facts, limits, rows or tables.Nowhere())
-    if counted is None:
-        sessions, load = SessionRows(found.facts), Load(found.facts, limits)
-        for event in events:
-            sessions.see(event)
-            load.see(event)
-            shapes.see(event)
-        counted = Counted(sessions.rows(), load)
-    else:
-        for event in events:
-            shapes.see(event)
-    data = shapes.data(counted)
-    told = numbered(found)
-    facts = found.facts
+    names, facts = Names(limits.text), found.facts
     start_ms = facts.start_ms if facts.has_log else facts.end_ms
-    return {
+    data = {
         "schema": SCHEMA,
         "inputs": [shown(each, limits.text) for each in about.inputs],
         "group": None if about.group is None else shown(about.group, limits.text),
@@ -101,35 +113,42 @@ def gather(
         "damages": [shown(each, limits.text) for each in about.damages],
         "notes": [shown(each, limits.text) for each in about.notes],
         "files": [_file(each, limits) for each in about.files],
-        "incidents": _incidents(told, shapes.names, limits),
-        "findings": _findings(found, told, shapes.names, limits),
-        "members": _membership(facts, shapes.names),
-        **data,
-        "names": shapes.names.texts,
+        "incidents": _incidents(incidents, names, limits),
+        "findings": _findings(found, incidents, names, limits),
+        "members": _membership(facts, names),
+        **drawn.data(facts, names, limits),
     }
+    return {**data, "names": names.texts}
 
 
-class Counted(NamedTuple):
-    """What is counted of all rows, also of those that are shown nowhere."""
+def drawn_of(events: Iterable[Event], facts: Facts, limits: Limits, rows: tables.Rows) -> Drawn:
+    """The sections out of the rows of a history in order, in one pass.
 
-    sessions: Sequence[SessionRow]
-    load: Load
+    Args:
+        rows: takes what is shown as rows of `tables.TABLES`.
+    """
+    sections = _Sections(facts, limits, rows)
+    for event in events:
+        sections.see(event)
+    return sections.drawn()
 
 
-class _Shapes:
-    """Hands each row to what it is for."""
+class _Sections:
+    """Hands each row to the sections that it is for."""
 
     def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows
-        self.names = Names(limits.text)
-        length_ms = facts.end_ms - facts.start_ms
-        self._owners: Timeline[tuple[str, str, int]] = Timeline(limits.spans, limits.partitions, length_ms)
-        self._lives: dict[tuple[str, str, int], OwnerLives] = {}
+        self._owners: Timeline[Partition] = timeline_of(facts, limits)
+        self._lives: dict[Partition, OwnerLives] = {}
         self._curves = Curves(facts, limits, rows)
         self._rebalances = AllRebalances(facts, limits, rows)
-        self._replication = Replication(facts, self.names, limits)
+        self._replication = Replication(facts, limits)
+        self._sessions = SessionRows(facts)
+        self._load = Load(facts, limits)
 
     def see(self, event: Event) -> None:
+        self._sessions.see(event)
+        self._load.see(event)
         if not event.applied:
             return
         place = path_kind(event.path)
@@ -141,39 +160,24 @@ class _Shapes:
                 self._rebalances.see(event, place.name)
             case "member" | "group":
                 self._rebalances.see(event, place.name)
-            case "topic" | "partition_state":
-                self._replication.see(event, place.name)
-            case "admin" if place.name in self._facts.topics:
-                self._replication.see(event, place.name)
+            case _:
+                see_topic(event, place, self._facts, self._replication)
 
-    def data(self, counted: Counted) -> dict[str, Any]:
-        """The sections, once all rows are seen."""
+    def drawn(self) -> Drawn:
+        """Once all rows are seen."""
         for row, lives in self._lives.items():
             if lives.current is not None:
                 self._owned(row, lives.current)
         self._rebalances.end()
         self._replication.end()
-        names, facts, limits = self.names, self._facts, self._limits
-        for one in counted.sessions:
-            self._rows.add("sessions", tables.session(one))
-        return {
-            "owners": {
-                "notes": self._owners.notes("partition"),
-                "rows": [
-                    [names.of(group), names.of(topic), partition, columns(spans)]
-                    for (group, topic, partition), spans in self._owners.rows()
-                ],
-            },
-            "rebalances": self._rebalances.data(names),
-            "offsets": self._curves.data(names),
-            "controllers": controllers(facts, names, limits),
-            "brokers": brokers(facts, names, limits),
-            "replication": self._replication.data(names),
-            "sessions": _sessions(counted.sessions, names, limits),
-            "load": counted.load.data(names),
-        }
+        sessions = self._sessions.rows()
+        for session in sessions:
+            self._rows.add("sessions", tables.session(session))
+        return Drawn(
+            self._owners, self._rebalances, self._curves.drawn(), self._replication, sessions, self._load
+        )
 
-    def _owner(self, event: Event, row: tuple[str, str, int]) -> None:
+    def _owner(self, event: Event, row: Partition) -> None:
         lives = self._lives.get(row)
         if lives is None:
             if len(self._lives) >= self._limits.partitions:
@@ -184,20 +188,22 @@ class _Shapes:
         if over is not None:
             self._owned(row, over)
 
-    def _owned(self, row: tuple[str, str, int], life: OwnerLife) -> None:
-        self._owners.add(row, self._span(life))
+    def _owned(self, row: Partition, life: OwnerLife) -> None:
+        self._owners.add(row, owner_span(life))
         self._rows.add("owners", tables.owner(row, life))
 
-    def _span(self, life: OwnerLife) -> Bar:
-        return Bar(
-            life.from_ms,
-            life.to_ms,
-            self.names.of(life.thread),
-            self.names.of(session_text(life.session)) if life.session else NOBODY,
-            life.from_zxid,
-            life.to_zxid,
-            self.names.of(life.ended_by),
-        )
+
+def see_topic(event: Event, place: PathKind, facts: Facts, replication: Replication) -> None:
+    """Hands an applied row to the section of replicas, where it is for that."""
+    if place.kind in ("topic", "partition_state") or (place.kind == "admin" and place.name in facts.topics):
+        replication.see(event, place.name)
+
+
+def owner_span(life: OwnerLife) -> Span:
+    """An ownership as a timeline takes it."""
+    return Span(
+        life.from_ms, life.to_ms, life.thread, life.session, life.from_zxid, life.to_zxid, life.ended_by
+    )
 
 
 def _incidents(told: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
@@ -223,7 +229,7 @@ def _membership(facts: Facts, names: Names) -> list[list[Any]]:
     """By group: the times in which it had a member; only then somebody is missing who could be an owner."""
     found = []
     for group, lives in sorted(facts.members.items()):
-        spans = merged(Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
+        spans = merged(MemberSpan(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
         found.append([names.of(group), [[span.from_ms, span.to_ms] for span in spans]])
     return found
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 Item = TypeVar("Item")
 
@@ -92,9 +92,9 @@ class Kept(Generic[Item]):
     """The weightiest of what is added, in the order in which it was; of equal ones the first."""
 
     limit: int
-    weight: Callable[[Item], float]
+    weight: Callable[[Item], Any]
     left_out: int = 0
-    _heap: list[tuple[float, int, Item]] = field(default_factory=list)
+    _heap: list[tuple[Any, int, Item]] = field(default_factory=list)
     _serial: count[int] = field(default_factory=count)
 
     def add(self, item: Item) -> None:

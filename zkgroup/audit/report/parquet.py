@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ except ImportError:
     pa = None
 
 FINDINGS = "findings.parquet"
-_ROWS_PER_GROUP = 50_000
+ROWS_PER_GROUP = 50_000
 _LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 
 
@@ -64,6 +64,9 @@ class Drafts:
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
         self._tables[table].add(row)
+
+    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
+        self._tables[table].add_arrays(arrays)
 
     def finish(self) -> list[Path]:
         """Gives each its name, whole; these are the names."""
@@ -108,8 +111,22 @@ class _Table:
 
     def add(self, row: tuple[Any, ...]) -> None:
         self._rows.append(row)
-        if len(self._rows) >= _ROWS_PER_GROUP:
+        if len(self._rows) >= ROWS_PER_GROUP:
             self._write()
+
+    def add_arrays(self, arrays: Mapping[str, Any]) -> None:
+        from zkgroup.zkfiles.arrow import moments, schema
+
+        self._write()
+        whole = schema(self._columns)
+        cast = [
+            moments(arrays[column.name])
+            if column.type == "timestamp"
+            else arrays[column.name].cast(whole.field(column.name).type)
+            for column in self._columns
+        ]
+        with _with_place(self._path):
+            self._writer.write_batch(pa.RecordBatch.from_arrays(cast, schema=whole))
 
     def close(self) -> None:
         self._write()

@@ -27,15 +27,21 @@ class AllRebalances:
         self._folds: dict[str, Rebalances] = {}
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
 
+    def keep(self, found: Iterable[Rebalance]) -> None:
+        """Takes rebalances, some of a group at a time."""
+        for each in found:
+            self._kept.add(each)
+            self._rows.add("rebalances", tables.rebalance(each))
+
     def see(self, event: Event, group: str) -> None:
         fold = self._folds.get(group)
         if fold is None:
             fold = self._folds[group] = Rebalances(group, self._facts)
-        self._keep(fold.see(event))
+        self.keep(fold.see(event))
 
     def end(self) -> None:
         for fold in self._folds.values():
-            self._keep(fold.end())
+            self.keep(fold.end())
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
@@ -54,14 +60,10 @@ class AllRebalances:
             )
         return {"notes": notes, "rows": [_fields(each, names, changes) for each in kept]}
 
-    def _keep(self, found: Iterable[Rebalance]) -> None:
-        for each in found:
-            self._kept.add(each)
-            self._rows.add("rebalances", tables.rebalance(each))
 
-
-def _weight(one: Rebalance) -> float:
-    return one.down_ms_max + 100 * one.moved + 1000 * one.unowned
+def _weight(one: Rebalance) -> tuple[float, int, str]:
+    """Of equal ones the first by zxid, in whatever order groups are taken."""
+    return one.down_ms_max + 100 * one.moved + 1000 * one.unowned, -one.from_zxid, one.group
 
 
 def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:

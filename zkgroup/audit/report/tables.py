@@ -5,6 +5,7 @@ The page brings together what is too much to draw; here every row stands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from zkgroup.audit.owner_lives import OwnerLife
@@ -98,11 +99,17 @@ class Rows(Protocol):
 
     def add(self, table: str, row: tuple[Any, ...]) -> None: ...
 
+    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
+        """Takes many rows as pyarrow arrays by the names of the columns; times in milliseconds."""
+
 
 class Nowhere:
     """Leaves all rows out."""
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
+        pass
+
+    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
         pass
 
 

@@ -6,23 +6,21 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import Found
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import of_group
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.engine import AskedRows, Found, PlainRows, asked_rows, audit_rows
+from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.numbered import FoundIncidents, numbered
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report import parquet
-from zkgroup.audit.report.data import About, Counted, gather
+from zkgroup.audit.report.data import About, Drawn, drawn_of, gather
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
-from zkgroup.audit.source import Rows as RangeRows
 from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
@@ -54,37 +52,50 @@ def rows_beside(output: Path) -> Iterator[Drafts | Nowhere]:
 
 
 def write_report(
-    output: Path,
-    data: dict[str, Any],
-    found: Found,
-    rows: Drafts | Nowhere | None = None,
-    *,
-    overwrite: bool = False,
+    output: Path, report: Report, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
 ) -> list[Path]:
     """Writes the page, `findings.json` and, where pyarrow is there, Parquet; gives their paths.
 
-    Each stands under its name once it is whole. `rows` are those that the data were made of. Raises
+    Each stands under its name once it is whole. `rows` are those that the report was made of. Raises
     RefusedError where a file is there already, ConfigError where it cannot be written.
     """
     require_free(output, overwrite=overwrite)
     html, json_file = output, output.with_name(FINDINGS)
-    _write(html, lambda draft: draft.write_text(page(data), encoding="utf-8"))
-    told = numbered(found)
-    text = json.dumps(findings_document(found, told), indent=2) + "\n"
+    _write(html, lambda draft: draft.write_text(page(report.data), encoding="utf-8"))
+    text = json_text(findings_document(report.found, report.incidents))
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
     written = [html, json_file]
     if parquet.is_there():
         table = output.with_name(parquet.FINDINGS)
-        _write(table, lambda draft: parquet.write_findings(draft, told.findings))
+        _write(table, lambda draft: parquet.write_findings(draft, report.incidents.findings))
         written.append(table)
     if isinstance(rows, Drafts):
         written += rows.finish()
     return written
 
 
+def json_text(document: dict[str, Any]) -> str:
+    """A document with a line for each key, and for each item of its lists."""
+    keys = []
+    for key, value in document.items():
+        text = json.dumps(value)
+        if isinstance(value, list) and value:
+            text = "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"
+        keys.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(keys) + "\n}\n"
+
+
+class Report(NamedTuple):
+    """What is written."""
+
+    data: dict[str, Any]
+    """As the page reads it."""
+    found: Found
+    incidents: FoundIncidents
+
+
 def report_of(
     source: Source,
-    found: Found,
     inputs: Sequence[Path],
     *,
     start: PointInTime | None = None,
@@ -92,17 +103,22 @@ def report_of(
     group: str | None = None,
     limits: Limits | None = None,
     rows: Rows | None = None,
-) -> dict[str, Any]:
-    """The data of a report on one laptop: reads the rows once more, and looks at every file.
+    progress: Progress = quiet,
+) -> Report:
+    """Findings and page of a source, of rows that are read once; every file is checked, too.
 
     Args:
-        found: of the same source and range, so that what its files lack is known by now.
         inputs: what the source was opened with; none for a live ensemble.
         rows: takes what is shown as rows of `tables.TABLES`.
+
+    Raises what `engine.audit` raises.
     """
-    in_range = source.rows(start, end)
-    events, counted = _rows_of(in_range, found.facts, limits or Limits(), group)
-    seen = in_range.seen
+    progress("searching for findings")
+    limits = limits or Limits()
+    asked = asked_rows(source.rows(start, end), group)
+    found = audit_rows(source, asked, ALL_RULES)
+    progress("shaping the report")
+    seen = asked.rows.seen
     about = About(
         inputs=[str(path) for path in inputs] or ["the live ensemble"],
         files=list(health_of(inputs)),
@@ -113,18 +129,20 @@ def report_of(
         damages=source.damages(),
         notes=source.notes(),
     )
-    return gather(events, found, about, limits, rows, counted)
+    incidents = numbered(found)
+    drawn = drawn_of_rows(asked, limits, rows or Nowhere())
+    return Report(gather(drawn, found, incidents, about, limits), found, incidents)
 
 
-def _rows_of(
-    rows: RangeRows, facts: Facts, limits: Limits, group: str | None
-) -> tuple[Iterator[Event], Counted | None]:
-    """The rows to show, and with numpy and pyarrow what is counted of all: then some are not among those."""
-    try:
-        from zkgroup.audit.report.counting import counted
-    except ImportError:
-        return (rows.events() if group is None else of_group(rows.events(), group)), None
-    return counted(rows, facts, limits, group)
+def drawn_of_rows(asked: AskedRows, limits: Limits, rows: Rows) -> Drawn:
+    """The sections of the rows of an audit: in columns where these are columns."""
+    if isinstance(asked, PlainRows):
+        return drawn_of(asked.events(), asked.facts, limits, rows)
+    from zkgroup.audit.report.in_columns import drawn_in
+    from zkgroup.audit.screening import ScreenedRows
+
+    assert isinstance(asked, ScreenedRows), "rows are objects or columns"
+    return drawn_in(asked.audited, limits, rows)
 
 
 def _paths(output: Path) -> list[Path]:

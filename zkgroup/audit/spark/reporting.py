@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.converted import ConvertedSource
-from zkgroup.audit.engine import Found
+from zkgroup.audit.engine import asked_rows
 from zkgroup.audit.folders import Folders
-from zkgroup.audit.groups import of_group
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, gather
-from zkgroup.audit.report.tables import Rows
+from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.tables import Nowhere, Rows
+from zkgroup.audit.report.writing import Report, drawn_of_rows
 from zkgroup.audit.source import Source
 from zkgroup.audit.spark.ensembles import Ensemble, opened
 from zkgroup.audit.spark.inputs import given_of
@@ -37,9 +36,7 @@ from zkgroup.zkfiles.names import list_files
 class Reported:
     """A report that is to be written."""
 
-    found: Found
-    data: dict[str, Any]
-    """As `report.data.gather` gives it."""
+    report: Report
     damages: Sequence[str]
     notes: Sequence[str]
 
@@ -68,10 +65,7 @@ def report(
         question = Question(chroot=chroot, start=start, end=end, group=group)
         (audited,) = ask([of], question, progress)
         progress("shaping the report", len(audited.findings))
-        columns = range_.columns()
-        if columns is None:
-            deque(range_.events(), maxlen=0)  # reading them all is what notes what is missing
-        events = range_.events() if columns is None else columns.events()
+        asked = asked_rows(range_, group)
         seen = range_.seen
         about = About(
             inputs=list(inputs),
@@ -83,9 +77,10 @@ def report(
             damages=source.damages(),
             notes=source.notes(),
         )
-        found = audited.found
-        data = gather(events if group is None else of_group(events, group), found, about, rows=rows)
-        return Reported(found, data, about.damages, about.notes)
+        limits = Limits()
+        drawn = drawn_of_rows(asked, limits, rows or Nowhere())
+        data = gather(drawn, audited.found, audited.incidents, about, limits)
+        return Reported(Report(data, audited.found, audited.incidents), about.damages, about.notes)
 
 
 def _source(of: Ensemble, chroot: str, progress: Progress) -> Source:

@@ -46,9 +46,9 @@ def test_the_weightiest_are_kept_in_their_order() -> None:
 
 def test_too_many_spans_come_together() -> None:
     """A long row shrinks below its bound, tells how many spans each stands for, and loses none."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=5, length_ms=100_000)
+    timeline: Timeline[str] = Timeline(spans=100, rows=5, start_ms=0, length_ms=100_000)
     for at in range(10_000):
-        timeline.add("row", Span(at * 10, at * 10 + 8, at % 3, -1, at, at, 0))
+        timeline.add("row", Span(at * 10, at * 10 + 8, "abc"[at % 3], 0, at, at, "open"))
 
     ((_, spans),) = timeline.rows()
 
@@ -61,9 +61,9 @@ def test_too_many_spans_come_together() -> None:
 
 def test_few_spans_stay_as_they_are() -> None:
     """Nothing is brought together without need."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=5, length_ms=100_000)
+    timeline: Timeline[str] = Timeline(spans=100, rows=5, start_ms=0, length_ms=100_000)
     for at in range(50):
-        timeline.add("row", Span(at * 10, at * 10 + 8, 0, -1, at, at, 0))
+        timeline.add("row", Span(at * 10, at * 10 + 8, "a", 0, at, at, "open"))
 
     assert [span.together for span in timeline.rows()[0][1]] == [1] * 50
     assert timeline.notes("partition") == []
@@ -71,9 +71,9 @@ def test_few_spans_stay_as_they_are() -> None:
 
 def test_rows_beyond_the_bound_are_counted() -> None:
     """Each once, however many spans it had."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=1, length_ms=10)
+    timeline: Timeline[str] = Timeline(spans=100, rows=1, start_ms=0, length_ms=10)
     for row in ("a", "b", "c", "b"):
-        timeline.add(row, Span(0, 1, 0, -1, 1, 1, 0))
+        timeline.add(row, Span(0, 1, "a", 0, 1, 1, "open"))
 
     assert [row for row, _ in timeline.rows()] == ["a"]
     assert timeline.notes("partition") == ["2 partitions more did not fit and are not drawn."]

@@ -1,0 +1,93 @@
+"""A report of columns is the one that goes through all rows, whatever its limits are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.worlds.golden_audits import INCIDENTS
+from tests.worlds.golden_audits import folder as folder_of
+from tests.worlds.made_reports import GROUP, busy
+from tests.worlds.random_histories import history_of
+from zkgroup.audit.columns.rows import columns_of
+from zkgroup.audit.engine import Found, PlainRows, asked_rows
+from zkgroup.audit.events import Event
+from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.report import in_columns, load
+from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.writing import drawn_of_rows
+from zkgroup.audit.source import Rows
+from zkgroup.audit.sources import open_source
+
+ABOUT = About(inputs=["made"])
+TIGHT = replace(Limits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
+MANY = replace(Limits(), partitions=40, spans=200, points=300)
+
+
+class Taken:
+    """The rows of all tables, in order."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[tuple[Any, ...]]] = {}
+
+    def add(self, table: str, row: tuple[Any, ...]) -> None:
+        self.rows.setdefault(table, []).append(row)
+
+    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
+        lists = (column.to_pylist() for column in arrays.values())
+        for row in zip(*lists, strict=True):
+            self.add(table, row)
+
+    def in_order(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Rebalances by group: plain rows give them in the order in which they were over."""
+        rebalances = sorted(self.rows.pop("rebalances", []), key=lambda row: (row[0], row[1]))
+        return {**self.rows, "rebalances": rebalances}
+
+
+def check_equal(rows: Rows, group: str | None = None, limits: Limits | None = None) -> None:
+    """Data and tables by rows and by columns."""
+    found = []
+    for asked in (PlainRows(rows, group), asked_rows(rows, group)):
+        taken, nothing = Taken(), Found([], [], asked.facts)
+        drawn = drawn_of_rows(asked, limits or Limits(), taken)
+        found.append((gather(drawn, nothing, numbered(nothing), ABOUT, limits), taken.in_order()))
+    (by_rows, tables), (by_columns, tables_of_columns) = found
+    for section, fields in by_rows.items():
+        assert by_columns[section] == fields, section
+    assert tables_of_columns == tables
+    assert tables.keys() >= {"sessions", "rebalances"}
+
+
+def rows_of(events: Sequence[Event]) -> Rows:
+    seen = open_source([folder_of(INCIDENTS)]).rows().seen
+    return Rows(lambda: iter(events), seen, None, lambda: columns_of(events))
+
+
+@pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["wide", "tight"])
+@pytest.mark.parametrize("group", [None, "idle"])
+def test_a_recorded_history_has_the_same_report(group: str | None, limits: Limits) -> None:
+    check_equal(open_source([folder_of(INCIDENTS)]).rows(), group, limits)
+
+
+@pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["wide", "tight"])
+def test_random_histories_have_the_same_report(limits: Limits) -> None:
+    """With multis that failed, offsets that are no numbers, and clocks that step back."""
+    for seed in range(8):
+        check_equal(rows_of(history_of(seed)), limits=limits)
+
+
+def test_many_commits_are_thinned_alike() -> None:
+    """Curves with falls and timelines with short spans, brought together with the same grain."""
+    check_equal(rows_of(list(busy(60, 12).events())), GROUP, MANY)
+
+
+def test_more_subtrees_than_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that come first are."""
+    monkeypatch.setattr(load, "AREAS_MAX", 2)
+    monkeypatch.setattr(in_columns, "AREAS_MAX", 2)
+    for seed in range(3):
+        check_equal(rows_of(history_of(seed)))

@@ -1,0 +1,262 @@
+"""Every write of an offset in columns, and the curves and marks of them; needs numpy and pyarrow.
+
+It gives what `curves` gives, without an object a write. Only partitions with an offset that is no plain
+number are read row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from zkgroup.audit.columns.codes import DELETE, SET
+from zkgroup.audit.columns.partitions import before, begins
+from zkgroup.audit.columns.rows import Flags, Numbers
+from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.report.curves import (
+    PINNED_MAX,
+    DrawnOffsets,
+    Grains,
+    Mark,
+    Point,
+    Row,
+    kinds_of_marks,
+    marks_kept,
+)
+from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.texts import session_text
+from zkgroup.audit.views.offsets import Members, OffsetKind, OffsetRow, OffsetRows
+from zkgroup.znodes.paths import path_kind
+
+_KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
+_CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
+_LARGEST: Final = 2**63 - 1
+
+
+class OffsetColumns:
+    """Writes partition by partition, each partition's in order: an array for each field of `OffsetRow`."""
+
+    def __init__(self, tables: Tables, limits: Limits) -> None:
+        self._tables, self._limits = tables, limits
+        p = self._partitions = tables.partitions
+        firsts = p.selection.rows[p.is_first]
+        known = np.sort(firsts)[: limits.partitions]
+        self.refused = len(firsts) - len(known)
+        is_kept: Flags = np.zeros(len(p.selection.keys), np.bool_)
+        is_kept[p.selection.codes[p.is_first]] = np.isin(firsts, known)
+        self.row_of_key: list[Row] = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
+        deletions = ~p.is_owner & (p.op == DELETE)
+        self.places: Numbers = np.flatnonzero((p.is_write | deletions) & is_kept[p.selection.codes])
+        """Of the writes, in the table of partitions."""
+        self.codes: Numbers = p.selection.codes[self.places]
+        """The partition of each write, by its place in `row_of_key`."""
+        self.rows: Numbers = p.selection.rows[self.places]
+        """The row of each write in the history."""
+        self.zxid, self.session = p.zxid[self.places], p.session[self.places]
+        self.time_ms = tables.set_ms(self.rows)
+        self._offsets()
+        self._holders()
+        self._read_odd_ones()
+
+    def _offsets(self) -> None:
+        p, places = self._partitions, self.places
+        is_deletion = p.op[places] == DELETE
+        self.offset: Numbers = p.value[places]
+        self.has_offset: Flags = ~is_deletion
+        earlier = before(p.last_write, p.is_first)[places]
+        follows = (earlier >= 0) & (p.op[earlier] != DELETE) if len(places) else is_deletion
+        self.previous: Numbers = p.value[earlier] if len(places) else self.offset
+        self.has_previous: Flags = follows & ((p.op[places] == SET) | is_deletion)
+        self.is_rewind: Flags = p.falls[places]
+        self.kind: Numbers = np.full(len(places), _CODES["commit"], np.int8)
+        self.kind[self._is_by_operator()] = _CODES["reset"]
+        self.kind[p.is_claim[places]] = _CODES["claim"]
+        self.kind[p.seed[places]] = _CODES["snapshot"]
+        self.kind[is_deletion] = _CODES["deletion"]
+        self.big: dict[int, int] = {}
+        """Offsets and, negative places less one, previous ones that need more than 64 bits."""
+
+    def _is_by_operator(self) -> Flags:
+        found: Flags = np.zeros(len(self.places), np.bool_)
+        for group, zxids in self._tables.facts.operator_acts.items():
+            of_group = np.array([row[0] == group for row in self.row_of_key], np.bool_)
+            found |= of_group[self.codes] & np.isin(self.zxid, np.array(sorted(zxids), np.int64))
+        return found
+
+    def _holders(self) -> None:
+        """Whether each writer owned the partition, and which thread the owner znode named."""
+        p, places = self._partitions, self.places
+        self.owned: Flags = p.by_holder[places]
+        self.owned_known: Flags = (p.holder_known[places] & ~p.seed[places]) | (p.op[places] == DELETE)
+        claims, self.owner = np.unique(p.holder[places], return_inverse=True)
+        rows = p.selection.rows[claims[claims >= 0]]
+        texts = [_text(data) for data in self._tables.columns.data.take(pa.array(rows)).to_pylist()]
+        self.owners: list[str | None] = [None, *texts] if (claims < 0).any() else list(texts)
+        """By the codes of `owner`."""
+
+    def _read_odd_ones(self) -> None:
+        """Partitions with an offset that is no plain number, row by row."""
+        p, columns, facts = self._partitions, self._tables.columns, self._tables.facts
+        odd = np.flatnonzero(p.odd[self.codes])
+        for places in np.split(odd, np.flatnonzero(np.diff(self.codes[odd])) + 1) if len(odd) else ():
+            code = int(self.codes[places[0]])
+            fold = OffsetRows(facts, self.row_of_key[code][0])
+            events = columns.events(p.selection.rows[p.selection.codes == code])
+            writes = [w for event in events if (w := fold.see(event, path_kind(event.path).kind)) is not None]
+            for place, write in zip(places.tolist(), writes, strict=True):
+                self._take(place, write)
+
+    def _take(self, place: int, write: OffsetRow) -> None:
+        self.kind[place], self.is_rewind[place] = _CODES[write.kind], write.is_rewind
+        for values, known, value, number in (
+            (self.offset, self.has_offset, write.offset, place),
+            (self.previous, self.has_previous, write.previous, -place - 1),
+        ):
+            known[place] = value is not None
+            values[place] = min(max(value or 0, -_LARGEST), _LARGEST)
+            if value is not None and values[place] != value:
+                self.big[number] = value
+
+    def write_at(self, place: int, members: Mapping[str, Members]) -> OffsetRow:
+        """One write as an object."""
+        return OffsetRow(
+            int(self.zxid[place]),
+            int(self.time_ms[place]),
+            int(self.session[place]),
+            members[self.row_of_key[self.codes[place]][0]][int(self.session[place])],
+            _KINDS[self.kind[place]],
+            self.offset_at(place),
+            self.big.get(-place - 1, int(self.previous[place])) if self.has_previous[place] else None,
+            bool(self.owned[place]) if self.owned_known[place] else None,
+            self.owners[self.owner[place]],
+            bool(self.is_rewind[place]),
+        )
+
+    def offset_at(self, place: int) -> int | None:
+        """What was written."""
+        return self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None
+
+    def drawn(self) -> DrawnOffsets:
+        """Curves and marks."""
+        curves, grain_ms = self._curves()
+        return DrawnOffsets(curves, self._marks(), grain_ms, self.refused)
+
+    def _marks(self) -> Any:
+        marks = marks_kept(self._limits)
+        is_commit = self.kind == _CODES["commit"]
+        is_marked = self.is_rewind | (is_commit & self.owned_known & ~self.owned)
+        is_marked |= (self.kind == _CODES["reset"]) | (self.kind == _CODES["deletion"])
+        places = np.flatnonzero(is_marked)
+        members = self.members()
+        for place in places[np.argsort(self.rows[places])].tolist():
+            write = self.write_at(place, members)
+            for kind in kinds_of_marks(write):
+                marks.add(Mark(self.row_of_key[self.codes[place]], kind, write))
+        return marks
+
+    def members(self) -> dict[str, Members]:
+        """Of each group what its sessions were."""
+        return {group: Members(self._tables.facts, group) for group in {row[0] for row in self.row_of_key}}
+
+    def _curves(self) -> tuple[list[tuple[Row, int, list[Point]]], int]:
+        """What `Curves` keeps, and the grain."""
+        is_point = self.has_offset & (self.offset >= 0)
+        points = np.flatnonzero(is_point)
+        codes = self.codes[points]
+        kept, grain_ms = self._thinned(points, codes)
+        ms, offsets = self.time_ms[kept].tolist(), self.offset[kept].tolist()
+        for place in self.big:
+            at = np.searchsorted(kept, place)
+            if place >= 0 and at < len(kept) and kept[at] == place:
+                offsets[at] = self.big[place]
+        drawn = list(map(Point, ms, offsets))
+        written = np.unique(self.codes)
+        counts = np.bincount(codes, minlength=len(self.row_of_key))
+        starts = np.searchsorted(self.codes[kept], written, "left").tolist()
+        ends = np.searchsorted(self.codes[kept], written, "right").tolist()
+        found = [
+            (self.row_of_key[code], int(counts[code]), drawn[start:end])
+            for code, start, end in zip(written.tolist(), starts, ends, strict=True)
+        ]
+        return sorted(found, key=lambda curve: curve[0]), grain_ms
+
+    def _thinned(self, points: Numbers, codes: Numbers) -> tuple[Numbers, int]:
+        """The places of the points that are drawn, and the grain."""
+        if len(points) <= self._limits.points:
+            return points, 0
+        grains = Grains(self._tables.facts)
+        is_first, start = begins(codes)
+        falls = self.is_rewind[points]
+        count = np.cumsum(falls)
+        falls &= count - (count - falls)[start] <= PINNED_MAX
+        has_next = ~np.append(is_first[1:], True)
+        is_pinned = falls | (np.append(falls[1:], False) & has_next)
+        since = self.time_ms[points] - grains.start_ms
+        grain_ms, kept = 0, points
+        while len(kept) > self._limits.points and not grains.is_last(grain_ms):
+            grain_ms = grains.next(grain_ms)
+            number = since // grain_ms if grain_ms < _LARGEST else np.where(since < 0, -1, 0)
+            is_left_out = has_next & np.append(number[1:] == number[:-1], False)
+            if grains.pins(grain_ms):
+                is_left_out &= ~is_pinned
+            kept = points[~is_left_out]
+        return kept, grain_ms
+
+    def tables(self, size: int) -> Iterator[dict[str, Any]]:
+        """The rows of `tables.OFFSETS` in the order of the history, as pyarrow arrays, so many at a time."""
+        order = np.argsort(self.rows)
+        pairs = np.stack((self._group_codes()[self.codes], self.session))
+        different, pair = np.unique(pairs, axis=1, return_inverse=True)
+        members, groups = self.members(), self._groups()
+        texts = [
+            ", ".join(members[groups[group]][session])
+            for group, session in zip(different[0].tolist(), different[1].tolist(), strict=True)
+        ]
+        sessions, session = np.unique(self.session, return_inverse=True)
+        names = [session_text(number) if number else None for number in sessions.tolist()]
+        for begin in range(0, len(order), size):
+            some = order[begin : begin + size]
+            codes = self.codes[some]
+            yield {
+                "group": _coded([row[0] for row in self.row_of_key], codes),
+                "topic": _coded([row[1] for row in self.row_of_key], codes),
+                "partition": pa.array(np.array([row[2] for row in self.row_of_key], np.int64)[codes]),
+                "zxid": pa.array(self.zxid[some]),
+                "time": pa.array(self.time_ms[some]),
+                "session": _coded(names, session.reshape(-1)[some]),
+                "members": _coded(texts, pair.reshape(-1)[some]),
+                "kind": _coded(_KINDS, self.kind[some]),
+                "offset": _nullable(self.offset, self.has_offset & self._fits(0), some),
+                "previous": _nullable(self.previous, self.has_previous & self._fits(-1), some),
+                "owned": _nullable(self.owned, self.owned_known, some),
+                "owner": _coded(self.owners, self.owner.reshape(-1)[some]),
+                "rewind": pa.array(self.is_rewind[some]),
+            }
+
+    def _groups(self) -> list[str]:
+        return list(dict.fromkeys(row[0] for row in self.row_of_key))
+
+    def _group_codes(self) -> Numbers:
+        numbers = {group: number for number, group in enumerate(self._groups())}
+        return np.array([numbers[row[0]] for row in self.row_of_key], np.int64)
+
+    def _fits(self, sign: int) -> Flags:
+        """Whether an offset (0), or the previous one (-1), needs no more than 64 bits."""
+        fits: Flags = np.ones(len(self.places), np.bool_)
+        fits[[-place - 1 if sign else place for place in self.big if (place < 0) == bool(sign)]] = False
+        return fits
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _coded(texts: Sequence[str | None], codes: Numbers) -> pa.Array:
+    return pa.array(texts, pa.string()).take(pa.array(codes))
+
+
+def _nullable(values: Numbers, is_known: Flags, some: Numbers) -> pa.Array:
+    return pa.array(values[some], mask=~is_known[some])
