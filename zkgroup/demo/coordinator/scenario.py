@@ -194,8 +194,8 @@ class CoordinatorScenario(CoordinatorCluster):
     # --- starting ---------------------------------------------------------------------------------
 
     def _assemble(self) -> None:
-        """Starts the brokers, creates the topic, and starts to produce."""
-        self.headline = "three brokers, a topic, a producer"
+        """Starts the brokers, and creates the topic."""
+        self.headline = "three brokers and a topic"
         for broker in BROKERS:
             self.start_broker(broker)
         self._wait("all brokers are registered", lambda: self.seen.registered == frozenset(BROKERS))
@@ -207,11 +207,10 @@ class CoordinatorScenario(CoordinatorCluster):
         plan = creation.plan_topic(self.ensemble, TOPIC, partitions=PARTITIONS, replica_assignment=lists)
         creation.create_topic(self.ensemble, plan)
         self._wait("every partition has its replicas in sync", lambda: self.seen.is_whole)
-        self.produce(self.lines[: -self.options.held_back])
-        self.log(f"topic {TOPIC}: {PARTITIONS} partitions x {len(BROKERS)} replicas; records are produced")
+        self.log(f"topic {TOPIC}: {PARTITIONS} partitions x {len(BROKERS)} replicas, all in sync", "good")
 
     def _start_clients(self) -> None:
-        """All clients that are there join one group."""
+        """All clients that are there join one group; then records are produced, so that each gets some."""
         wait_for_maven(self, self.tools)
         found, self.left_out = kafka_clients.installed()
         self.versions = {one.name: one.version for one in found}
@@ -233,6 +232,8 @@ class CoordinatorScenario(CoordinatorCluster):
         self.log(f"{', '.join(name for name, _ in names)} join group {GROUP}")
         self._wait("the clients share all partitions", lambda: self._is_shared(self.clients))
         self.log(self._sharing(), "good")
+        self.produce(self.lines[: -self.options.held_back])
+        self.log(f"records are produced with acks=all, {self.options.records_per_s} a second")
         self._wait("records are committed", lambda: self.committed > len(self.lines) // 100)
 
     def _is_shared(self, clients: Sequence[ClientChild]) -> bool:
