@@ -22,8 +22,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-GRACE_S = 20.0
-"""Threads and processes that were told to end may need a moment; a slow machine more than one."""
+from tests.waiting import PATIENCE_S
+
+GRACE_S = PATIENCE_S
+"""Processes whose parent was killed end once they have imported what they need to notice it."""
 
 MARK = "ZKGROUP_TEST_PROCESS"
 """Environment variable that all descendants of this test process inherit."""
