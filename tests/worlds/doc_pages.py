@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import ROOT
-from tests.waiting import waiting
+from tests.waiting import PATIENCE_S, waiting
 from tests.worlds.prefork import Prefork
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
@@ -239,8 +239,9 @@ def recorded(text: str, blocks: list[Example], printed: Mapping[int, str]) -> st
 
 
 def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
-    """The block as shell text, with the port of the running server."""
+    """The block as shell text, with the port of the running server and the patience of tests."""
     code, setup = (re.sub(r"\b2181\b", zookeeper, text or ":") for text in (example.code, example.setup))
+    code = re.sub(r"--timeout 60s\b", f"--timeout {PATIENCE_S:g}s", code)
     if example.language == "python":
         file = folder / f"line-{example.line}.py"
         file.write_text(code + "\n")

@@ -91,7 +91,6 @@ def test_refusals_are_within_what_is_not_known() -> None:
     assert counts == {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}
 
 
-@pytest.mark.timeout(300)  # where it does not come to rest it says what is amiss
 def test_a_short_day_on_real_servers(tmp_path: Path) -> None:
     """Audit, checker and members agree about it, and only the foreign writes are errors."""
     day = run_day(tmp_path / "day", 1, iter(SHORT), 5.0)

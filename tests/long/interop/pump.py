@@ -13,7 +13,7 @@ from typing import Self
 from kafka.errors import KafkaError
 
 from tests.long.interop.conftest import Scene
-from tests.waiting import eventually
+from tests.waiting import eventually, joined
 
 PAUSE_S = 0.01
 """Between two records: some hundred a second over all partitions, so that every partition has a tail."""
@@ -36,7 +36,7 @@ class Pump:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(90)
+        joined(self._thread)
         if self._error is not None:
             raise self._error
 

@@ -22,7 +22,7 @@ VERSION = "0.8.2.2"
 def four_letters(port: int, word: str) -> str:
     """The answer to one of ZooKeeper's four-letter words; empty while no process listens."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
             connection.sendall(word.encode())
             parts = []
             while part := connection.recv(65536):

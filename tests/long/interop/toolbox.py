@@ -11,6 +11,7 @@ from typing import Self
 
 from tests.long.interop.jars import compiled, java, kafka_jars
 from tests.long.interop.processes import tethered
+from tests.waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
 
@@ -40,7 +41,12 @@ class Toolbox:
         return [] if self._process is None else [self._process.pid]
 
     def run(
-        self, release: str, main: str, *arguments: str, classes: Path | None = None, timeout_s: float = 150.0
+        self,
+        release: str,
+        main: str,
+        *arguments: str,
+        classes: Path | None = None,
+        timeout_s: float = 2 * PATIENCE_S,
     ) -> Printed:
         """Runs one tool, of a release or of our own classes; AssertionError when it has not ended in time."""
         folder = kafka_jars(release)
@@ -79,9 +85,9 @@ class Toolbox:
         assert process.stdout is not None
         process.stdin.close()
         try:
-            return process.wait(10)
+            return process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            return process.wait(10)
+            return process.wait(PATIENCE_S)
         finally:
             process.stdout.close()
