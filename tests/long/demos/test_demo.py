@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -87,18 +87,23 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
 
 
 class ForeignHand:
-    """A screen that sets an offset to the end of its partition at a point of the story."""
+    """A screen that sets an offset to the end of its partition at a point of the story.
 
-    def __init__(self) -> None:
-        self._address = ""
+    It is connected before, as the members need only seconds for all records from that point on.
+    """
+
+    def __init__(self, until_end: ExitStack) -> None:
+        self._until_end = until_end
+        self._zk: Blocking | None = None
 
     def show(self, view: GroupView) -> None:
-        self._address = view.zookeeper
+        if self._zk is None:
+            self._zk = self._until_end.enter_context(blocking(view.zookeeper))
 
     def on_event(self, event: ProgressEvent) -> None:
         if event.text == "every partition has an owner":
-            with blocking(self._address) as zk:
-                zk.multi(SetData(LAST, b"2310", -1))
+            assert self._zk is not None
+            self._zk.multi(SetData(LAST, b"2310", -1))
 
 
 @pytest.mark.usefixtures("files")
@@ -109,7 +114,8 @@ def test_demo_that_lost_records_says_so() -> None:
     """
     options = scenario.GroupDemoOptions(keep=True, records_per_s=1_000)
 
-    report = scenario.run(options, ForeignHand())
+    with ExitStack() as until_end:
+        report = scenario.run(options, ForeignHand(until_end))
 
     assert not report.passed
     wrong = {check.statement: check.evidence for check in report.checks if not check.holds}

@@ -182,7 +182,7 @@ def test_records_without_a_leader_are_given_up(shell: Shell, brokers: RecordBrok
         "1 record read, 0 acknowledged by all in-sync replicas, 1 not appended, the first of these is line 1"
     )
 
-    some = shell.json("produce", "orders", "--file", __file__, "--timeout", "2s", code=4)
+    some = shell.json("produce", "orders", "--file", __file__, "--timeout", "5s", code=4)
     assert some["acknowledged"] > 0 < some["failed"]
     assert some["first_failed_line"] == 1, "the first line goes to partition 0"
     assert some["records"] == some["acknowledged"] + some["failed"] + some["unknown"]
@@ -193,7 +193,7 @@ def test_an_unknown_outcome_is_reported(shell: Shell, brokers: RecordBrokers) ->
     """A follower in the ISR never gets the record: exit 124, no verdict."""
     brokers.held.add(2)
 
-    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "2s", stdin="a\n")
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "5s", stdin="a\n")
 
     assert ran.code == 124, ran
     assert "may be in the log all the same" in ran.err
