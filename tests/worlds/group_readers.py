@@ -13,6 +13,7 @@ from tests.waiting import joined
 from zkgroup.model import TopicPartition
 
 POLL_S: Final = 0.1
+LONG_POLL_S: Final = 1.0
 HEARTBEAT_MS: Final = 100
 """A member notices a rebalance with its next heartbeat."""
 SESSION_MS: Final = 30_000
@@ -77,10 +78,11 @@ class GroupReader(ABC):
 
 
 class KafkaPythonReader(GroupReader):
-    """A member of kafka-python, which joins to the end within one poll, however long that takes.
+    """A member of kafka-python, which joins to the end, and reads its committed offsets, within one poll.
 
     3.0.12 drops the answer to SyncGroup if the timeout of a poll ends at that moment: the member sends no
-    heartbeats and gets no partitions, until its session has expired and longer.
+    heartbeats and gets no partitions, until its session has expired and longer. And it keeps a late answer to
+    OffsetFetch for the next assignment of these partitions, whose offsets may be others by then.
     """
 
     def run(self) -> None:
@@ -107,12 +109,13 @@ class KafkaPythonReader(GroupReader):
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         coordinator = consumer._coordinator
-        join = coordinator.ensure_active_group
+        join, refresh = coordinator.ensure_active_group, coordinator.refresh_committed_offsets_if_needed
         coordinator.ensure_active_group = lambda timeout_ms=None: join()
+        coordinator.refresh_committed_offsets_if_needed = lambda timeout_ms=None: refresh()
         consumer.subscribe(self.topics, listener=Listener())
         try:
             while not self._stops.is_set():
-                polled = consumer.poll(POLL_S * 1000)
+                polled = consumer.poll(LONG_POLL_S * 1000)
                 for records in polled.values():
                     for record in records:
                         self._read(record.topic, record.partition, record.offset)

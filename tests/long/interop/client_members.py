@@ -29,6 +29,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 
 POLL_S = 0.1
+LONG_POLL_S = 1.0
 BATCH = 20
 _printing = threading.Lock()
 
@@ -130,10 +131,12 @@ class Member:
 
 
 class KafkaPython:
-    """Joins to the end within one poll, however long that takes.
+    """Joins to the end, and reads its committed offsets, within one poll, however long that takes.
 
     Where the timeout of a poll ends while the answer to SyncGroup is handled, kafka-python 3.0.12 drops that
     answer: the member sends no heartbeats and gets no partitions, until its session has expired and longer.
+    An answer to OffsetFetch that comes after the timeout is kept for the next assignment of these partitions,
+    whose offsets may be others by then.
     """
 
     def __init__(self, member, servers, group, topic, assignor, settings):
@@ -170,12 +173,13 @@ class KafkaPython:
             **named(settings),
         )
         coordinator = self._consumer._coordinator
-        join = coordinator.ensure_active_group
+        join, refresh = coordinator.ensure_active_group, coordinator.refresh_committed_offsets_if_needed
         coordinator.ensure_active_group = lambda timeout_ms=None: join()
+        coordinator.refresh_committed_offsets_if_needed = lambda timeout_ms=None: refresh()
         self._consumer.subscribe([topic], listener=Listener())
 
     def poll(self):
-        polled = self._consumer.poll(int(POLL_S * 1000))
+        polled = self._consumer.poll(int(LONG_POLL_S * 1000))
         self._member.read((one.partition, one.offset) for records in polled.values() for one in records)
 
     def commit(self):
