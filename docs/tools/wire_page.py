@@ -24,7 +24,8 @@ DIFFERENCES = [
             "Versions 0 to 2 get error 43, a transactional id 53. An idempotent producer that is not known and does "
             "not begin with sequence 0 gets 59, and a duplicate older than the last five batches 46 (Kafka: "
             "accepted, 45). A batch larger than `segment.bytes` is appended (Kafka: 18), and the records in a "
-            "batch are not examined."
+            "batch are not examined. Bytes behind the batch get 87 (Kafka drops what is no whole batch), null "
+            "records 87 and an unknown compression 76 (Kafka: -1)."
         ),
     ),
     (
@@ -91,6 +92,11 @@ DIFFERENCES = [
             "of Kafka's dynamic ones gets error 42; Kafka stores unknown names, for plug-ins."
         ),
     ),
+    (
+        "CreateTopics, AlterConfigs and the other requests of tools",
+        "`error_message` names the znode or setting, and what was expected and found; its words are not Kafka's.",
+    ),
+    ("DeleteTopics", "Refused with error 44 while a group has members on the topic."),
     ("DeleteTopics, CreatePartitions", "Error 17 for `__consumer_offsets`."),
     (
         "Metadata",

@@ -430,6 +430,71 @@ class OffsetForLeaderEpochRequest(Request):
     topics: tuple[EpochTopic, ...]
 
 
+# --- DeleteRecords --------------------------------------------------------------------------------
+
+HIGH_WATERMARK: Final = -1
+"""Offset of DeleteRecords: the partition's high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPartition:
+    """Up to where the records of a partition are deleted."""
+
+    partition: Int32
+    offset: Int64
+    """The first that stays, the new log start offset; -1 for the high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopicRecords:
+    """Partitions of a topic."""
+
+    topic: String
+    partitions: tuple[DeletedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResult:
+    """The result for one partition."""
+
+    partition: Int32
+    low_watermark: Int64
+    """The smallest log start offset of the live replicas; -1 where there is none."""
+    error: Int16
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsTopicResult:
+    """The results for the partitions of one topic."""
+
+    topic: String
+    partitions: tuple[DeleteRecordsResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResponse(Response):
+    """The result for each partition."""
+
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_FROM: ClassVar[int | None] = 2
+
+    throttle_ms: Int32
+    topics: tuple[DeleteRecordsTopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsRequest(Request):
+    """Deletes the records below an offset."""
+
+    API: ClassVar[Api] = Api.DELETE_RECORDS
+    RESPONSE: ClassVar[type[Response]] = DeleteRecordsResponse
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_FROM: ClassVar[int | None] = 2
+
+    topics: tuple[DeletedTopicRecords, ...]
+    timeout_ms: Int32
+
+
 # --- InitProducerId -------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ from zkgroup.wire.metadata import (
 )
 from zkgroup.wire.primitives import Read, limit_items
 from zkgroup.wire.records import (
+    DeleteRecordsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -69,6 +70,7 @@ REQUESTS: Mapping[int, type[Request]] = {
         ApiVersionsRequest,
         InitProducerIdRequest,
         OffsetForLeaderEpochRequest,
+        DeleteRecordsRequest,
         DescribeClusterRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,

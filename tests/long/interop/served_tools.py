@@ -26,6 +26,7 @@ MAINS = {
     "elections": ("kafka.admin.LeaderElectionCommand", "org.apache.kafka.tools.LeaderElectionCommand"),
     "producer": ("kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
     "consumer": ("kafka.tools.ConsoleConsumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
+    "delete records": ("kafka.admin.DeleteRecordsCommand", "org.apache.kafka.tools.DeleteRecordsCommand"),
     "dump": ("kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments"),
     "groups": (
         "kafka.admin.ConsumerGroupCommand",

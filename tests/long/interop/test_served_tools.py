@@ -87,7 +87,8 @@ def test_configs_are_set_shown_and_removed(tools: ServedTools) -> None:
 
 
 def test_records_of_the_console_producer_reach_the_console_consumer(tools: ServedTools) -> None:
-    """Keys and values, compressed with zstd; kafka-get-offsets shows where the logs end."""
+    """Keys and values, compressed with zstd; kafka-get-offsets shows where the logs end, and
+    kafka-delete-records moves where they start."""
     topic = tools.name("spoken")
     tools.create(topic, (1, 2, 3))
     tools.produce(topic, 500)
@@ -106,6 +107,10 @@ def test_records_of_the_console_producer_reach_the_console_consumer(tools: Serve
     dumped = tools.run("dump", "--files", str(log)).text
     assert {one.lower() for one in re.findall(r"compresscodec: (\w+)", dumped)} == {"zstd"}
     assert sum(int(one) for one in re.findall(r"count: (\d+)", dumped)) == 500
+    below = {"partitions": [{"topic": topic, "partition": 0, "offset": 123}], "version": 1}
+    deleted = tools.run("delete records", "--offset-json-file", tools.file("below.json", below)).text
+    assert re.search(rf"{topic}-0\s+low_watermark: 123", deleted)
+    assert f"{topic}:0:123" in tools.run("offsets", "--topic", topic, "--time", "-2").text
 
 
 def test_every_record_of_the_verifiable_producer_is_at_its_offset(tools: ServedTools) -> None:

@@ -170,6 +170,7 @@ def test_nothing_is_deleted_from_a_topic_that_is_to_be_compacted(policy: str) ->
 
     config = configs.present.of("orders")
     assert (config.retention_ms, config.retention_bytes, config.segment_ms) == (-1, -1, 7)
+    assert config.keeps_all
     configs.configured(TOPIC, {"retention.ms": "1"})
     assert configs.present.of("orders").retention_ms == 1
 

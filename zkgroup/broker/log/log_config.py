@@ -39,6 +39,8 @@ class LogConfig:
     max_message_bytes: int = 1_048_588
     """Of a batch from a client."""
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    keeps_all: bool = False
+    """Whether no record may be deleted: the topic is to be compacted, which brokers of zkgroup do not do."""
     flush: Flush = Flush.NONE
     producer_id_expiration_ms: int = WEEK_MS
     """Kafka's `transactional.id.expiration.ms`, which is about idempotent producers too."""

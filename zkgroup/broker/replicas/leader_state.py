@@ -5,10 +5,11 @@ Source: kafka/cluster/Partition.scala@2.8.2, `maybeIncrementLeaderHW` and `maybe
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from zkgroup.broker.replica_view import Follower
+from zkgroup.wire.records import NO_OFFSET
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class _Progress:
     """The follower's log end offset; None before its log has agreed with the leader's in this epoch."""
     sent: int | None = None
     """The leader's log end offset in the last answer, or in the answer that is delayed now."""
+    start: int | None = None
+    """The follower's log start offset, by its last fetch."""
     is_level: bool = False
     """Whether its fetch reached the log end offset of the previous answer, and so the epoch's start.
 
@@ -42,6 +45,9 @@ class LeaderState:
         """The replicas without the leader."""
         self._followers: dict[int, _Progress] = {}
         self._maximal_isr: frozenset[int] = frozenset()
+        self.starts_changed = 0
+        """How often the log start offset of a follower has changed since `low_watermark` was first called."""
+        self._counts_starts = False
 
     def set_replicas(self, replicas: Collection[int]) -> None:
         """Sets the replicas; the progress of replicas that stay is kept."""
@@ -65,13 +71,24 @@ class LeaderState:
         """Whether the high watermark waits for a follower."""
         return broker in self._maximal_isr
 
-    def update_follower(self, broker: int, offset: int, log_end_offset: int, *, held: bool) -> None:
+    def update_follower(
+        self,
+        broker: int,
+        offset: int,
+        log_end_offset: int,
+        *,
+        held: bool,
+        log_start_offset: int | None = None,
+    ) -> None:
         """Sets the progress of a follower whose log ends at `offset` and agrees with the leader's log.
 
-        `log_end_offset` is the leader's, which the answer carries. `held`: this answer was delayed, so the
-        follower has received no answer since its last fetch.
+        `log_end_offset` is the leader's, which the answer carries; `log_start_offset` the follower's. `held`:
+        this answer was delayed, so the follower has received no answer since its last fetch.
         """
         follower = self._followers[broker]
+        if log_start_offset != follower.start:
+            follower.start = log_start_offset
+            self.starts_changed += self._counts_starts
         if not held:
             follower.is_level = follower.sent is not None and offset >= follower.sent
         follower.end, follower.sent = offset, log_end_offset
@@ -87,6 +104,15 @@ class LeaderState:
                 return present
             smallest = min(smallest, end)
         return max(present, smallest)
+
+    def low_watermark(self, log_start_offset: int, is_live: Callable[[int], bool]) -> int:
+        """The smallest log start offset of the live replicas; -1 while one of them has not fetched.
+
+        `log_start_offset` is the leader's.
+        """
+        self._counts_starts = True
+        starts = [one.start for broker, one in self._followers.items() if is_live(broker)]
+        return min([log_start_offset, *(NO_OFFSET if start is None else start for start in starts)])
 
     def has_lost_records(self, broker: int, high_watermark: int) -> bool:
         """Whether the log of an ISR member ends below the high watermark: it has had those records."""

@@ -156,7 +156,7 @@ def _parsed(name: str, text: str) -> dict[str, Any]:
 def _config(default: LogConfig, values: Mapping[str, Any]) -> LogConfig:
     config = replace(default, **{name: value for name, value in values.items() if name != _KEEPS_ALL})
     if values.get(_KEEPS_ALL):
-        config = replace(config, retention_ms=-1, retention_bytes=-1)
+        config = replace(config, retention_ms=-1, retention_bytes=-1, keeps_all=True)
     return config
 
 

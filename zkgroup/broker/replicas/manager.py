@@ -292,13 +292,19 @@ class ReplicaManager:
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> ErrorCode:
         """Deletes the records of a leader below an offset; its followers do so with their next answer.
 
-        Returns NONE, 1 for an offset above the high watermark, 3 or 6 as `fetch`.
+        Returns NONE, 1 for an offset above the high watermark, 44 for a topic that is to be compacted, 3 or 6
+        as `fetch`.
         """
         if (replica := self._replicas.get(topic_partition)) is None:
             return self._absence(topic_partition)
         with self._changing(topic_partition):
             return replica.delete_records(offset)
         return ErrorCode.NOT_LEADER_FOR_PARTITION
+
+    def low_watermark(self, topic_partition: TopicPartition, is_live: Callable[[int], bool]) -> int | None:
+        """The smallest log start offset of a leader and its live followers; None without a leader here."""
+        replica = self._replicas.get(topic_partition)
+        return None if replica is None else replica.low_watermark(is_live)
 
     def offsets(self, topic_partition: TopicPartition) -> FetchedPartition:
         """The offsets of this replica in any role, without records.

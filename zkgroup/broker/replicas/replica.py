@@ -11,7 +11,7 @@ that it has lost records raises the same error.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from zkgroup.broker.log.partition_log import PartitionLog
@@ -89,7 +89,9 @@ class Replica:
         """What a fetch of a follower that has everything depends on, to find changes."""
         log, leader_state = self._log, self._leader_state
         others = () if leader_state is None else leader_state.others
-        return self._role, self._leader_epoch, log.end_offset, self.high_watermark, log.start_offset, others
+        starts = 0 if leader_state is None else leader_state.starts_changed
+        offsets = log.end_offset, self.high_watermark, log.start_offset
+        return self._role, self._leader_epoch, *offsets, others, starts
 
     def has_caught_up(self, broker: int) -> bool:
         """Whether this replica leads, and a follower may join the ISR."""
@@ -347,7 +349,9 @@ class Replica:
             return self._fetched(request, diverging=diverging, is_of_follower=True)
         if request.offset > self.end_offset:
             return self._out_of_range(request)
-        leader_state.update_follower(broker, request.offset, self.end_offset, held=held)
+        leader_state.update_follower(
+            broker, request.offset, self.end_offset, held=held, log_start_offset=request.log_start_offset
+        )
         self._advance(leader_state)
         if leader_state.has_lost_records(broker, self.high_watermark):
             # Until it is out of the ISR: with some of its records it could be elected.
@@ -399,10 +403,17 @@ class Replica:
         """Moves the log start offset of a leader up; see `ReplicaManager.delete_records`."""
         if self._leader_state is None:
             return ErrorCode.NOT_LEADER_FOR_PARTITION
+        if self._log.config.keeps_all:
+            return ErrorCode.POLICY_VIOLATION
         if not 0 <= offset <= self.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         self._log.advance_start(offset)
         return ErrorCode.NONE
+
+    def low_watermark(self, is_live: Callable[[int], bool]) -> int | None:
+        """The smallest log start offset of the live replicas; None if this replica does not lead."""
+        leader_state = self._leader_state
+        return None if leader_state is None else leader_state.low_watermark(self._log.start_offset, is_live)
 
     def _advance(self, leader_state: LeaderState) -> None:
         present = self.high_watermark

@@ -9,6 +9,7 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
+from zkgroup.broker.server.delete_records import DeleteRecordsHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
 from zkgroup.broker.server.find_coordinator import CoordinatorHandler, SlotSource
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
@@ -34,6 +35,7 @@ from zkgroup.wire.metadata import (
     MetadataRequest,
 )
 from zkgroup.wire.records import (
+    DeleteRecordsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -116,6 +118,8 @@ class BrokerApis:
                 sweep_s=sweep_s,
             )
             rows.append(ServedApi(FetchRequest, range(4, 13), fetches.fetch))
+            deleting = DeleteRecordsHandler(replicas, is_live=is_live, is_known=is_known)
+            rows.append(ServedApi(DeleteRecordsRequest, range(3), deleting.delete_records))
             rows += _rows_of_producers(
                 ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
             )
