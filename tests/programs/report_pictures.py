@@ -11,10 +11,8 @@ from pathlib import Path
 from tests.project import ROOT
 from tests.worlds import golden_audits
 from tests.worlds.browser import browser, found
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.page import page
+from zkgroup.audit.report.writing import report_of
 
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH = 1080
@@ -34,10 +32,10 @@ def main() -> None:
     if command is None:
         raise SystemExit("no Chromium on this machine: apt-get install chromium")
     source = golden_audits.source(golden_audits.INCIDENTS)
-    about = About(inputs=["version-2"])
-    html = page(gather(source.rows().events(), audit(source, ALL_RULES), about))
-    with tempfile.TemporaryDirectory() as folder, browser(command, Path(folder) / "profile") as tab:
-        file = Path(folder) / "report.html"
+    report = report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)])
+    html = page({**report.data, "inputs": ["version-2"]})
+    with tempfile.TemporaryDirectory() as place, browser(command, Path(place) / "profile") as tab:
+        file = Path(place) / "report.html"
         file.write_text(html, encoding="utf-8")
         for scheme in ("light", "dark"):
             tab.open(file, WIDTH, 900, dark=scheme == "dark")

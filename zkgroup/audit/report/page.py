@@ -10,6 +10,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
+from zkgroup.audit.report.packing import packed
+
 SCRIPTS: Final = (
     *("base.js", "timeline.js", "spans.js", "chart.js"),
     *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
@@ -32,7 +34,7 @@ def page(data: dict[str, Any]) -> str:
         script=script,
         policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
         " img-src data:; base-uri 'none'; form-action 'none'",
-        data=json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_HARMLESS),
+        data=json.dumps(packed(data), separators=(",", ":"), allow_nan=False).translate(_HARMLESS),
     )
 
 

@@ -170,7 +170,7 @@ def test_a_thousand_partitions_fit() -> None:
     html = page(shape_of(busy(1000, 2)))
 
     assert len(data_in(html)["owners"]["rows"]) == 1000
-    assert len(html) < 4_000_000
+    assert len(html) < 1_000_000
 
 
 def test_sixteen_thousand_partitions_fit() -> None:
@@ -184,7 +184,7 @@ def test_sixteen_thousand_partitions_fit() -> None:
     ]
 
     assert len(data["owners"]["rows"]) == 16_000 <= Limits().partitions
-    assert len(page(data)) < 12_000_000
+    assert len(page(data)) < 6_000_000
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])

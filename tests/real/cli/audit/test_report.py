@@ -186,7 +186,7 @@ def test_a_living_ensemble_has_a_report(shell: Shell, groups: ServerGroups, tmp_
     assert [one["finding"] for one in written["findings"]] == [one["finding"] for one in found["findings"]]
     assert (data["has_log"], data["files"], data["inputs"]) == (False, [], ["the live ensemble"])
     assert [data["names"][row[3][0][2]] for row in data["owners"]["rows"]] == ["g_gone-0"]
-    assert [point[1] for row in data["offsets"]["rows"] for point in row[4]] == [42]
+    assert [row[5] for row in data["offsets"]["rows"]] == [[42]]
     assert {"needs a log", "needs the files of a server"} == {
         reason for _, reason in data["findings"]["skipped"]
     }

@@ -9,6 +9,23 @@ const SEVERITIES = ["error", "warning", "info"];
 const SIGNS = ["✕", "!", "i"];
 const NOUNS = [["error", "errors"], ["warning", "warnings"], ["note", "notes"]];
 
+/* Of a timeline: times and zxids are packed as differences. [from, to, name, session, first zxid, last zxid,
+   how it ended, how many it stands for]; `zxidOf` spells a zxid. */
+for (const section of ["owners", "controllers", "brokers", "replication"]) {
+  for (const row of report[section].rows) {
+    row.push(row.pop().map(([since, lasted, name, session, first, last, ended, together = 1]) => {
+      const from = report.from + since, isNumber = typeof first === "number" && last !== null;
+      return [from, lasted === null ? null : from + lasted, name, session, first, isNumber ? first + last : last, ended, together];
+    }));
+  }
+}
+
+const firstZxid = report.zxids[0].startsWith("0x-") ? 0n : BigInt(report.zxids[0]);
+
+function zxidOf(zxid) {
+  return typeof zxid === "number" ? `0x${(firstZxid + BigInt(zxid)).toString(16)}` : zxid;
+}
+
 function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   fill(node, attributes, children);
@@ -73,6 +90,8 @@ function sizeOf(bytes) {
   return `${bytes.toFixed(1)} ${units[at]}`;
 }
 
+const isNarrow = () => matchMedia("(max-width: 45rem)").matches;
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
@@ -96,7 +115,7 @@ function sign(severity) {
 
 /* A table that shows so many rows at first, and more when asked.
    columns: {title, num, wide, nowrap}; rowOf gives the cells of an item, or nodes. */
-function table(caption, columns, items, rowOf, { page = 25, detailOf = null, timesOf = null } = {}) {
+function table(caption, columns, items, rowOf, { page = isNarrow() ? 8 : 25, detailOf = null, timesOf = null } = {}) {
   const body = el("tbody");
   const classOf = (column) => ["num", "wide", "nowrap", "name"].filter((each) => column[each]).join(" ") || null;
   const head = columns.map((column) => el("th", { scope: "col", class: column.num ? "num" : null }, column.title));
@@ -196,7 +215,7 @@ const STEPS = [
 ];
 
 /* Ticks of a time axis, at most one each `least` pixels: [{ms, text}]. */
-function ticksOf(from, to, width, least = 92) {
+function ticksOf(from, to, width, least = width < 420 ? 62 : 92) {
   const wanted = ((to - from) / Math.max(width, 1)) * least;
   const step = STEPS.find((each) => each >= wanted) || STEPS[STEPS.length - 1];
   const found = [];

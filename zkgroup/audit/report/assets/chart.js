@@ -102,7 +102,12 @@ function markShape(kind, x, y) {
 /* The curve of one partition: steps, as an offset stands until the next commit. */
 class OffsetPlot extends Plot {
   show(row, marks) {
-    this.points = row[4].map(([ms, offset]) => [ms, Number(offset)]);
+    let ms = report.from, offset = 0;
+    this.points = row[4].map((since, at) => {
+      ms += since;
+      offset = typeof row[5][at] === "string" ? Number(row[5][at]) : offset + row[5][at];
+      return [ms, offset];
+    });
     this.marks = marks;
     this.node.setAttribute("aria-label", `Offsets of ${nameOf(row[0])}, ${partitionOf(row[1], row[2])}: ${counted(row[3], "write")}, ${counted(marks.length, "mark")}`);
     this.later();

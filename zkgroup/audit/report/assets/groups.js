@@ -5,7 +5,7 @@ function ownersSection() {
   body.append(...notesOf(owners.notes));
   if (!owners.rows.length) return body.append(empty("No partition had an owner."));
   const present = new Map(report.members);
-  const rows = owners.rows.map(([group, topic, partition, spans]) => ({ label: `${nameOf(group)} ${partitionOf(topic, partition)}`, spans, group, topic, present: present.get(group) }));
+  const rows = owners.rows.map(([group, topic, partition, spans]) => ({ label: `${nameOf(group)} ${partitionOf(topic, partition)}`, spans, group, topic, present: present.get(group), short: partitionOf(topic, partition) }));
   const holder = el("div");
   body.append(holder);
   const timeline = new Timeline(holder, { rows, what: "partition", label: "Timeline of owners by partition", gaps: true });
@@ -35,6 +35,7 @@ function pickers(holder, rows, timeline) {
   const groups = [...new Set(rows.map((row) => row.group))], topics = [...new Set(rows.map((row) => row.topic))];
   const group = choose("Group", groups), topic = choose("Topic", topics);
   const apply = () => {
+    timeline.isOneGroup = group.value !== "";
     timeline.filter(timeline.words || "", (row) => wanted(group, row.group) && wanted(topic, row.topic));
     filters.owners.dispatchEvent(new Event("input"));
   };
@@ -43,6 +44,11 @@ function pickers(holder, rows, timeline) {
   const tools = holder.querySelector(".tools");
   if (topics.length > 1) tools.prepend(el("label", {}, "Topic", topic));
   if (groups.length > 1) tools.prepend(el("label", {}, "Group", group));
+  /* On a phone names of groups and topics do not fit beside each other. */
+  if (groups.length > 1 && isNarrow()) {
+    group.value = String(groups[0]);
+    apply();
+  }
   filters.ownersGroup = (number) => {
     if (!groups.includes(number)) return;
     group.value = String(number);
@@ -119,7 +125,8 @@ function offsetsSection() {
   const marksOf = new Map();
   for (const mark of marks) {
     const id = idOf(mark[0], mark[1], mark[2]);
-    marksOf.set(id, [...(marksOf.get(id) || []), mark]);
+    if (!marksOf.has(id)) marksOf.set(id, []);
+    marksOf.get(id).push(mark);
   }
   const all = rows.map((row) => ({ row, id: idOf(...row), label: `${nameOf(row[0])} ${partitionOf(row[1], row[2])}`, marks: marksOf.get(idOf(...row)) || [] }));
   const weight = (each) => each.marks.filter((mark) => MARKS[mark[3]].tone === "error").length;

@@ -20,7 +20,7 @@ function tellSpan(label, span) {
   const who = together > 1 ? `${together} spans, the last one ${nameOf(name)}` : nameOf(name);
   return [
     el("b", {}, label), `: ${who}`, el("br"),
-    `${moment(from)} to ${to === null ? "the end" : moment(to)}, ${durationOf(lasted)}; zxid ${first} to ${last || "the end"}`,
+    `${moment(from)} to ${to === null ? "the end" : moment(to)}, ${durationOf(lasted)}; zxid ${zxidOf(first)} to ${last === null ? "the end" : zxidOf(last)}`,
     el("br"),
     `${session >= 0 ? `session ${nameOf(session)}; ` : ""}${ENDS[end] || end}`,
   ];
@@ -37,7 +37,7 @@ function spanTable(timeline, caption, title, what) {
   return table(caption, [{ title, name: true }, { title: what, name: true }, ...SPAN_COLUMNS], items, ({ row, span }) => [
     row.label, span[7] > 1 ? `${span[7]} spans, the last one ${nameOf(span[2])}` : nameOf(span[2]),
     moment(span[0]), span[1] === null ? "the end" : moment(span[1]),
-    durationOf((span[1] === null ? report.to : span[1]) - span[0]), `${span[4]} – ${span[5] || "end"}`,
+    durationOf((span[1] === null ? report.to : span[1]) - span[0]), `${zxidOf(span[4])} – ${span[5] === null ? "end" : zxidOf(span[5])}`,
     nameOf(span[3]), ENDS[nameOf(span[6])] || nameOf(span[6]),
   ]);
 }

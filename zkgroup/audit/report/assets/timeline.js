@@ -77,7 +77,7 @@ class Timeline {
   get longest() {
     if (this.measured !== this.rows) {
       this.measured = this.rows;
-      this.length = this.rows.reduce((most, row) => Math.max(most, row.label.length), 8);
+      this.length = this.rows.reduce((most, row) => Math.max(most, (this.isOneGroup ? row.short : row.label).length), 8);
     }
     return this.length;
   }
@@ -167,7 +167,7 @@ class Timeline {
       pen.fillStyle = inks.box;
       pen.fillRect(0, y, this.width, ROW);
     }
-    this.text(fitted(pen, row.label, left - 18), 10, y + ROW / 2, inks.ink);
+    this.text(fitted(pen, this.isOneGroup ? row.short : row.label, left - 18), 10, y + ROW / 2, inks.ink);
     pen.save();
     pen.beginPath();
     pen.rect(left, y, right - left, ROW);
