@@ -21,6 +21,7 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
+    from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
 
 
@@ -53,9 +54,12 @@ class ConvertedSource:
         def columns() -> Columns:
             return self._columns(before, to_zxid)
 
+        def parts(_rows_per_part: int) -> Parts:
+            return self._parts(before, to_zxid)
+
         converted = self.tables.converted
         seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
-        return Rows(lambda: columns().events(), seen, to_zxid, columns)
+        return Rows(lambda: columns().events(), seen, to_zxid, columns, parts, self.progress)
 
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
@@ -83,21 +87,39 @@ class ConvertedSource:
 
     def _columns(self, before: int, to_zxid: int | None) -> Columns:
         """The rows behind a transaction, up to another; what is missing up to there is noted."""
+        from zkgroup.audit.columns.logs import with_ends
+        from zkgroup.audit.columns.parts import behind, inside
+        from zkgroup.audit.columns.stored import joined
+
+        whole = with_ends(joined(list(self._logged(to_zxid))), self.tables.seeds())
+        return inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+
+    def _parts(self, before: int, to_zxid: int | None) -> Parts:
+        """The same log by log. What stood later than the first tree, or in a chroot, is known of all rows."""
+        from zkgroup.audit.columns.parts import Parts, apart
+
+        if before > self.base_zxid or self.chroot:
+            seeds, logged = apart(self._columns(before, to_zxid))
+            return Parts(seeds, iter((logged,)))
+        return Parts(self.tables.seeds(), self._logged(to_zxid))
+
+    def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
+        """The rows of each log up to a transaction; zxids that are missing are noted."""
         import numpy as np
 
-        from zkgroup.audit.columns.logs import with_ends
-        from zkgroup.audit.columns.parts import behind, between, inside
+        from zkgroup.audit.columns.parts import between
 
-        self.progress("reading operations", None)
-        logged = self.tables.operations(list(self._logs(self.base_zxid + 1, to_zxid)))
-        logged = between(logged, self.base_zxid, to_zxid)
-        zxids = np.concatenate(([self.base_zxid], logged.zxid))
-        for place in np.flatnonzero(np.diff(zxids) > 1).tolist():
-            hole = hole_between(int(zxids[place]), int(zxids[place + 1]))
-            if hole is not None:
-                self._holes[hole] = None
-        whole = with_ends(logged, self.tables.seeds())
-        return inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+        last, rows = self.base_zxid, 0
+        for each in self._logs(self.base_zxid + 1, to_zxid):
+            self.progress("reading operations", rows or None)
+            logged = between(self.tables.operations([each]), self.base_zxid, to_zxid)
+            zxids = np.concatenate(([last], logged.zxid))
+            for place in np.flatnonzero(np.diff(zxids) > 1).tolist():
+                hole = hole_between(int(zxids[place]), int(zxids[place + 1]))
+                if hole is not None:
+                    self._holes[hole] = None
+            last, rows = int(zxids[-1]), rows + len(logged)
+            yield logged
 
     def _logs(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
         """The logs that have rows of this part of the history, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
@@ -74,7 +75,8 @@ def audit(
     `Source.rows` raises.
     """
     bounds_of(rules, bounds or {})
-    return audit_rows(source, asked_rows(source.rows(start, end), group), rules, bounds)
+    with closing(bounded_rows(source.rows(start, end), group)) as table:
+        return audit_rows(source, table, rules, bounds)
 
 
 def audit_rows(
@@ -116,6 +118,13 @@ class AskedRows(Protocol):
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterable[Finding]: ...
 
 
+class ClosableRows(AskedRows, Protocol):
+    """Rows that may be on the disk."""
+
+    def close(self) -> None:
+        """Gives back what was written."""
+
+
 class PlainRows:
     """Rows as objects: nothing is screened."""
 
@@ -127,14 +136,26 @@ class PlainRows:
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         return find_all(rules, self.events(), self.facts, bounds)
 
+    def close(self) -> None:
+        """Nothing was written."""
+
     def events(self) -> Iterator[Event]:
         """Those that are asked about, from the beginning."""
         events = self.rows.events()
         return events if self.group is None else of_group(events, self.group, self.groups)
 
 
+def bounded_rows(rows: Rows, group: str | None) -> ClosableRows:
+    """The rows of an audit, in bounded memory; without numpy and pyarrow as objects, all in memory."""
+    try:
+        from zkgroup.audit.buckets.bounded import BoundedRows
+    except ImportError:
+        return PlainRows(rows, group)
+    return BoundedRows(rows, group)
+
+
 def asked_rows(rows: Rows, group: str | None) -> AskedRows:
-    """The rows of an audit: columns where numpy and pyarrow are installed."""
+    """The rows of an audit, all in memory: columns where numpy and pyarrow are installed."""
     try:
         from zkgroup.audit.screening import ScreenedRows
     except ImportError:

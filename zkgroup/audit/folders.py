@@ -19,6 +19,7 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
+    from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
 
 _EVERY = 1000
@@ -59,16 +60,27 @@ class Folders:
             transactions = self._counted(past.account.zxid, to_zxid)
             return events_of(transactions, stored, self.chroot, seeds.sessions)
 
+        def before() -> Iterator[Event]:
+            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
+            return events_of((), stored, self.chroot, seeds.sessions)
+
         def columns() -> Columns | None:
             from zkgroup.audit.columns.logs import columns_of_logs
 
-            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-            before = events_of((), stored, self.chroot, seeds.sessions)
             return columns_of_logs(
-                self.history, past.account.zxid, to_zxid, before, self.chroot, self.progress
+                self.history, past.account.zxid, to_zxid, before(), self.chroot, self.progress
             )
 
-        return Rows(events, seen, to_zxid, columns)
+        def parts(rows_per_part: int) -> Parts | None:
+            from zkgroup.audit.columns.logs import parts_of_logs
+
+            if self.chroot or len(self.history.ensemble.servers) != 1:
+                return None
+            return parts_of_logs(
+                self.history, past.account.zxid, to_zxid, before(), self.progress, rows_per_part
+            )
+
+        return Rows(events, seen, to_zxid, columns, parts, self.progress)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What differs at and below a path (of the servers) between two moments, in either order.
@@ -146,7 +158,7 @@ class Folders:
         self._note(seen)
         if any(server.files.snapshots for server in self.history.ensemble.servers):
             self._lost[why] = None
-        return Rows(events, seen, to_zxid)
+        return Rows(events, seen, to_zxid, progress=self.progress)
 
     @property
     def _has_logs(self) -> bool:

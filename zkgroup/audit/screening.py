@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
+from zkgroup.audit.columns.parts import of_group
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.session_rows import sessions_in
@@ -32,11 +33,7 @@ class ScreenedRows:
             columns = columns_of(rows.events())
         self.rows, self.group = rows, group
         self.groups: set[str] = set()
-        if group is not None:
-            places = [path_kind(columns.paths[code]) for code in np.unique(columns.path).tolist()]
-            self.groups = {place.name for place in places if is_of_groups(place)}
-            columns = of_group(columns, group)
-        self.columns = columns
+        self.columns = columns = of_one_group(columns, group, self.groups)
         self.facts = facts_in(columns)
         self.audited = AuditedColumns(columns, self.facts)
 
@@ -44,11 +41,13 @@ class ScreenedRows:
         return self.audited.find(rules, bounds)
 
 
-def of_group(columns: Columns, group: str) -> Columns:
-    """Without the rows of other groups."""
-    places = map(path_kind, columns.paths)
-    kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
-    return columns.take(np.flatnonzero(kept[columns.path]))
+def of_one_group(columns: Columns, group: str | None, groups: set[str]) -> Columns:
+    """Without the rows of other groups, where one is given; the names of all are put into `groups` then."""
+    if group is None:
+        return columns
+    places = [path_kind(columns.paths[code]) for code in np.unique(columns.path).tolist()]
+    groups |= {place.name for place in places if is_of_groups(place)}
+    return of_group(columns, group)
 
 
 def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:

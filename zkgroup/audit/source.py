@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.progress import Progress, quiet
 from zkgroup.zkfiles.diffs import ZnodeChange
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole
 
 if TYPE_CHECKING:
+    from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
 
 
@@ -54,6 +56,9 @@ class Rows(NamedTuple):
     """The last transaction that is asked for; None for all there are."""
     columns: Callable[[], Columns | None] = lambda: None
     """The same as columns, where they can be made without objects; needs numpy and pyarrow."""
+    parts: Callable[[int], Parts | None] = lambda _rows: None
+    """The same in parts of so many rows, or of some more."""
+    progress: Progress = quiet
 
 
 class Source(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import click
 
+from zkgroup.audit.collector import without_collector
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
@@ -299,18 +299,6 @@ def read_sessions(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
         facts = facts_of(rows.events())
         return facts, sessions_of(rows.events(), facts), groups_of(rows.events())
     return session_views(rows)
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Millions of rows live until a command ends: the garbage collector would walk them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.programs.benchmarks.process_tree import Usage, usage
+from zkgroup.audit.collector import without_collector
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.spark.folding import without_collector
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import session
 

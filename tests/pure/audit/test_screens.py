@@ -103,7 +103,7 @@ def test_record_checks_in_columns_are_those_of_all_records(
 def test_without_numpy_the_findings_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is screened then."""
     screened = audit(open_source([folder_of(INCIDENTS)]), ALL_RULES, group="idle")
-    for module in ("screening", "columns.record_facts"):
+    for module in ("buckets.bounded", "columns.record_facts"):
         monkeypatch.setitem(sys.modules, f"zkgroup.audit.{module}", None)
 
     assert audit(open_source([folder_of(INCIDENTS)]), ALL_RULES, group="idle") == screened

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.worlds.bucket_findings import assert_same
 from tests.worlds.random_histories import histories
+from zkgroup.audit.buckets.names import CLUSTER, bucket_of, count_for, names_of
+from zkgroup.audit.buckets.spanning import SPANNING
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, count_for, names_of
-from zkgroup.audit.spark.spanning import SPANNING
 
 BUCKETS = 7
 HISTORIES = 5

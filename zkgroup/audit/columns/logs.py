@@ -6,7 +6,7 @@ are missing, several servers. So nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from zkgroup.audit.columns.batch_values import (
     plain_batches,
 )
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
+from zkgroup.audit.columns.parts import Parts
 from zkgroup.audit.columns.record_facts import RecordFactsBuilder
 from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
 from zkgroup.audit.events import Event
@@ -65,14 +66,28 @@ def columns_of_logs(
     if chroot:
         return None
     try:
-        logged = log_rows(history, after_zxid, to_zxid, progress).columns()
+        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None)
     except NotPlainError:
         return None
     return with_ends(logged, columns_of(before))
 
 
-def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: Progress) -> ColumnsBuilder:
-    """The operations of a server alone, from the first zxid behind one to another.
+def parts_of_logs(
+    history: History,
+    after_zxid: int,
+    to_zxid: int | None,
+    before: Iterable[Event],
+    progress: Progress,
+    rows_per_part: int,
+) -> Parts:
+    """The same part by part; that the logs need a closer look may show in any part."""
+    return Parts(columns_of(before), log_parts(history, after_zxid, to_zxid, progress, rows_per_part))
+
+
+def log_parts(
+    history: History, after_zxid: int, to_zxid: int | None, progress: Progress, rows_per_part: int | None
+) -> Iterator[Columns]:
+    """The operations of a server alone, from the first zxid behind one to another, in parts or in one.
 
     The ephemerals that went with a session without a record are not among them. Raises NotPlainError.
     """
@@ -84,7 +99,7 @@ def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: P
     facts = RecordFactsBuilder() if logs and after_zxid < logs[0].zxid and to_zxid is None else None
     wanted = _WANTED if facts is None else (*_WANTED, "digest")
     builder = ColumnsBuilder()
-    rows, last = 0, after_zxid
+    rows, in_part, last = 0, 0, after_zxid
     first, end = 0, min(history.last_zxid, to_zxid or history.last_zxid)
     for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted):
         progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
@@ -95,9 +110,13 @@ def log_rows(history: History, after_zxid: int, to_zxid: int | None, progress: P
             facts.add(batch, last, zxids, subs)
         last = followed(last, zxids, subs)
         _add(builder, batch, zxids, subs)
+        in_part += batch.rows
+        if rows_per_part is not None and in_part >= rows_per_part:
+            yield builder.columns()
+            builder, in_part = ColumnsBuilder(), 0
     if facts is not None:
         facts.note(history)
-    return builder
+    yield builder.columns()
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:

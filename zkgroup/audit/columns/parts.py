@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +14,16 @@ from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.state_at import StateBuilder
 from zkgroup.znodes.paths import path_kind
+
+
+class Parts(NamedTuple):
+    """A range of a history as columns, part by part."""
+
+    before: Columns
+    """What stood before it, as seeds."""
+    logged: Iterator[Columns]
+    """The rows in order, each part whole transactions. The ephemerals that no record of a session's end names
+    are not deleted in them. Raises `NotPlainError` where the logs need a closer look."""
 
 
 def inside(columns: Columns, chroot: str) -> Columns:
@@ -35,6 +47,22 @@ def between(columns: Columns, after_zxid: int, to_zxid: int | None) -> Columns:
     if to_zxid is not None:
         kept &= columns.zxid <= to_zxid
     return columns if kept.all() else columns.take(np.flatnonzero(kept))
+
+
+def compact(columns: Columns) -> Columns:
+    """The same rows without the paths that none of them has."""
+    used, path = np.unique(columns.path, return_inverse=True)
+    return replace(columns, path=path.astype(np.int32), paths=[columns.paths[code] for code in used.tolist()])
+
+
+def apart(columns: Columns) -> tuple[Columns, Columns]:
+    """What stood before a history, and its rows."""
+    return columns.take(np.flatnonzero(columns.seed)), columns.take(np.flatnonzero(~columns.seed))
+
+
+def closes_in(columns: Columns) -> Columns:
+    """The ends of sessions."""
+    return columns.take(np.flatnonzero(columns.op == CLOSE_SESSION))
 
 
 def of_group(columns: Columns, group: str) -> Columns:

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.buckets.known_rows import known_rows
+from zkgroup.audit.buckets.names import count_for, names_of, numbers_of
 from zkgroup.audit.columns.parts import inside
 from zkgroup.audit.columns.rows import Columns, columns_of
 from zkgroup.audit.columns.stored import table_of
@@ -23,10 +25,8 @@ from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.audit.spark import units
-from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, count_for
 from zkgroup.audit.spark.decoding import Decoded, Layout, decode
 from zkgroup.audit.spark.inputs import EnsembleInput
-from zkgroup.audit.spark.known_rows import known_rows
 from zkgroup.audit.spark.outputs import Written
 from zkgroup.audit.spark.remote import RemoteFolder, decoded_of
 from zkgroup.audit.spark.storage import storage_of
@@ -158,16 +158,10 @@ class Conversion:
 
 def _by_bucket(columns: Columns, kept: Converted) -> Iterator[tuple[str, Columns]]:
     """The rows of each bucket that has any."""
-    below = f"{kept.chroot}/"
-    names = [
-        bucket_of(path[len(kept.chroot) :], kept.buckets) if path.startswith(below) else CLUSTER
-        for path in columns.paths
-    ]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    of_paths = np.array([numbers[name] for name in names], np.int64)
-    of_rows = of_paths[columns.path]
-    for name, number in numbers.items():
-        yield name, columns.take(np.flatnonzero(of_rows == number))
+    names = names_of(kept.buckets)
+    of_rows = numbers_of(columns.paths, kept.buckets, kept.chroot)[columns.path]
+    for number in np.unique(of_rows).tolist():
+        yield names[number], columns.take(np.flatnonzero(of_rows == number))
 
 
 def local_rows(folders: Sequence[Path]) -> Rows:

@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zkgroup.audit.buckets.known_rows import known_rows
+from zkgroup.audit.buckets.names import names_of, numbers_of
+from zkgroup.audit.buckets.splitting import by_code
 from zkgroup.audit.columns.parts import between, inside
 from zkgroup.audit.columns.rows import Columns, Numbers
 from zkgroup.audit.columns.stored import OPERATION_COLUMNS, columns_of_operations, table_of
-from zkgroup.audit.spark.buckets import CLUSTER, bucket_of, names_of
-from zkgroup.audit.spark.known_rows import known_rows
 from zkgroup.audit.spark.outputs import Output, Written
 from zkgroup.audit.spark.units import Unit, batches_of
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
@@ -97,31 +98,21 @@ def _operations(table: Any, number: int, unit: Unit, layout: Layout, output: Out
     """The rows of each day and bucket."""
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
     names = names_of(layout.buckets)
-    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(table["path"], layout, names)
-    order = np.argsort(codes, kind="stable")
-    ordered, codes = table.take(pa.array(order)), codes[order]
-    starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])).tolist()
-    for start, end in zip(starts, [*starts[1:], len(codes)], strict=True):
-        day, bucket = divmod(int(codes[start]), len(names))
-        rows = ordered.slice(start, end - start)
+    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(table["path"], layout)
+    for code, rows in by_code(table, codes):
+        day, bucket = divmod(code, len(names))
         place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
         zxids = rows["zxid"].to_numpy()
         file = _file(zxids, OPERATIONS, unit, layout, f"{place}/{unit.from_zxid:x}-{number}", names[bucket])
         yield output.write(rows, file)
 
 
-def _buckets(paths: Any, layout: Layout, names: list[str]) -> Numbers:
-    """The number of the bucket of each row."""
+def _buckets(paths: Any, layout: Layout) -> Numbers:
+    """The number of the bucket of each row; one without a path belongs to no group."""
     encoded = paths.combine_chunks().dictionary_encode()
-    numbers = {name: number for number, name in enumerate(names)}
-    below = f"{layout.chroot}/"
-    of_paths = [
-        numbers[bucket_of(path[len(layout.chroot) :], layout.buckets) if path.startswith(below) else CLUSTER]
-        for path in encoded.dictionary.to_pylist()
-    ]
-    indices = encoded.indices.fill_null(len(of_paths)).to_numpy(zero_copy_only=False)
-    known: Numbers = np.array([*of_paths, numbers[CLUSTER]], np.int64)[indices]
-    return known
+    of_paths = numbers_of([*encoded.dictionary.to_pylist(), ""], layout.buckets, layout.chroot)
+    of_rows: Numbers = of_paths[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return of_rows
 
 
 def _file(zxids: Numbers, table: str, unit: Unit, layout: Layout, name: str, bucket: str = "") -> StoredFile:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from zkgroup.audit.columns.codes import CLOSE_SESSION
+from zkgroup.audit.buckets.finding import find_in_bucket
+from zkgroup.audit.buckets.known_rows import known_rows
+from zkgroup.audit.buckets.names import CLUSTER
+from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.logs import with_ends
 from zkgroup.audit.columns.parts import behind, between, inside, of_group
 from zkgroup.audit.columns.rows import Columns, columns_of
@@ -29,10 +28,7 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.spark.buckets import CLUSTER
-from zkgroup.audit.spark.known_rows import known_rows
 from zkgroup.audit.spark.outputs import Output, Written
-from zkgroup.audit.spark.spanning import TreeRows, rules_of_buckets
 from zkgroup.audit.stored_files import STATES, Source, StoredFile, read_files
 from zkgroup.znodes.paths import path_kind
 
@@ -94,11 +90,6 @@ def rows_in(files: tuple[StoredFile, ...], source: Source) -> Columns:
     return columns_of(()) if table is None else columns_of_rows(table)
 
 
-def closes_in(columns: Columns) -> Columns:
-    """The ends of sessions."""
-    return columns.take(np.flatnonzero(columns.op == CLOSE_SESSION))
-
-
 class Asked(NamedTuple):
     """What all tasks of an ensemble know."""
 
@@ -124,12 +115,9 @@ def fold(rows: BucketRows, asked: Asked, source: Source) -> Folded:
     with without_collector():
         closes = None if rows.bucket == CLUSTER else columns_of_rows(asked.closes)
         columns = inside(rows.columns(source, closes), asked.chroot)
-        if not len(columns):
-            return Folded(rows.ensemble, [], table_of(columns))
-        tree = TreeRows()
-        rules = [*rules_of_buckets(asked.rules), tree.rule]
-        found = list(find_screened(rules, columns, asked.facts, {**asked.bounds, tree.rule.name: {}}))
-        return Folded(rows.ensemble, found, table_of(columns.take(tree.rows)))
+        rules = [rule for rule in RULES if rule.name in asked.rules]
+        found = find_in_bucket(rules, columns, asked.facts, asked.bounds)
+        return Folded(rows.ensemble, found.findings, table_of(found.tree))
 
 
 class FoldedAlone(NamedTuple):
@@ -194,15 +182,3 @@ def groups_in(rows: BucketRows, chroot: str, source: Source) -> set[str]:
     """The names of the groups of a bucket."""
     columns = inside(rows.columns(source, None), chroot)
     return {place.name for place in map(path_kind, columns.paths) if is_of_groups(place)}
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Millions of rows live until a task ends: the garbage collector would walk them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -11,11 +11,14 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.buckets.finding import find_in_sessions, find_in_tree
+from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group
+from zkgroup.audit.columns.parts import closes_in
 from zkgroup.audit.columns.rows import Columns
-from zkgroup.audit.columns.stored import columns_of_rows, in_order, joined, table_of
+from zkgroup.audit.columns.stored import columns_of_rows, table_of
 from zkgroup.audit.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.incidents.numbered import numbered
@@ -23,16 +26,14 @@ from zkgroup.audit.manifest import Converted, StoredState
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.screening import facts_in
 from zkgroup.audit.spark.audited import Audited
-from zkgroup.audit.spark.buckets import CLUSTER, bucket_of_group
 from zkgroup.audit.spark.ensembles import Ensemble, opened
-from zkgroup.audit.spark.folding import Asked, Part, closes_in, fold, fold_alone, groups_in, roll
+from zkgroup.audit.spark.folding import Asked, Part, fold, fold_alone, groups_in, roll
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.known import closes_between, known_of, part_of
 from zkgroup.audit.spark.outputs import Output, Written
 from zkgroup.audit.spark.results import write_results
-from zkgroup.audit.spark.spanning import SESSION_KEYS, TREE_KEYS, rules_by
 from zkgroup.audit.spark.storage import storage_of
 
 _BEHIND_URI: Final = "needs the files on local or shared paths"
@@ -155,6 +156,7 @@ def _fold(
         known = known_of(each, parts[each.name], standing.get(each.name))
         of = facts[each.name] = facts_in(known)
         names = question.names - {one.rule.name for one in _skipped(each, of, question)}
+        rules = [rule for rule in RULES if rule.name in names]
         part = parts[each.name]
         is_rolled = each.name not in standing or _has_state(each.converted, part)
         closes = table_of(
@@ -163,7 +165,7 @@ def _fold(
             else closes_between(each, tables.stored_zxid(each.name, part), part.to_zxid)
         )
         asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot)
-        found[each.name] = list(find_screened(rules_by(names, SESSION_KEYS), known, of, question.bounds))
+        found[each.name] = list(find_in_sessions(rules, known, of, question.bounds))
     rows = [one for each in ensembles for one in tables.rows(each.name, parts[each.name])]
     progress("searching for findings", len(rows))
     trees: dict[str, list[Columns]] = {each.name: [] for each in ensembles}
@@ -172,10 +174,8 @@ def _fold(
         found[made.ensemble] += made.findings
         trees[made.ensemble].append(columns_of_rows(made.tree))
     for name, made_trees in trees.items():
-        rules = rules_by(asked[name].rules, TREE_KEYS)
-        whole = in_order(joined(made_trees))
-        if rules and len(whole):
-            found[name] += find_screened(rules, whole, facts[name], question.bounds)
+        rules = [rule for rule in RULES if rule.name in asked[name].rules]
+        found[name] += find_in_tree(rules, made_trees, facts[name], question.bounds)
 
 
 def _standing(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import between, inside, sorted_seeds
+from zkgroup.audit.columns.parts import between, closes_in, inside, sorted_seeds
 from zkgroup.audit.columns.rows import Columns, columns_of
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.converted import Mark, last_at
 from zkgroup.audit.manifest import ConvertedLog
 from zkgroup.audit.points_in_time import PointInTime, zxid_range
 from zkgroup.audit.spark.ensembles import Ensemble
-from zkgroup.audit.spark.folding import Part, closes_in, operations_in, rows_in
-from zkgroup.audit.spark.known_rows import known_rows
+from zkgroup.audit.spark.folding import Part, operations_in, rows_in
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile, read_files
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.dates import time_text

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit import manifest, stored_files
+from zkgroup.audit.buckets.names import names_of
 from zkgroup.audit.manifest import Converted, Manifest, StoredState
-from zkgroup.audit.spark.buckets import names_of
 from zkgroup.audit.spark.folding import BucketRows, Part
 from zkgroup.audit.spark.inputs import is_uri
 from zkgroup.audit.spark.outputs import Output, Written

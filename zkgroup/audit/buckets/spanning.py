@@ -1,11 +1,12 @@
 """The rules whose keys have rows in several buckets, and what a bucket gives them.
 
-Rules about sessions read the known rows of all buckets (`row_parts.known_rows`). Rules about the whole tree
+Rules about sessions read the known rows of all buckets (`known_rows`). Rules about the whole tree
 read the rows that make up what stands in it, and those by which rights were changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from zkgroup.audit.columns.rows import Flags, Numbers
 from zkgroup.audit.columns.tables import Tables
 from zkgroup.audit.columns.tree import TreeTable
-from zkgroup.audit.findings import RULES
 from zkgroup.audit.findings.load import ACLS, OPEN_ACL
 from zkgroup.audit.keys import BY_SESSION, BY_SUBTREE
 from zkgroup.audit.rules import Bounds, Rule, Screened
@@ -24,14 +24,14 @@ SPANNING: Final = SESSION_KEYS | TREE_KEYS
 """Names of keys whose rows are in several buckets."""
 
 
-def rules_of_buckets(names: frozenset[str]) -> list[Rule]:
+def rules_of_buckets(rules: Iterable[Rule]) -> list[Rule]:
     """Those of these rules whose keys each have all rows in one bucket."""
-    return [rule for rule in RULES if rule.name in names and rule.keys.name not in SPANNING]
+    return [rule for rule in rules if rule.keys.name not in SPANNING]
 
 
-def rules_by(names: frozenset[str], keys: frozenset[str]) -> list[Rule]:
+def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
     """Those of these rules that have such keys."""
-    return [rule for rule in RULES if rule.name in names and rule.keys.name in keys]
+    return [rule for rule in rules if rule.keys.name in keys]
 
 
 class TreeRows:

@@ -5,9 +5,14 @@ So every key of a rule has its rows in one bucket, but for those of `spanning.SP
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 from zlib import crc32
+
+import numpy as np
+
+from zkgroup.audit.columns.rows import Numbers
 
 CLUSTER: Final = "cluster"
 """The bucket of what belongs to no group: brokers, topics, controllers, sessions, refused requests."""
@@ -32,6 +37,16 @@ def bucket_of_group(group: str, count: int) -> str:
 def names_of(count: int) -> list[str]:
     """All buckets, of this many for groups."""
     return [CLUSTER, *map(str, range(count))]
+
+
+def numbers_of(paths: Iterable[str], count: int, chroot: str = "") -> Numbers:
+    """For each path that servers have the number of its bucket, as `names_of` has them."""
+    numbers = {name: number for number, name in enumerate(names_of(count))}
+    below, start = f"{chroot}/", len(chroot)
+    return np.array(
+        [numbers[bucket_of(path[start:], count) if path.startswith(below) else CLUSTER] for path in paths],
+        np.int64,
+    )
 
 
 def count_for(size: int) -> int:

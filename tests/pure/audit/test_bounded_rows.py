@@ -1,0 +1,123 @@
+"""Findings in bounded memory: longer histories go to the disk by bucket, and the same is found."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.programs.benchmarks.group_days import write_logs
+from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.screened_findings import bounds_for
+from zkgroup.audit.buckets import temporary
+from zkgroup.audit.buckets.bounded import BoundedRows, Limits
+from zkgroup.audit.engine import bounds_of, find
+from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.rules import Bounds
+from zkgroup.audit.sources import open_source
+from zkgroup.errors import ConfigError
+
+BOUNDS: Mapping[str, Bounds] = bounds_of(RULES, {})
+
+
+def test_random_histories_have_the_findings_of_all_rows(tmp_path: Path) -> None:
+    """In buckets, with parts of some forty rows; tests/long/audit/test_bounded_rows.py has more histories."""
+    found: Counter[str] = Counter()
+    for seed in range(300, 305):
+        found += assert_same(rows_of(tmp_path, seed), bounds_for(seed), f"history {seed}")
+
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
+def test_recorded_histories_have_the_findings_of_all_rows(name: str) -> None:
+    """Out of logs, with and without lists of ephemerals in the ends of sessions."""
+    assert_same(open_source([folder(name)]).rows(), BOUNDS, name)
+
+
+def test_findings_of_one_group_are_those_of_its_rows(tmp_path: Path) -> None:
+    """Rows of other groups are left out part by part; all names are known."""
+    source = open_source([write_logs(tmp_path / "day", 12_000, 2, groups=3)])
+    with closing(BoundedRows(source.rows(), "group-1")) as whole:
+        expected = Counter(whole.find(RULES, BOUNDS))
+    with closing(BoundedRows(source.rows(), "group-1", TIGHT._replace(rows_per_part=4_000))) as bounded:
+        assert bounded.written
+        assert bounded.groups == whole.groups == {"group-0", "group-1", "group-2"}
+        assert Counter(bounded.find(RULES, BOUNDS)) == expected
+    assert expected
+
+
+def test_a_damage_behind_rows_that_were_written(tmp_path: Path) -> None:
+    """The whole history is read as objects then, and what was written before counts no more."""
+    day = write_logs(tmp_path / "day", 6_000, 3, groups=1)
+    log = sorted(day.glob("log.*"), key=lambda path: int(path.suffix[1:], 16))[-1]
+    whole = log.read_bytes()
+    place = random.Random(1).randrange(len(whole) // 2, len(whole) - 100)
+    log.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    rows = open_source([day]).rows()
+    assert rows.columns() is None
+
+    with closing(BoundedRows(rows, None, TIGHT._replace(rows_per_part=1_000))) as bounded:
+        assert bounded.written
+        assert bounded.facts == facts_of(rows.events())
+        assert Counter(bounded.find(RULES, BOUNDS)) == Counter(find(RULES, rows.events))
+
+
+def test_a_short_history_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the bound no file is made, and the same is found."""
+    rows = rows_of(tmp_path / "files", 7)
+    logged = sum(not event.seed for event in rows.events())
+    expected = assert_same(rows, BOUNDS, "history 7")
+    monkeypatch.setattr(temporary, "TemporaryFile", None)
+
+    with closing(BoundedRows(rows, None, Limits(logged, 40, 3))) as bounded:
+        assert bounded.written == 0
+        assert Counter(one.finding for one in bounded.find(RULES, BOUNDS)) == expected
+    with pytest.raises(TypeError):
+        BoundedRows(rows, None, Limits(logged - 1, 40, 3))
+
+
+def test_what_is_written_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So no end of the process leaves it behind, whichever signal; its space is given back by `close`."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    bounded = BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
+    assert bounded.written
+    assert [name.endswith("(deleted)") for name in open_below(place)] == [True]
+    assert list(place.iterdir()) == []
+
+    bounded.close()
+    assert open_below(place) == []
+
+
+def open_below(folder: Path) -> list[str]:
+    """The files of a folder that this process has open, as the kernel names them."""
+    names = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the list itself
+            names.append(str(each.readlink()))
+    return [name for name in names if name.startswith(str(folder))]
+
+
+def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the way out."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(ConfigError, match=f"{place}: .*No space left on device; TMPDIR names another"):
+        BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)

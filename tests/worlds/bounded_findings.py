@@ -1,0 +1,43 @@
+"""Compares what is found in buckets on the disk with what is found in all rows in memory."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from tests.worlds.history_files import consistent, write_history
+from tests.worlds.random_histories import history_of
+from zkgroup.audit.buckets.bounded import BoundedRows, Limits
+from zkgroup.audit.columns.rows import columns_of
+from zkgroup.audit.findings import RULES
+from zkgroup.audit.rules import Bounds
+from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.source import Rows
+from zkgroup.audit.sources import open_source
+
+TIGHT = Limits(most_rows=1, rows_per_part=40, buckets=3)
+"""Short histories, too, are written in several parts."""
+
+
+def rows_of(place: Path, seed: int) -> Rows:
+    """The rows of a random history, out of the files of a server."""
+    folder = place / f"version-2-{seed}"
+    write_history(folder, list(consistent(history_of(seed))), random.Random(seed))
+    return open_source([folder]).rows()
+
+
+def assert_same(rows: Rows, bounds: Mapping[str, Bounds], what: str) -> Counter[str]:
+    """Facts and findings are the same; gives how often each finding was found."""
+    columns = rows.columns() or columns_of(rows.events())
+    facts = facts_in(columns)
+    whole = Counter(find_screened(RULES, columns, facts, bounds))
+    with closing(BoundedRows(rows, None, TIGHT)) as bounded:
+        assert (what, bounded.written > 0) == (what, (~columns.seed).sum() > TIGHT.most_rows)
+        assert bounded.facts == facts, what
+        found = Counter(bounded.find(RULES, bounds))
+    assert (what, whole - found) == (what, Counter())
+    assert (what, found - whole) == (what, Counter())
+    return Counter(finding.finding for finding in found.elements())

@@ -1,0 +1,140 @@
+"""The rows of an audit in this process: in memory, or in buckets on the disk where they are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from zkgroup.audit.buckets.finding import find_in_bucket, find_in_sessions, find_in_tree
+from zkgroup.audit.buckets.known_rows import known_rows
+from zkgroup.audit.buckets.names import CLUSTER
+from zkgroup.audit.buckets.temporary import TemporaryBuckets
+from zkgroup.audit.columns.batch_values import NotPlainError
+from zkgroup.audit.columns.logs import with_ends
+from zkgroup.audit.columns.parts import Parts, apart, closes_in, compact
+from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
+from zkgroup.audit.columns.stored import in_order, joined
+from zkgroup.audit.events import Event
+from zkgroup.audit.rules import Bounds, Finding, Rule
+from zkgroup.audit.screening import facts_in, find_screened, of_one_group
+from zkgroup.audit.source import Rows
+
+
+class Limits(NamedTuple):
+    """How many rows are in memory at a time."""
+
+    most_rows: int = 1_500_000
+    """Of a history with more all are written by bucket."""
+    rows_per_part: int = 400_000
+    """So many are read and written at a time, and those of one transaction more."""
+    buckets: int = 32
+    """For groups. How long the history is shows only when it has been read."""
+
+
+LIMITS: Final = Limits()
+_EVENTS_AT_A_TIME: Final = 1 << 15
+
+
+class BoundedRows:
+    """The rows of an audit, of one group where one is named. Close it when all is found."""
+
+    def __init__(self, rows: Rows, group: str | None, limits: Limits = LIMITS) -> None:
+        self.rows, self.group, self._limits = rows, group, limits
+        self.groups: set[str] = set()
+        """The names of all groups, where one is asked for."""
+        self._kept: TemporaryBuckets | None = None
+        try:
+            self._columns = self._all()
+        except BaseException:
+            self.close()
+            raise
+        self.facts = facts_in(self._columns)
+
+    @property
+    def written(self) -> int:
+        """Bytes that were written to the disk."""
+        return 0 if self._kept is None else self._kept.size
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """What the rules find."""
+        if self._kept is None:
+            yield from find_screened(rules, self._columns, self.facts, bounds)
+            return
+        yield from find_in_sessions(rules, self._columns, self.facts, bounds)
+        closes, trees, names = closes_in(self._columns), [], self._kept.names
+        for number, name in enumerate(names):
+            self.rows.progress("searching for findings in buckets", number, len(names))
+            before, logged = apart(self._kept.columns(name))
+            if name != CLUSTER:
+                logged = in_order(joined([logged, closes]))
+            found = find_in_bucket(rules, with_ends(logged, before), self.facts, bounds)
+            trees.append(found.tree)
+            yield from found.findings
+        yield from find_in_tree(rules, trees, self.facts, bounds)
+
+    def close(self) -> None:
+        """Gives what was written back."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _all(self) -> Columns:
+        parts = self.rows.parts(self._limits.rows_per_part)
+        if parts is not None:
+            try:
+                return self._taken(parts)
+            except NotPlainError:
+                self.close()
+        return self._taken(parts_of(self.rows.events(), self._limits.rows_per_part))
+
+    def _taken(self, parts: Parts) -> Columns:
+        """All rows; of more than may be in memory those that have to be seen together."""
+        before, size = of_one_group(parts.before, self.group, self.groups), 0
+        held: list[Columns] = []
+        known: list[Columns] = []
+        for rows in parts.logged:
+            part = of_one_group(rows, self.group, self.groups)
+            size += len(part)
+            if self._kept is None and size > self._limits.most_rows:
+                self._kept = TemporaryBuckets(self._limits.buckets)
+                known += [self._keep(self._kept, each) for each in (before, *held)]
+                held.clear()
+            if self._kept is None:
+                held.append(part)
+            else:
+                known.append(self._keep(self._kept, part))
+        if self._kept is None:
+            return with_ends(joined(held), before)
+        return with_ends(joined(known[1:]), known[0])
+
+    @staticmethod
+    def _keep(buckets: TemporaryBuckets, columns: Columns) -> Columns:
+        """Writes rows; gives those of them that have to be seen together."""
+        buckets.add(columns)
+        return compact(columns.take(known_rows(columns)))
+
+
+def parts_of(events: Iterable[Event], rows_per_part: int) -> Parts:
+    """Rows that are objects in parts that each end with a transaction; seeds come first."""
+    kinds = groupby(events, key=attrgetter("seed"))
+    is_seed, some = next(kinds, (False, iter(())))
+    before = columns_of(some if is_seed else ())
+    logged = next(kinds, (False, iter(())))[1] if is_seed else some
+    return Parts(before, _in_parts(logged, rows_per_part))
+
+
+def _in_parts(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:
+    builder, some, rows = ColumnsBuilder(), list[Event](), 0
+    for _, of_one in groupby(events, key=attrgetter("zxid")):
+        some.extend(of_one)
+        if len(some) >= min(_EVENTS_AT_A_TIME, rows_per_part):
+            builder.add_events(some)
+            rows += len(some)
+            some.clear()
+        if rows >= rows_per_part:
+            yield builder.columns()
+            builder, rows = ColumnsBuilder(), 0
+    builder.add_events(some)
+    yield builder.columns()
