@@ -17,8 +17,8 @@ from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.paths import path_kind
 
 
-class Span(NamedTuple):
-    """A time in a history; `to_zxid` and `to_ms` are None where it lasts to the end."""
+class TimeRange(NamedTuple):
+    """A part of a history; `to_zxid` and `to_ms` are None where it lasts to the end."""
 
     from_zxid: int
     from_ms: int
@@ -107,31 +107,31 @@ def partitions_at(facts: Facts, zxid: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def existence(facts: Facts, topic: str, partition: int) -> list[Span]:
+def existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
     """The times in which a partition existed."""
-    spans: list[Span] = []
+    found: list[TimeRange] = []
     since: tuple[int, int] | None = None
     for change in facts.topics.get(topic, ()):
         there = partition in numbers_of(change.data)
         if there and since is None:
             since = change.zxid, change.time_ms
         elif not there and since is not None:
-            spans.append(Span(*since, change.zxid, change.time_ms))
+            found.append(TimeRange(*since, change.zxid, change.time_ms))
             since = None
-    return spans if since is None else [*spans, Span(*since, None, None)]
+    return found if since is None else [*found, TimeRange(*since, None, None)]
 
 
-def demand(facts: Facts, group: str, topic: str, partition: int) -> list[Span]:
+def demand(facts: Facts, group: str, topic: str, partition: int) -> list[TimeRange]:
     """The times in which a member of the group wanted the topic, and the partition existed."""
     return overlaps(wanting(facts, group, topic), existence(facts, topic, partition))
 
 
-def wanting(facts: Facts, group: str, topic: str) -> list[Span]:
+def wanting(facts: Facts, group: str, topic: str) -> list[TimeRange]:
     """The times in which a member of the group wanted the topic, whether it existed or not."""
-    known: list[Span] | None = facts.derived.get(("wanting", group, topic))
+    known: list[TimeRange] | None = facts.derived.get(("wanting", group, topic))
     if known is None:
         known = facts.derived["wanting", group, topic] = merged(
-            Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+            TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
             for life in facts.members.get(group, ())
             if (registration := registration_of(life.data)) is not None
             and topic in (topics_wanted(registration, (topic,)) or {})
@@ -139,42 +139,42 @@ def wanting(facts: Facts, group: str, topic: str) -> list[Span]:
     return known
 
 
-def overlaps(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """The times that are in both; the spans of each do not overlap, and are in order."""
+def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
+    """The times that are in both; the ranges of each do not overlap, and are in order."""
     found = []
     for one in some:
-        first = max(bisect_right(others, one.from_zxid, key=lambda span: span.from_zxid) - 1, 0)
+        first = max(bisect_right(others, one.from_zxid, key=lambda each: each.from_zxid) - 1, 0)
         for other in islice(others, first, None):
             if other.from_zxid >= _end(one):
                 break
-            late = max(one, other, key=lambda span: span.from_zxid)
+            late = max(one, other, key=lambda each: each.from_zxid)
             early = min(one, other, key=_end)
             if late.from_zxid < _end(early):
-                found.append(Span(late.from_zxid, late.from_ms, early.to_zxid, early.to_ms))
+                found.append(TimeRange(late.from_zxid, late.from_ms, early.to_zxid, early.to_ms))
     return found
 
 
-def gaps(whole: Span, covered: Sequence[Span]) -> list[Span]:
+def gaps(whole: TimeRange, covered: Sequence[TimeRange]) -> list[TimeRange]:
     """The times of `whole` behind the first of the covered ones that none of them covers; those in order."""
     found = []
     for before, after in zip_longest(covered, covered[1:]):
         to_zxid, to_ms = (None, None) if after is None else (after.from_zxid, after.from_ms)
         if before.to_zxid is not None and before.to_ms is not None:
-            found.append(Span(before.to_zxid, before.to_ms, to_zxid, to_ms))
+            found.append(TimeRange(before.to_zxid, before.to_ms, to_zxid, to_ms))
     return overlaps([whole], found)
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
     """The union. One that begins in the transaction in which another ends goes on from it."""
-    found: list[Span] = []
-    for span in sorted(spans, key=lambda each: each.from_zxid):
-        if found and span.from_zxid <= _end(found[-1]):
+    found: list[TimeRange] = []
+    for one in sorted(ranges, key=lambda each: each.from_zxid):
+        if found and one.from_zxid <= _end(found[-1]):
             last = found.pop()
-            longer = max(last, span, key=_end)
-            span = Span(last.from_zxid, last.from_ms, longer.to_zxid, longer.to_ms)
-        found.append(span)
+            longer = max(last, one, key=_end)
+            one = TimeRange(last.from_zxid, last.from_ms, longer.to_zxid, longer.to_ms)
+        found.append(one)
     return found
 
 
-def _end(span: Span) -> float:
-    return float("inf") if span.to_zxid is None else span.to_zxid
+def _end(one: TimeRange) -> float:
+    return float("inf") if one.to_zxid is None else one.to_zxid

@@ -1,9 +1,10 @@
 """The cost of `zkgroup audit` by operation, on a healthy day of groups.
 
-    python -m tests.programs.benchmarks.audit_measurements OPERATIONS [EARLIER]
+    python -m tests.programs.benchmarks.audit_measurements OPERATIONS [EARLIER [COMMAND ...]]
 
 measures this many operations instead of the million of `python -m tests.programs.benchmarks audit`. EARLIER
-is a checkout of an earlier commit (`git worktree add`), measured in turn with this one. Each command is a
+is a checkout of an earlier commit (`git worktree add`), measured in turn with this one; COMMAND is one of
+those to measure, such as report, by default all. Each command is a
 process of its own, its start and its imports included. CPU counts, for it is meaningful on a shared machine;
 the goals are Python calls of one more operation, which are the same on every machine.
 """
@@ -54,12 +55,14 @@ def audit(plan: Plan, report: Report) -> None:
         measure(report, 1_000_000, {NOW: HERE})
 
 
-def measure(report: Report, operations: int, trees: dict[str, Path]) -> None:
+def measure(
+    report: Report, operations: int, trees: dict[str, Path], commands: Sequence[str] = tuple(_COMMANDS)
+) -> None:
     """One run of each command with each tree of sources, in turn."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-audit-") as name:
         place = Path(name)
         folder = write_logs(place / "version-2", operations, LOGS)
-        for command in _COMMANDS:
+        for command in commands:
             for side, tree in trees.items():
                 report.lines.append(_line(command, side, tree, folder, place, operations))
 
@@ -110,7 +113,7 @@ _QUESTIONS: dict[str, Callable[[Path], object]] = {
 def main(arguments: Sequence[str]) -> None:
     report = Report()
     trees = {"as it was": Path(arguments[1]).resolve()} if len(arguments) > 1 else {}
-    measure(report, int(arguments[0]), {**trees, NOW: HERE})
+    measure(report, int(arguments[0]), {**trees, NOW: HERE}, arguments[2:] or tuple(_COMMANDS))
     print(report.as_table())
 
 

@@ -8,7 +8,7 @@ from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners, least_moves
 from zkgroup.audit.group_picture import GroupPicture
 from zkgroup.audit.membership import (
-    Span,
+    TimeRange,
     demand,
     existence,
     gaps,
@@ -26,8 +26,8 @@ from zkgroup.znodes.group_records import StoredAssignment
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def _span(start: int, end: int | None = None) -> Span:
-    return Span(start, start, end, end)
+def _span(start: int, end: int | None = None) -> TimeRange:
+    return TimeRange(start, start, end, end)
 
 
 def _wants(text: str = registration(), **extensions: str) -> Registration:

@@ -12,7 +12,7 @@ from zkgroup.audit.group_picture import GroupPicture, group_picture
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import (
-    Span,
+    TimeRange,
     demand,
     existence,
     gaps,
@@ -111,11 +111,11 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     for owner in rows.once(owner_lives, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
         registered = merged(
-            Span(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+            TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
             for life in members.get(owner.session, ())
             if member_of(life) == owner.member
         )
-        owned = Span(owner.from_zxid, owner.from_ms, owner.to_zxid, owner.to_ms)
+        owned = TimeRange(owner.from_zxid, owner.from_ms, owner.to_zxid, owner.to_ms)
         for gap in gaps(owned, registered):
             ms = gap.ms(facts)
             yield Finding(
@@ -404,13 +404,13 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     which a member that can be read wanted the topic and the partition existed, and only what is longer than
     `longest_ms`.
     """
-    wanted: list[Span] | None = None
+    wanted: list[TimeRange] | None = None
     owners = rows.once(owner_lives, key, facts)
     for last, following in zip_longest(owners, owners[1:]):
         if last.to_zxid is None or last.to_ms is None:
             return
         to_zxid, to_ms = (None, None) if following is None else (following.from_zxid, following.from_ms)
-        gap = Span(last.to_zxid, last.to_ms, to_zxid, to_ms)
+        gap = TimeRange(last.to_zxid, last.to_ms, to_zxid, to_ms)
         if gap.ms(facts) <= bounds["longest_ms"]:
             continue
         if wanted is None:

@@ -26,7 +26,7 @@ class FindingsByZxid:
         return self.overlapping(zxid, zxid)
 
     def overlapping(self, from_zxid: int, to_zxid: int | None) -> Finding | None:
-        """The latest that has a zxid in common with a stretch; None for `to_zxid` is the end."""
+        """The latest that has a zxid in common with a range of them; None for `to_zxid` is the end."""
         place = len(self._starts) if to_zxid is None else bisect_right(self._starts, to_zxid)
         for at in range(place - 1, -1, -1):
             until = self._findings[at].to_zxid

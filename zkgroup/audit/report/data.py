@@ -19,8 +19,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.note_titles import NOTES
 from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.texts import cause_text, damage_text
-from zkgroup.audit.membership import Span as MemberSpan
-from zkgroup.audit.membership import merged
+from zkgroup.audit.membership import TimeRange, merged
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
@@ -229,8 +228,8 @@ def _membership(facts: Facts, names: Names) -> list[list[Any]]:
     """By group: the times in which it had a member; only then somebody is missing who could be an owner."""
     found = []
     for group, lives in sorted(facts.members.items()):
-        spans = merged(MemberSpan(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
-        found.append([names.of(group), [[span.from_ms, span.to_ms] for span in spans]])
+        ranges = merged(TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
+        found.append([names.of(group), [[each.from_ms, each.to_ms] for each in ranges]])
     return found
 
 
