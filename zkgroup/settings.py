@@ -20,9 +20,14 @@ ASSIGNMENT_STRATEGIES = tuple(STRATEGIES)
 _STRATEGY_NAMES = " or ".join(", ".join(f"`{name}`" for name in STRATEGIES).rsplit(", ", 1))
 
 
-def setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
-    """A field of a settings class. `kafka`: its name in Kafka; `why`: the reason for the default."""
-    return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why})
+def setting(
+    default: Any, doc: str, *, kafka: str | None = None, why: str = "", bounds: range | None = None
+) -> Any:
+    """A field of a settings class.
+
+    `kafka`: its name in Kafka; `why`: the reason for the default; `bounds`: of a number, its values.
+    """
+    return field(default=default, metadata={"doc": doc, "kafka": kafka, "why": why, "bounds": bounds})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +225,16 @@ def check_types(settings: Any) -> None:
     """Raises ConfigError for the first field whose value is not of the type annotated."""
     for item in fields(settings):
         _check_type(item.name, str(item.type), getattr(settings, item.name))
+
+
+def check_bounds(settings: Any) -> None:
+    """Raises ConfigError for the first number that is out of the bounds of its field."""
+    for item in fields(settings):
+        bounds, value = item.metadata["bounds"], getattr(settings, item.name)
+        if bounds is not None and value is not None and value not in bounds:
+            raise ConfigError(
+                f"setting {item.name}: expected {bounds.start} to {bounds.stop - 1}, found {value!r}"
+            )
 
 
 def _check_type(name: str, annotation: str, value: object) -> None:

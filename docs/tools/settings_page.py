@@ -9,6 +9,8 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.settings import GroupSettings
 
 _COLUMNS = ["setting, Kafka's name", "default", "what it does"]
+_BOUNDED = ["setting, Kafka's name", "default", "values", "what it does"]
+_POWERS = {2**15 - 1: "2^15 - 1", 2**31 - 1: "2^31 - 1", 2**63 - 1: "2^63 - 1"}
 
 
 def page() -> str:
@@ -28,7 +30,7 @@ def page() -> str:
         intro,
         markdown.table(_COLUMNS, [_row(setting) for setting in fields(GroupSettings)]),
         ["## Of a broker", "", *of_brokers],
-        markdown.table(_COLUMNS, [_row(setting) for setting in fields(BrokerSettings)]),
+        markdown.table(_BOUNDED, [_bounded_row(setting) for setting in fields(BrokerSettings)]),
     )
 
 
@@ -37,6 +39,15 @@ def _row(setting: Field[object]) -> tuple[str, str, str]:
     text = markdown.one_line(f"{doc} {f'*Why:* {why}' if why else ''}")
     name = f"`{setting.name}`<br>`{kafka}`" if kafka else f"`{setting.name}`"
     return name, _default(setting.default), text
+
+
+def _bounded_row(setting: Field[object]) -> tuple[str, str, str, str]:
+    name, default, text = _row(setting)
+    bounds = setting.metadata["bounds"]
+    if bounds is None:
+        return name, default, "", text
+    highest = bounds.stop - 1
+    return name, default, f"{bounds.start} to {_POWERS.get(highest, highest)}", text
 
 
 def _default(value: object) -> str:

@@ -1,0 +1,48 @@
+"""`BrokerSettings`: every number has bounds, and an error names the setting, what is expected and found."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError
+
+NUMBERS = {item.name: item.metadata["bounds"] for item in fields(BrokerSettings) if "int" in str(item.type)}
+
+
+def _with(name: str, value: int) -> BrokerSettings:
+    """The settings with one value; those of sessions have to fit each other, and a rack a registration."""
+    values: dict[str, Any] = {name: value}
+    if name == "group_max_session_timeout_ms":
+        values["group_min_session_timeout_ms"] = 1
+    if name == "group_min_session_timeout_ms":
+        values["group_max_session_timeout_ms"] = NUMBERS["group_max_session_timeout_ms"][-1]
+    return BrokerSettings(**values)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_has_bounds(name: str) -> None:
+    """Those are taken, and the next ones are not."""
+    bounds = NUMBERS[name]
+    assert isinstance(bounds, range)
+
+    for value in (bounds.start, bounds.stop - 1):
+        assert getattr(_with(name, value), name) == value
+    for value in (bounds.start - 1, bounds.stop):
+        expected = f"setting {name}: expected {bounds.start} to {bounds.stop - 1}, found {value}"
+        with pytest.raises(ConfigError, match=re.escape(expected)):
+            _with(name, value)
+
+
+def test_the_bounds_are_those_of_what_a_number_is_for() -> None:
+    """A port, a percentage, what a request has room for, and Kafka's types."""
+    assert NUMBERS["advertised_port"] == range(1, 65_536)
+    assert NUMBERS["leader_imbalance_per_broker_percentage"] == range(101)
+    assert NUMBERS["default_replication_factor"] == range(1, 2**15)
+    assert NUMBERS["session_timeout_ms"] == range(1, 2**31)
+    assert NUMBERS["log_retention_ms"] == range(-1, 2**63)
+    assert NUMBERS["min_insync_replicas"] == range(1, 2**31)
