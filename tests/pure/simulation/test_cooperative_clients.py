@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from zkgroup.assignment.consumer_protocol import decode_subscription
 from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
@@ -31,6 +33,8 @@ from zkgroup.testing.simulation.coordinator.assignments import (
 )
 from zkgroup.testing.simulation.coordinator.calls import ClientCall, ClientNetwork
 from zkgroup.testing.simulation.coordinator.client import ClientOptions, ClientPhase, GroupClient
+from zkgroup.testing.simulation.coordinator.simulation import CoordinatorSimulation
+from zkgroup.testing.simulation.coordinator.world import _PARTITIONS
 
 P0, P1, P2 = ALL = tuple(TopicPartition("t0", number) for number in range(3))
 
@@ -38,11 +42,13 @@ P0, P1, P2 = ALL = tuple(TopicPartition("t0", number) for number in range(3))
 class OneBroker:
     """A world with one broker, whose requests the test answers itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, instance_id: str | None = None) -> None:
         self.clock = FakeClock()
         self.rng = random.Random(1)
         self.calls = ClientNetwork(self.clock, self.rng, Counter())
-        self.client = GroupClient(self, "g", "c", 0, 1, ClientOptions(is_cooperative=True))
+        options = ClientOptions(is_cooperative=True)
+        self.client = GroupClient(self, "g", "c", 0, 1, options, instance_id)
+        self.noted: list[str] = []
 
     def find_coordinator(self, group: str) -> SimulatedBroker | None:
         return cast("SimulatedBroker", SimpleNamespace(name="b", pid=1))
@@ -50,7 +56,8 @@ class OneBroker:
     def partitions(self) -> Sequence[TopicPartition]:
         return ALL
 
-    def note(self, client: GroupClient, kind: str, **fields: object) -> None: ...
+    def note(self, client: GroupClient, kind: str, **fields: object) -> None:
+        self.noted.append(kind)
 
     def act(self) -> None:
         """Lets the client do what is due, until it waits for an answer."""
@@ -155,3 +162,73 @@ def test_of_two_owners_the_one_of_the_later_generation_is_believed() -> None:
     shares = assign_cooperatively([member("a", P0, P1, generation=5), member("b", P0, generation=6)], ALL)
 
     assert shares == {"a": [P1, P2], "b": [P0]}
+
+
+# --- the end of a schedule ------------------------------------------------------------------------
+
+
+def _working(*partitions: TopicPartition, instance_id: str | None = None) -> OneBroker:
+    """A client that has its assignment, and has read the offsets."""
+    world = OneBroker(instance_id)
+    world.assign(1, *partitions)
+    world.act()
+    read = {each: OffsetAndMetadata(offset=5) for each in partitions}
+    world.answer(OffsetsRead(1, ErrorCode.NONE, read, {}))
+    assert world.client.phase is ClientPhase.WORKING
+    return world
+
+
+@pytest.mark.parametrize(("instance_id", "noted"), [("i", True), (None, False)])
+def test_a_static_member_that_ends_between_its_assignment_and_its_next_join_is_noted(
+    instance_id: str | None, noted: bool
+) -> None:
+    """Schedule 23606: its next process gets the assignment and does not know what was to be revoked."""
+    world = OneBroker(instance_id)
+    world.assign(1, P0)
+    assert world.client.phase is not ClientPhase.WORKING
+
+    world.client.end()
+
+    assert ("static.ended" in world.noted) is noted
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_a_static_member_that_ends_outside_a_rebalance_is_not_noted(is_assigned: bool) -> None:
+    """Nothing was to be revoked."""
+    world = _working(P0, instance_id="i") if is_assigned else OneBroker("i")
+
+    world.client.end()
+
+    assert "static.ended" not in world.noted
+
+
+def _enforced(*clients: OneBroker, ended: int, is_cooperative: bool = True) -> list[bool]:
+    """Which clients join again after a look of the simulation at a group at the end."""
+    setup = SimpleNamespace(options=ClientOptions(is_cooperative=is_cooperative))
+    world = SimpleNamespace(members_setup=setup, figures=Counter({"client static.ended": ended}))
+    simulation = cast("CoordinatorSimulation", SimpleNamespace(groups_world=world))
+    CoordinatorSimulation._enforce_rebalance(simulation, [one.client for one in clients])
+    return [one.client.phase is ClientPhase.OUTSIDE for one in clients]
+
+
+def test_a_static_member_that_ended_within_a_rebalance_excuses_one_more() -> None:
+    """Partitions are left that nobody has: Kafka waits for the next rebalance, and so does the group."""
+    one, two = _working(P0), _working(P1)
+
+    assert _enforced(one, two, ended=1) == [True, True]
+    one.act()
+    assert one.owned() == (P0,)
+
+
+def test_nothing_else_excuses_a_group_that_does_not_settle() -> None:
+    """Otherwise a coordinator that leaves partitions would not be found."""
+    assert _enforced(_working(P0), _working(P1), ended=0) == [False, False]
+    assert _enforced(_working(P0), _working(P1), ended=1, is_cooperative=False) == [False, False]
+    joining = OneBroker()
+    joining.client.phase = ClientPhase.JOINED
+    assert _enforced(_working(P0), joining, ended=1) == [False, False]
+
+
+def test_a_settled_group_is_left_alone() -> None:
+    """All partitions have an owner, in one generation."""
+    assert _enforced(_working(*_PARTITIONS), ended=1) == [False]
