@@ -28,6 +28,12 @@ BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 1 << 31
 """After 2^31 - 1 sequence numbers go on with 0."""
 
+PRODUCERS_MAX: Final = 10_000
+"""Producers of a partition that are known; a further one displaces the one that appended longest ago.
+
+One takes 800 bytes, and a client may begin a new one for each batch. Replicas append in the same order, so
+all displace the same ones."""
+
 SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 """Version, CRC-32C of what follows it, number of producers."""
@@ -110,6 +116,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        """In the order of their last appends."""
         self._now_ms = NO_TIME
         """The broker's time, as it was given last; a follower gives it from time to time only."""
 
@@ -145,6 +152,8 @@ class ProducerStates:
         self._entries[batch.producer_id] = ProducerEntry(
             batch.producer_epoch, (*before[1 - BATCHES_KEPT :], made)
         )
+        if len(self._entries) > PRODUCERS_MAX:
+            del self._entries[next(iter(self._entries))]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers whose last batch was appended longer ago."""
@@ -160,8 +169,9 @@ class ProducerStates:
                 del self._entries[producer_id]
 
     def replace(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
-        """Has these producers from now on, and no others."""
-        self._entries = dict(entries)
+        """Has these producers from now on, and no others: of too many the last ones."""
+        known = list(entries)
+        self._entries = dict(known[-PRODUCERS_MAX:])
 
     def encode(self) -> bytes:
         """A `.snapshot`, version 1."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pure.broker.log.made_batches import batch, headers_of
+from zkgroup.broker.log import producer_state
 from zkgroup.broker.log.producer_state import (
     ProducedBatch,
     ProducerEntry,
@@ -196,3 +197,21 @@ def test_whatever_is_sent_again_each_batch_is_there_once(steps: list[tuple[int, 
         made.update(header)
         sent[sequence] = header
         sequence, offset = (sequence + records) % (MAX + 1), offset + records
+
+
+def test_a_producer_too_many_displaces_the_one_that_appended_longest_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ids without end take no memory without end, also from a snapshot of another broker."""
+    monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 3)
+    known = states(*(produced(0, producer=number) for number in (1, 2, 3)), produced(1, producer=1))
+
+    known.update(produced(0, producer=4))
+    assert [number for number in range(1, 5) if known.entry(number) is not None] == [1, 3, 4]
+    assert known.check(produced(2, producer=1)).error is NONE
+    assert known.check(produced(1, producer=2)).error is UNKNOWN
+
+    entries = decode_snapshot(states(*(produced(0, producer=number) for number in (7, 8))).encode())
+    of_snapshot = ProducerStates()
+    of_snapshot.replace([*decode_snapshot(known.encode()), *entries])
+    assert [number for number in range(1, 9) if of_snapshot.entry(number) is not None] == [4, 7, 8]
