@@ -52,6 +52,8 @@ def _kept(path: str) -> PathKind | None:
             return place
         case "admin" if path == Reassignment.path():
             return place
+        case "owner" | "offset" | "partition_state":  # nearly all paths of a log
+            return None
     if path == SlotConfig.path():
         return place
     return None
@@ -59,6 +61,8 @@ def _kept(path: str) -> PathKind | None:
 
 def _acted_on(path: str) -> str | None:
     """The group whose offsets an operator set, where this is a reset marker or an audit record."""
+    if path_kind(path).kind in ("owner", "offset", "partition_state"):
+        return None
     names = path.split("/")
     match names:
         case ["", "consumers", group, "resets", _] | ["", "zkgroup", "audit", group]:

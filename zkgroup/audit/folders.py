@@ -19,8 +19,10 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
+    from zkgroup.audit.columns.logs import See
     from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
+    from zkgroup.audit.columns.transactions import Transactions
 
 _EVERY = 1000
 
@@ -64,11 +66,11 @@ class Folders:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             return events_of((), stored, self.chroot, seeds.sessions)
 
-        def columns() -> Columns | None:
+        def columns(see: See | None = None) -> Columns | None:
             from zkgroup.audit.columns.logs import columns_of_logs
 
             return columns_of_logs(
-                self.history, past.account.zxid, to_zxid, before(), self.chroot, self.progress
+                self.history, past.account.zxid, to_zxid, before(), self.chroot, self.progress, see
             )
 
         def parts(rows_per_part: int) -> Parts | None:
@@ -80,7 +82,24 @@ class Folders:
                 self.history, past.account.zxid, to_zxid, before(), self.progress, rows_per_part
             )
 
-        return Rows(events, seen, to_zxid, columns, parts, self.progress)
+        def columns_of_group(group: str) -> Columns | None:
+            from zkgroup.audit.columns import left_out
+
+            # In a tree that lacks something a group may be known by a set alone.
+            return columns(left_out.of_group(group) if past.account.is_whole else None)
+
+        def session_columns() -> tuple[Columns, Transactions] | None:
+            from zkgroup.audit.columns import left_out
+            from zkgroup.audit.columns.transactions import TransactionsBuilder, transactions_of
+
+            if not past.account.is_whole:
+                found = columns()
+                return None if found is None else (found, transactions_of(found))
+            builder = TransactionsBuilder()
+            found = columns(left_out.of_sessions(builder))
+            return None if found is None else (found, builder.transactions())
+
+        return Rows(events, seen, to_zxid, columns, parts, self.progress, columns_of_group, session_columns)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What differs at and below a path (of the servers) between two moments, in either order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.session_rows import sessions_in
 from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.transactions import transactions_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of, is_fact_path
 from zkgroup.audit.facts import Facts
@@ -28,9 +30,7 @@ class ScreenedRows:
     """The rows of an audit as columns."""
 
     def __init__(self, rows: Rows, group: str | None) -> None:
-        columns = rows.columns()
-        if columns is None:
-            columns = columns_of(rows.events())
+        columns = _or_of_events(rows.columns(), rows)
         self.rows, self.group = rows, group
         self.groups: set[str] = set()
         self.columns = columns = of_one_group(columns, group, self.groups)
@@ -52,9 +52,10 @@ def of_one_group(columns: Columns, group: str | None, groups: set[str]) -> Colum
 
 def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
     """The facts, and the rows of owners and offsets of a group, or of all; of each other group one row."""
-    columns = rows.columns()
-    if columns is None:
-        columns = columns_of(rows.events())
+    make = rows.columns
+    if group is not None and rows.columns_of_group is not None:
+        make = partial(rows.columns_of_group, group)
+    columns = _or_of_events(make(), rows)
     places = [path_kind(path) for path in columns.paths]
     of_groups = np.array([is_of_groups(place) for place in places], np.bool_)
     wanted = np.array(
@@ -70,12 +71,19 @@ def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
 
 def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
     """The facts, every session, and the names of all groups."""
-    columns = rows.columns()
-    if columns is None:
-        columns = columns_of(rows.events())
+    given = None if rows.session_columns is None else rows.session_columns()
+    if given is None:
+        columns = _or_of_events(rows.columns() if rows.session_columns is None else None, rows)
+        given = columns, transactions_of(columns)
+    columns, transactions = given
     facts = facts_in(columns)
     groups = {place.name for place in map(path_kind, columns.paths) if is_of_groups(place)}
-    return facts, sessions_in(columns, facts), groups
+    return facts, sessions_in(columns, facts, transactions=transactions), groups
+
+
+def _or_of_events(columns: Columns | None, rows: Rows) -> Columns:
+    """Columns, or where there are none those of rows that are objects."""
+    return columns_of(rows.events()) if columns is None else columns
 
 
 def facts_in(columns: Columns) -> Facts:

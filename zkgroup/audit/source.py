@@ -16,6 +16,7 @@ from zkgroup.zkfiles.zxids import Hole
 if TYPE_CHECKING:
     from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
+    from zkgroup.audit.columns.transactions import Transactions
 
 
 class SeenTree(NamedTuple):
@@ -59,6 +60,11 @@ class Rows(NamedTuple):
     parts: Callable[[int], Parts | None] = lambda _rows: None
     """The same in parts of so many rows, or of some more."""
     progress: Progress = quiet
+    columns_of_group: Callable[[str], Columns | None] | None = None
+    """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are
+    those of all rows. None where rows cannot be left out before they are columns."""
+    session_columns: Callable[[], tuple[Columns, Transactions] | None] | None = None
+    """The same, perhaps without creates and sets of offsets, and all transactions."""
 
 
 class Source(Protocol):

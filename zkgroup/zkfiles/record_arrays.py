@@ -5,6 +5,7 @@ Sources: FileTxnLog.java and zookeeper.jute (TxnHeader, MultiTxn, Txn) of ZooKee
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ CLOSE, MULTI = int(TransactionType.CLOSE_SESSION), int(TransactionType.MULTI)
 _LAST_TYPE: Final = int(max(TransactionType))
 _WORTH_BYTES: Final = 4096
 """Of less the plain way finds the records sooner."""
+_WORD: Final = 8
 _BEFORE_SLASH: Final = 12
 """In a multi: type and length of an operation, and the length of its path."""
 _PARTS_WORTH: Final = 20
@@ -47,6 +49,7 @@ class Bytes:
         self.bytes = np.frombuffer(raw, np.uint8)
         self._ints = self.view(">i4")
         self._longs = self.view(">i8")
+        self._words = self.view("=i8")
 
     def view(self, type_: str) -> Numbers:
         """What would be read as this type from each place on."""
@@ -68,11 +71,17 @@ class Bytes:
         return self._ints[places].astype(np.int64)
 
     def begin_with(self, prefix: bytes, starts: Numbers, ends: Numbers) -> Numbers:
-        """Which of the pieces do."""
+        """Which of the pieces do.
+
+        Eight bytes at a time: to compare numbers costs a tenth of comparing rows of bytes.
+        """
         fits: Numbers = np.flatnonzero(ends - starts >= len(prefix))
-        if prefix:
-            fronts = self.view(f"V{len(prefix)}")[starts[fits]].view(np.uint8).reshape(-1, len(prefix))
-            fits = fits[(fronts == np.frombuffer(prefix, np.uint8)).all(axis=1)]
+        wide = len(prefix) // _WORD * _WORD
+        for at in range(0, wide, _WORD):
+            word = int.from_bytes(prefix[at : at + _WORD], sys.byteorder, signed=True)
+            fits = fits[self._words[starts[fits] + at] == word]
+        for at in range(wide, len(prefix)):
+            fits = fits[self.bytes[starts[fits] + at] == prefix[at]]
         return fits
 
     def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkgroup.audit.columns.codes import OPS
+from zkgroup.audit.columns.codes import LIFETIMES, OPS
 from zkgroup.audit.columns.rows import Numbers
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
@@ -16,6 +16,7 @@ from zkgroup.zkfiles.servers import Server
 from zkgroup.zkfiles.zxids import hole_between
 
 OP_CODES: Final = {op: code for code, op in enumerate(OPS)} | {None: -1}
+LIFETIME_CODES: Final = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
 
 
 class NotPlainError(Exception):

@@ -6,7 +6,7 @@ are missing, several servers. So nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.columns.batch_values import (
+    LIFETIME_CODES,
     OP_CODES,
     NotPlainError,
     codes_of,
@@ -48,7 +49,8 @@ _WANTED: Final = (
     "acl",
     "applied",
 )
-_LIFETIME_CODES: Final = {None: 0, "session": 1, "container": 2, "ttl": 3}
+See = Callable[[Batch, Numbers], Batch]
+"""Gets each batch of a log with its zxids before it is made columns, and gives the rows that are to be."""
 
 
 def columns_of_logs(
@@ -58,6 +60,7 @@ def columns_of_logs(
     before: Iterable[Event],
     chroot: str,
     progress: Progress,
+    see: See | None = None,
 ) -> Columns | None:
     """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
 
@@ -66,7 +69,7 @@ def columns_of_logs(
     if chroot:
         return None
     try:
-        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None)
+        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None, see)
     except NotPlainError:
         return None
     return with_ends(logged, columns_of(before))
@@ -85,7 +88,12 @@ def parts_of_logs(
 
 
 def log_parts(
-    history: History, after_zxid: int, to_zxid: int | None, progress: Progress, rows_per_part: int | None
+    history: History,
+    after_zxid: int,
+    to_zxid: int | None,
+    progress: Progress,
+    rows_per_part: int | None,
+    see: See | None = None,
 ) -> Iterator[Columns]:
     """The operations of a server alone, from the first zxid behind one to another, in parts or in one.
 
@@ -96,7 +104,8 @@ def log_parts(
     server = history.ensemble.servers[0]
     logs = server.files.logs
     # What the checks of all records need costs little here, and another reading there.
-    facts = RecordFactsBuilder() if logs and after_zxid < logs[0].zxid and to_zxid is None else None
+    is_all = logs and after_zxid < logs[0].zxid and to_zxid is None
+    facts = RecordFactsBuilder() if is_all and see is None else None
     wanted = _WANTED if facts is None else (*_WANTED, "digest")
     builder = ColumnsBuilder()
     rows, in_part, last = 0, 0, after_zxid
@@ -109,7 +118,7 @@ def log_parts(
         if facts is not None:
             facts.add(batch, last, zxids, subs)
         last = followed(last, zxids, subs)
-        _add(builder, batch, zxids, subs)
+        _add(builder, batch if see is None else see(batch, zxids))
         in_part += batch.rows
         if rows_per_part is not None and in_part >= rows_per_part:
             yield builder.columns()
@@ -124,15 +133,15 @@ def estimated(rows: int, done: int, total: int) -> int | None:
     return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
 
 
-def _add(builder: ColumnsBuilder, batch: Batch, zxids: Numbers, subs: Numbers) -> None:
+def _add(builder: ColumnsBuilder, batch: Batch) -> None:
     """Operations of later servers, which no version knows, are left out."""
     types = {column.name: column for column in batch.columns}
     ops = codes_of(batch, "op", OP_CODES)
     creates = ops == CREATE
     version = array_of(batch, types["version"]).cast(pa.int64())
     part: dict[str, Any] = {
-        "zxid": zxids,
-        "sub": subs,
+        "zxid": numbers_of_column(batch, "zxid"),
+        "sub": numbers_of_column(batch, "sub"),
         "time_ms": numbers_of_column(batch, "time"),
         "session": numbers_of_column(batch, "session"),
         "cxid": numbers_of_column(batch, "cxid"),
@@ -140,7 +149,7 @@ def _add(builder: ColumnsBuilder, batch: Batch, zxids: Numbers, subs: Numbers) -
         "path": array_of(batch, types["path"]).fill_null(""),
         "data": array_of(batch, types["data"]),
         "version": pc.if_else(pa.array(creates), pa.scalar(0, pa.int64()), version),
-        "ephemeral": codes_of(batch, "ephemeral", _LIFETIME_CODES),
+        "ephemeral": codes_of(batch, "ephemeral", LIFETIME_CODES),
         "timeout_ms": array_of(batch, types["timeout_ms"]).cast(pa.int64()),
         "error": array_of(batch, types["error"]).cast(pa.int64()),
         "applied": array_of(batch, types["applied"]).to_numpy(zero_copy_only=False),

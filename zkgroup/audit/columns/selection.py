@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -57,15 +58,23 @@ class Keyed:
         self._columns = columns
         variant = (columns.op.astype(np.int64) * 2 + columns.applied) * 2 + columns.seed
         places = columns.path.astype(np.int64) * _VARIANTS + variant
-        present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
-        present[places] = True
-        self._samples = [self._sample(each) for each in np.flatnonzero(present).tolist()]
-        self._kinds: dict[Kind, list[int]] = {}
-        """By kind of path the numbers of its samples."""
-        for number, sample in enumerate(self._samples):
-            self._kinds.setdefault(path_kind(sample.path).kind, []).append(number)
-        self._numbers = (np.cumsum(present) - 1)[places]
+        self._present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
+        self._present[places] = True
+        self._numbers = (np.cumsum(self._present) - 1)[places]
         self._known: dict[str, Selection] = {}
+
+    @cached_property
+    def _samples(self) -> list[Event]:
+        """A row with each combination that there is."""
+        return [self._sample(each) for each in np.flatnonzero(self._present).tolist()]
+
+    @cached_property
+    def _kinds(self) -> dict[Kind, list[int]]:
+        """By kind of path the numbers of its samples."""
+        kinds: dict[Kind, list[int]] = {}
+        for number, sample in enumerate(self._samples):
+            kinds.setdefault(path_kind(sample.path).kind, []).append(number)
+        return kinds
 
     def of(self, keys: Keys) -> Selection:
         """All rows that have a key."""

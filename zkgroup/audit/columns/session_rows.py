@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from zkgroup.audit.columns.codes import CREATE, CREATE_SESSION, DELETE, OF_SESSION
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers
-from zkgroup.audit.columns.selection import Selection
+from zkgroup.audit.columns.codes import CREATE, DELETE, OF_SESSION
+from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.transactions import Transactions, transactions_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 
 
-def sessions_in(columns: Columns, facts: Facts, tables: Tables | None = None) -> list[SessionRow]:
+def sessions_in(
+    columns: Columns,
+    facts: Facts,
+    tables: Tables | None = None,
+    transactions: Transactions | None = None,
+) -> list[SessionRow]:
     """Every session of a history, as `sessions_of` gives them.
 
     Args:
         tables: those of the columns, where they are known already.
+        transactions: all of them, where the columns lack sets.
     """
     s = (tables or Tables(columns, facts)).sessions
-    rows = s.selection
-    makes = (s.op == CREATE) & s.applied & (columns.ephemeral[rows.rows] == OF_SESSION)
+    makes = (s.op == CREATE) & s.applied & (columns.ephemeral[s.selection.rows] == OF_SESSION)
     created = s.counts(makes & ~s.is_end)
     lost = s.counts((s.op == DELETE) & s.is_end)
-    own = rows.where(~s.is_end & ~s.seed)
-    writes = _transactions(columns, own)
-    last = s.last_of(~s.is_end & ~s.seed)
-    counts = {
-        int(key[0]): SessionCounts(
-            writes=int(writes[code]),
-            last_ms=int(s.time_ms[last[code]]) if last[code] >= 0 else None,
-            created=int(created[code]),
-            lost=int(lost[code]),
-        )
-        for code, key in enumerate(rows.keys)
-    }
+    counts = _writes(facts, transactions_of(columns) if transactions is None else transactions)
+    for code, key in enumerate(s.selection.keys):
+        of_session = counts.setdefault(int(key[0]), SessionCounts())
+        of_session.created, of_session.lost = int(created[code]), int(lost[code])
     return session_rows(counts, _living(columns), facts)
 
 
-def _transactions(columns: Columns, own: Selection) -> Numbers:
-    """By session: how many transactions its rows are of, createSession left out."""
-    by_key = own.by_key()
-    zxids = columns.zxid[by_key.rows]
-    is_new: Flags = np.ones(len(zxids), np.bool_)
-    is_new[1:] = (zxids[1:] != zxids[:-1]) | (by_key.codes[1:] != by_key.codes[:-1])
-    is_new &= columns.op[by_key.rows] != CREATE_SESSION
-    found: Numbers = np.bincount(by_key.codes[is_new], minlength=len(own.keys))
-    return found
+def _writes(facts: Facts, transactions: Transactions) -> dict[int, SessionCounts]:
+    """By session: how many transactions it has, createSession and the end left out, and the last time."""
+    sessions, codes = np.unique(transactions.session, return_inverse=True)
+    lives = [facts.sessions.get(session) for session in sessions.tolist()]
+    ends = np.array([-1 if life is None or life.to_zxid is None else life.to_zxid for life in lives])
+    own = np.flatnonzero(transactions.zxid != ends[codes]) if len(codes) else codes
+    writes = np.bincount(codes[own[~transactions.opens[own]]], minlength=len(sessions))
+    last = np.full(len(sessions), -1)
+    last[codes[own]] = own
+    return {
+        session: SessionCounts(
+            writes=int(writes[code]),
+            last_ms=int(transactions.time_ms[last[code]]) if last[code] >= 0 else None,
+        )
+        for code, session in enumerate(sessions.tolist())
+    }
 
 
 def _living(columns: Columns) -> dict[int, int]:

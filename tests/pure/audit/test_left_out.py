@@ -1,0 +1,114 @@
+"""Rows that a question about one group does without are left out early, and the answers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.programs.benchmarks.group_days import write_logs
+from tests.worlds.golden_data import FOLDER
+from tests.worlds.server_history import ServerHistory
+from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.groups import groups_of
+from zkgroup.audit.screening import partition_rows, session_views
+from zkgroup.audit.source import Rows
+from zkgroup.audit.sources import open_source
+from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.sessions import sessions_of
+from zkgroup.zkfiles.records import Operation, TransactionType
+
+GROUPS = ("g", "gg", "offsets", "owners")
+"""Also such that a path has `/offsets/` in front of the group's own offsets, or names that begin alike."""
+
+
+def assert_same_answers(rows: Rows, groups: Iterable[str]) -> None:
+    """Owners, offsets and sessions are those of all rows."""
+    everything = list(rows.events())
+    facts = facts_of(everything)
+    for group in groups:
+        found, some = partition_rows(rows, group)
+        assert found == facts
+        assert rows_by_partition(some, group) == rows_by_partition(everything, group)
+        assert groups_of(some) == groups_of(everything)
+    found, sessions, names = session_views(rows)
+    assert found == facts
+    assert sessions == sessions_of(everything, facts)
+    assert names == groups_of(everything)
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
+def test_answers_about_recorded_groups_are_those_of_all_rows(folder: Path) -> None:
+    """Whole, and from the middle of the history."""
+    source = open_source([folder])
+    rows = source.rows()
+    assert_same_answers(rows, sorted(groups_of(rows.events())))
+
+
+def test_rows_of_other_groups_are_left_out(tmp_path: Path) -> None:
+    """Nine tenths of a healthy day."""
+    rows = open_source([write_logs(tmp_path / "day", 8_000, 2, groups=4)]).rows()
+    assert rows.columns_of_group is not None
+    assert rows.session_columns is not None
+    all_rows, columns, of_sessions = rows.columns(), rows.columns_of_group("group-1"), rows.session_columns()
+
+    assert all_rows is not None
+    assert columns is not None
+    assert of_sessions is not None
+    offsets = sum("/offsets/" in path for path in columns.paths)
+    assert offsets < sum("/offsets/" in path for path in all_rows.paths) / 2
+    assert len(of_sessions[0]) < len(columns) < len(all_rows)
+    assert len(of_sessions[1].zxid) == (~all_rows.seed).sum()
+    assert_same_answers(rows, ["group-0", "group-1"])
+
+
+def of_odd_groups() -> ServerHistory:
+    """Groups with odd names that write each other's offsets, by single requests and in multis.
+
+    Sessions that are first seen at a write that is left out, and one that ends at such a time.
+    """
+    world = ServerHistory()
+    world.create("/consumers", b"")
+    for group in GROUPS:
+        root = f"/consumers/{group}"
+        for path in ("", "/offsets", "/offsets/offsets", "/owners", "/owners/offsets", "/resets", "/ids"):
+            world.create(root + path, b"", session=1)
+        world.open(10)
+        for partition in range(2):
+            world.create(f"{root}/offsets/offsets/{partition}", b"0", session=2)
+            world.create(f"{root}/owners/offsets/{partition}", b"m-0", session=10, ephemeral=True)
+        world.create(f"{root}/resets/offsets", b"", session=2)
+        world.close(10)
+    for step in range(6):
+        for number, group in enumerate(GROUPS):
+            path = f"/consumers/{group}/offsets/offsets/{step % 2}"
+            world.set(path, b"%d" % step, session=20 + number)
+            world.multi(
+                world.change(path, b"%d" % (step + 1)),
+                world.change(f"/consumers/{group}/resets/offsets", b"x"),
+                session=30 + number,
+            )
+    world.set("/consumers/g/resets/offsets", b"y", session=40)
+    world.fail(session=50)
+    refused = (Operation(TransactionType.ERROR, error=-2), Operation(TransactionType.ERROR, error=-101))
+    world.multi(*refused, session=51)
+    world.delete("/consumers/gg/offsets/offsets/1", session=60)
+    world.clock_steps(5000)
+    world.set("/consumers/gg/offsets/offsets/0", b"99", session=61)
+    world.clock_steps(-9000)
+    return world
+
+
+@pytest.mark.parametrize("begins_in_a_snapshot", [False, True])
+def test_groups_with_odd_names_have_the_answers_of_all_rows(
+    tmp_path: Path, begins_in_a_snapshot: bool
+) -> None:
+    """A group called `offsets`, a topic of that name, and a name that begins like another."""
+    world = of_odd_groups()
+    world.set("/consumers/owners/offsets/offsets/0", b"1", session=62)
+    if begins_in_a_snapshot:
+        middle = world.transactions[len(world.transactions) // 2].zxid
+        world.snapshot(tmp_path, middle)
+    world.log(tmp_path)
+    assert_same_answers(open_source([tmp_path]).rows(), GROUPS)
