@@ -39,6 +39,7 @@ from zkgroup.wire.primitives import (
     truth,
     uvarint,
 )
+from zkgroup.wire.record_readers import record_reader
 from zkgroup.wire.schema import (
     Array,
     Buffer,
@@ -111,7 +112,8 @@ def _codec(node: Node, where: str, form: Form) -> Codec:
 
 
 def _array(node: Array, where: str, form: Form) -> Codec:
-    write_item, read_item, smallest = _codec(node.item, where, form)
+    of_item = _codec(node.item, where, form)
+    write_item, read_item, smallest = of_item.write, of_item.read, of_item.smallest
     if smallest == 0:
         raise TypeError(f"{where}: items without bytes cannot be counted by them")
     write_count, count_of = count_codec(where, smallest, compact=form.flexible, nullable=node.nullable)
@@ -135,7 +137,7 @@ def _array(node: Array, where: str, form: Form) -> Codec:
         values.append(tuple(items))
         return at
 
-    return Codec(write, read, 1 if form.flexible else 4)
+    return Codec(write, read, 1 if form.flexible else 4, of_item)
 
 
 def _nullable(node: Nullable, where: str, form: Form) -> Codec:
@@ -179,7 +181,7 @@ def _record(node: StructSchema, form: Form) -> Codec:
         elif not plain or not _is_flat(plain[-1], form):
             writers.append(_write_no_tags)
         readers.append(_read_tagged(node, tagged, codecs, is_counted=form.is_counted))
-    make = _maker(node)
+    make, reader = _maker(node), None
 
     def write_all(value: Any, parts: list[Buffer]) -> None:
         for write in writers:
@@ -192,9 +194,14 @@ def _record(node: StructSchema, form: Form) -> Codec:
         values.append(make(found))
         return at
 
+    if not form.is_counted:
+        tail = readers[-1] if form.flexible else None
+        reader = record_reader(
+            node, form.version, codecs, is_flexible=form.flexible, read_tagged=tail, slow=read_all
+        )
     return Codec(
         writers[0] if len(writers) == 1 else write_all,
-        read_all,
+        reader or read_all,
         sum(codecs[field.name].smallest for field in plain) + form.flexible,
     )
 

@@ -26,8 +26,10 @@ SHOWN = 40
 """Characters of a refused value in a message."""
 
 INT8 = struct.Struct(">b")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
+TEXT_LENGTH = struct.Struct(">h")
+"""Of a string, where it is not compact; -1 for null."""
+ARRAY_COUNT = struct.Struct(">i")
+"""Of the items of an array, or of bytes, where it is not compact; -1 for null."""
 
 TEXT_BYTES_MAX = 32_767
 """Of a string, also where its length is compact (Kafka's generated messages check the same)."""
@@ -43,6 +45,8 @@ class Codec(NamedTuple):
     read: Read
     smallest: int
     """Bytes that the shortest value takes."""
+    item: Codec | None = None
+    """Of an array of records."""
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -127,17 +131,17 @@ def text(node: Text, where: str, *, compact: bool) -> Codec:
 def _text(node: Text, where: str) -> Codec:
     def write(value: str | None, parts: list[Buffer]) -> None:
         if value is None:
-            parts.append(_INT16.pack(_null_length(node.nullable, where)))
+            parts.append(TEXT_LENGTH.pack(_null_length(node.nullable, where)))
             return
         raw = _utf8(value, where)
-        parts.append(_INT16.pack(len(raw)))
+        parts.append(TEXT_LENGTH.pack(len(raw)))
         parts.append(raw)
 
     def read(buffer: bytes, at: int, values: list[Any]) -> int:
         start = at + 2
         if len(buffer) < start:
             raise short(where, buffer, at, 2)
-        size: int = _INT16.unpack_from(buffer, at)[0]
+        size: int = TEXT_LENGTH.unpack_from(buffer, at)[0]
         if size < 0:
             if size != -1 or not node.nullable:
                 raise CorruptFrameError(where, at, f"the length of a {node.name}", str(size))
@@ -231,7 +235,7 @@ def _data_length(node: Data, where: str, *, compact: bool) -> tuple[WriteLength,
         start = at + 4
         if len(buffer) < start:
             raise short(where, buffer, at, 4)
-        size: int = _INT32.unpack_from(buffer, at)[0]
+        size: int = ARRAY_COUNT.unpack_from(buffer, at)[0]
         if size < 0 and not (size == -1 and node.nullable):
             raise CorruptFrameError(where, at, f"the length of {node.name}", str(size))
         return size, start
@@ -309,7 +313,7 @@ def count_codec(
         left = len(buffer) - start
         if left < 0:
             raise short(where, buffer, at, 4)
-        count: int = _INT32.unpack_from(buffer, at)[0]
+        count: int = ARRAY_COUNT.unpack_from(buffer, at)[0]
         if count == -1 and nullable:
             return count, start
         check(at, count, left)
@@ -332,7 +336,7 @@ def _length_writer(where: str, *, compact: bool, nullable: bool) -> WriteLength:
     def write_length(value: Sequence[Any] | memoryview | None) -> bytes:
         length = _null_length(nullable, where) if value is None else len(value)
         try:
-            return _INT32.pack(length)
+            return ARRAY_COUNT.pack(length)
         except struct.error as error:
             raise UnencodableError(where, "a length of 32 bits", str(length)) from error
 
