@@ -9,6 +9,7 @@ import socket
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, PeerAddress, RequestContext, Respond
@@ -171,8 +172,10 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection: reads requests and sends answers until the connection ends.
 
     Requests are handled one after the other. A handler begins where the request is read, in the same turn of
-    the loop, and most end there. A request whose handler waits is finished by the task that calls `serve`,
-    which is the current task of all handlers (as asyncio's eager tasks do since Python 3.12).
+    the loop, and most end there. One that waits for a future goes on as soon as that is done. All of this is
+    work of the task that calls `serve`, although that task waits: it is the current task of all handlers (as
+    asyncio's eager tasks do since Python 3.12), and its cancellation ends the request that waits. The task
+    itself finishes only what began before it waited, and what waits for a turn of the loop.
     """
 
     def __init__(
@@ -198,9 +201,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
-        """What the task waits for while no request waits; None while one does."""
+        """What the task waits for while it finishes no request itself; None while it does."""
         self._started: StartedRequest | None = None
-        """A request that the task has not continued yet."""
+        """The request that waits, unless the task finishes it."""
         self._answered_bytes = 0
         """Bytes of the request that is answered now."""
         self._writable: asyncio.Future[None] | None = None
@@ -335,6 +338,45 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return True
 
+    def _go_on(self, done: asyncio.Future[Any]) -> None:
+        """Runs the request that waits for this future until it waits again or ends; then what was read."""
+        started = self._started
+        if started is None or started.waited is not done or self._end is not None:
+            return  # the task has taken it, or is going to end it
+        self._started = None
+        self._run_as_task(partial(self._continue, started.coroutine))
+
+    def _continue(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        if not self._start(coroutine):
+            self._answer_read()
+
+    def _run_as_task(self, run: Callable[[], None]) -> None:
+        """Answers requests while the task is idle; wakes it for what it has to do itself."""
+        idle, task = self._idle, self._task
+        assert idle is not None
+        assert task is not None
+        asyncio._enter_task(self._loop, task)
+        try:
+            run()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
+            self._idle = None
+            idle.set_exception(error)
+        else:
+            if self._end is not None or (self._started is not None and not self._follow(self._started)):
+                self._idle = None
+                idle.set_result(None)
+        finally:
+            asyncio._leave_task(self._loop, task)
+
+    def _follow(self, started: StartedRequest) -> bool:
+        """Has the request go on when its future is done; False if it waits for none."""
+        waited = started.waited
+        if not asyncio.isfuture(waited):
+            return False
+        waited._asyncio_future_blocking = False  # what a task does: the future was yielded, and is awaited
+        waited.add_done_callback(self._go_on)
+        return True
+
     async def _handle(self, frame: bytes) -> None:
         """Answers one request."""
         answer = await self._answer(frame)
@@ -395,21 +437,10 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
         self._hold(nbytes)
-        if idle is None or self._task is None:
+        if idle is None or self._started is not None:
             self._pause_if_far_ahead()
-            return
-        asyncio._enter_task(self._loop, self._task)
-        try:
-            self._answer_read(is_begun=is_begun)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
-            self._idle = None
-            idle.set_exception(error)
         else:
-            if self._started is not None or self._end is not None:
-                self._idle = None
-                idle.set_result(None)
-        finally:
-            asyncio._leave_task(self._loop, self._task)
+            self._run_as_task(partial(self._answer_read, is_begun=is_begun))
 
     def _pause_if_far_ahead(self) -> None:
         """Reads no more while a request is answered and too many bytes are behind it."""
@@ -429,7 +460,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
         being sent."""
         self._is_at_end = True
-        if self._idle is not None:
+        if self._idle is not None and self._started is None:
             try:
                 self._splitter.finish()
             except CorruptFrameError as error:
