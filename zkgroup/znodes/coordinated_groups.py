@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.json_fields import (
@@ -23,6 +23,7 @@ from zkgroup.znodes.json_fields import (
     decimal,
     integer_of,
     integer_text_of,
+    json_text,
     read_object,
     show,
     text_of,
@@ -314,16 +315,18 @@ class OffsetMetadata:
         return f"{meta_topic_path(slot, group, topic_partition.topic)}/{topic_partition.partition}"
 
     def encode(self) -> bytes:
-        fields: dict[str, object] = {
-            "version": 1,
-            "offset": str(self.offset),
-            "leader_epoch": self.leader_epoch,
-            "metadata": self.metadata,
-            "committed": str(self.commit_timestamp_ms),
-        }
-        if self.expire_timestamp_ms is not None:
-            fields["expires"] = str(self.expire_timestamp_ms)
-        return write_object(fields)
+        """What `write_object` would make of the fields; put together here, once for each offset of a commit.
+
+        Raises ConfigError for a leader epoch beyond 32 bits.
+        """
+        if self.leader_epoch not in INT32:
+            raise ConfigError(f"leader epoch {self.leader_epoch}: expected a number of 32 bits")
+        expires = "" if self.expire_timestamp_ms is None else f',"expires":"{self.expire_timestamp_ms}"'
+        text = (
+            f'{{"version":1,"offset":"{self.offset}","leader_epoch":{self.leader_epoch},'
+            f'"metadata":{json_text(self.metadata)},"committed":"{self.commit_timestamp_ms}"{expires}}}'
+        )
+        return text.encode("utf-8", "replace")
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:

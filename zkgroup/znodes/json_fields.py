@@ -188,6 +188,7 @@ def _no_constant(name: str) -> object:
 # Created once: json.loads and json.dumps create one for each call with options.
 # Kafka 0.8 accepts raw control characters inside strings, hence strict=False.
 _DECODER: Final = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+_QUOTED: Final = json.encoder.encode_basestring
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -243,6 +244,11 @@ def write_object(fields: Mapping[str, object]) -> bytes:
         raise ConfigError(f"JSON keys {list(fields)}: expected less nesting") from error
     # Names from the operating system can have lone surrogates, which UTF-8 does not have.
     return text.encode("utf-8", "replace")
+
+
+def json_text(text: str) -> str:
+    """A text as `write_object` writes it, with its quotes; lone surrogates stay."""
+    return _QUOTED(text)
 
 
 def text_of(path: str, fields: Mapping[str, object], key: str) -> str:
