@@ -117,7 +117,7 @@ class Coordinator:
         """Brings the outcome of the oldest write."""
         write = self.unwritten.pop(0)
         if isinstance(write, WriteOffsets):
-            self.do(OffsetsWritten(write.write_id, dict.fromkeys(write.offsets, outcome)))
+            self.do(OffsetsWritten({write.write_id: dict.fromkeys(write.offsets, outcome)}))
         else:
             self.do(GroupWritten(write.write_id, outcome))
 

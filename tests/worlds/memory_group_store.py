@@ -22,6 +22,7 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     SlotsCounted,
     WriteLegacyOffsets,
+    WriteManyOffsets,
 )
 from zkgroup.coordinator.effects import (
     DeleteGroup,
@@ -111,6 +112,8 @@ class MemoryGroupStore:
             case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteStoredOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write(event))
+            case WriteManyOffsets(writes):
+                return [effect for write in writes for effect in self._step(write)]
             case WriteLegacyOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write_legacy(event))
@@ -158,7 +161,7 @@ class MemoryGroupStore:
             case WriteOffsets():
                 if is_stored:
                     self.offsets.setdefault(write.group_id, {}).update(write.offsets)
-                return [OffsetsWritten(write.write_id, dict.fromkeys(write.offsets, self.outcome))]
+                return [OffsetsWritten({write.write_id: dict.fromkeys(write.offsets, self.outcome)})]
             case DeleteStoredOffsets(request_id, group, partitions):
                 for each in partitions if is_stored else ():
                     self.offsets.get(group, {}).pop(each, None)

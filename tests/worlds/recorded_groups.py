@@ -206,7 +206,7 @@ class Replay:
                 case WriteOffsets():
                     self._offsets.setdefault(effect.group_id, {}).update(effect.offsets)
                     stored = dict.fromkeys(effect.offsets, WriteOutcome.STORED)
-                    self._do(OffsetsWritten(effect.write_id, stored))
+                    self._do(OffsetsWritten({effect.write_id: stored}))
 
     def _read(self, effect: ReadOffsets) -> Comparable:
         stored = self._offsets.get(effect.group_id, {})

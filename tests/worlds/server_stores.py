@@ -127,7 +127,9 @@ class ServerStore:
 
     def commit_outcomes(self, write_id: int) -> Mapping[TopicPartition, WriteOutcome]:
         found = eventually(
-            lambda: [each.outcomes for each in self.emitted(OffsetsWritten) if each.write_id == write_id],
+            lambda: [
+                each.outcomes[write_id] for each in self.emitted(OffsetsWritten) if write_id in each.outcomes
+            ],
             what=f"the outcome of commit {write_id}",
         )
         assert len(found) == 1

@@ -68,7 +68,9 @@ class StoreNode:
         return found[0] if found else None
 
     def commit_outcomes(self, write_id: int) -> Mapping[TopicPartition, WriteOutcome] | None:
-        found = [each.outcomes for each in self.emitted(OffsetsWritten) if each.write_id == write_id]
+        found = [
+            each.outcomes[write_id] for each in self.emitted(OffsetsWritten) if write_id in each.outcomes
+        ]
         assert len(found) <= 1, found
         return found[0] if found else None
 

@@ -144,8 +144,9 @@ class GroupCoordinator:
         match event:  # the most frequent events first: each case costs a test
             case Heartbeat() | CommitOffsets():
                 self._request(event)
-            case OffsetsWritten(write_id, outcomes):
-                self._context.offsets_written(write_id, outcomes)
+            case OffsetsWritten(outcomes):
+                for write_id, of_write in outcomes.items():
+                    self._context.offsets_written(write_id, of_write)
             case GroupWritten(write_id, outcome):
                 self._context.written(write_id, outcome)
             case ListGroups():

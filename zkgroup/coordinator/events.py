@@ -194,10 +194,10 @@ class GroupWritten:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsWritten:
-    """The outcomes of `WriteOffsets`, one for each partition."""
+    """The outcomes of one or more `WriteOffsets` whose ends have come together."""
 
-    write_id: int
-    outcomes: Mapping[TopicPartition, WriteOutcome]
+    outcomes: Mapping[int, Mapping[TopicPartition, WriteOutcome]]
+    """By write id; one for each partition."""
 
 
 # --- slots, lease ---------------------------------------------------------------------------------

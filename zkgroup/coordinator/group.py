@@ -172,8 +172,8 @@ class GroupMetadata:
         """Ids that were given with MEMBER_ID_REQUIRED and have not joined."""
         self.pending_sync: set[str] = set()
         """Members that have not synced in this generation."""
-        self.pending_commits: Counter[TopicPartition] = Counter()
-        """Commits that are being written."""
+        self.pending_commits: dict[TopicPartition, int] = {}
+        """How many commits of each partition are being written."""
         self.supported_protocols: Counter[str] = Counter()
         """How many members list each protocol."""
         self.has_new_member = False

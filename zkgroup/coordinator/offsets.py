@@ -53,22 +53,25 @@ def commit_offsets(context: CoordinatorContext, group: GroupMetadata, commit: Co
             errors[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif len(offset.metadata) > longest:
             errors[each] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    offsets = {each: offset for each, offset in commit.offsets.items() if each not in errors}
+    offsets = commit.offsets
+    if errors:
+        offsets = {each: offset for each, offset in offsets.items() if each not in errors}
     if not offsets:
         context.reply(commit.request_id, CommitOffsetsResult(errors))
         return
-    group.pending_commits.update(offsets.keys())
+    pending = group.pending_commits
+    for each in offsets:
+        pending[each] = pending.get(each, 0) + 1
 
     def written(outcomes: Mapping[TopicPartition, WriteOutcome]) -> None:
         for each in offsets:
-            group.pending_commits[each] -= 1
-            if not group.pending_commits[each]:
-                del group.pending_commits[each]
-        stored = {each: COMMIT_ERRORS[outcomes[each]] for each in offsets}
-        context.reply(
-            commit.request_id,
-            CommitOffsetsResult({each: errors.get(each) or stored[each] for each in commit.offsets}),
-        )
+            pending[each] -= 1
+            if not pending[each]:
+                del pending[each]
+        results = {
+            each: errors[each] if each in errors else COMMIT_ERRORS[outcomes[each]] for each in commit.offsets
+        }
+        context.reply(commit.request_id, CommitOffsetsResult(results))
 
     context.write_offsets(group.group_id, offsets, written, refuse_zookeeper_members=commit.generation < 0)
 

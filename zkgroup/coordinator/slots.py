@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import lru_cache
+from typing import Final
 
 from zkgroup.assignment.order import java_hash
 from zkgroup.coordinator.group import GroupMetadata
 
 OnUnload = Callable[[GroupMetadata], None]
+GROUPS_REMEMBERED: Final = 4096
+"""Groups whose slot is computed once: the hash walks over the characters of the id."""
 
 
+@lru_cache(GROUPS_REMEMBERED)
 def slot_of(group_id: str, slots: int) -> int:
     """The partition of `__consumer_offsets` that a group belongs to (Java's hash, `Utils.abs`)."""
     value = java_hash(group_id)

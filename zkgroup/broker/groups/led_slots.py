@@ -178,7 +178,10 @@ class LedSlot:
 
     def group(self, group_id: str) -> StoredGroup:
         """The group; a new entry where nothing is known of it."""
-        return self.groups.setdefault(group_id, StoredGroup(group_id))
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = StoredGroup(group_id)
+        return group
 
 
 class StoreCore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,9 +44,10 @@ class OffsetBatch:
         for each in self.writes:
             for partition in each.offsets:
                 self._writers[each.group_id, partition].append(each.write_id)
-        self._outcomes: dict[int, dict[TopicPartition, WriteOutcome]] = {
+        self.outcomes: dict[int, dict[TopicPartition, WriteOutcome]] = {
             each.write_id: {} for each in self.writes
         }
+        """By write id, of each partition that has one."""
         self.in_flight: tuple[Key, ...] = ()
         """What is in the transaction under way."""
         self.refusals: dict[str, int] = {}
@@ -91,11 +92,7 @@ class OffsetBatch:
 
     def _settle(self, write_id: int, partition: TopicPartition, outcome: WriteOutcome) -> None:
         if self._open[write_id].pop(partition, None) is not None:
-            self._outcomes[write_id][partition] = outcome
-
-    def results(self) -> Iterator[tuple[int, Mapping[TopicPartition, WriteOutcome]]]:
-        """Write ids with their outcomes."""
-        yield from self._outcomes.items()
+            self.outcomes[write_id][partition] = outcome
 
 
 @dataclass(slots=True)
@@ -112,7 +109,6 @@ class OffsetTransaction:
     def add(self, operations: Sequence[Operation], owner: Key | str | None) -> None:
         self.operations += operations
         self.owners += [owner] * len(operations)
-        self.bytes += sum(map(_size, operations))
 
 
 def paths_of(slot: int, stored: StoredGroup, partition: TopicPartition) -> tuple[str, ...]:
@@ -165,24 +161,23 @@ def transaction_of(
     guards = set(guarded)
     for key, offset in offsets.items():
         group = slot.group(key[0])
-        part = OffsetTransaction([])
-        if key[0] in guards:
-            part.add(_guard(group, made), key[0])
-            made.update(_created(part))
-        part.add(_operations(slot.number, group, key, offset, made), key)
-        if transaction.keys and transaction.bytes + part.bytes > bytes_max:
+        guard = _guard(group, made) if key[0] in guards else []
+        made.update(_created(guard))
+        operations = _operations(slot.number, group, key, offset, made)
+        size = _size_of(guard) + _size_of(operations)
+        if transaction.keys and transaction.bytes + size > bytes_max:
             break
         guards.discard(key[0])
-        made.update(_created(part))
-        transaction.operations += part.operations
-        transaction.owners += part.owners
-        transaction.bytes += part.bytes
+        made.update(_created(operations))
+        transaction.add(guard, key[0])
+        transaction.add(operations, key)
+        transaction.bytes += size
         transaction.keys.append(key)
     return transaction
 
 
-def _created(part: OffsetTransaction) -> Iterator[str]:
-    return (each.path for each in part.operations if isinstance(each, Create))
+def _created(operations: Sequence[Operation]) -> list[str]:
+    return [each.path for each in operations if isinstance(each, Create)]
 
 
 class UnwritableError(Exception):
@@ -236,6 +231,10 @@ def _missing(paths: Sequence[str], group: StoredGroup, made: set[str]) -> list[O
     return [Create(path, None) for path in paths if not group.existing[path] and path not in made]
 
 
-def _size(operation: Operation) -> int:
-    data = operation.data if isinstance(operation, (Create, SetData)) else None
-    return OPERATION_BYTES + len(operation.path.encode()) + len(data or b"")
+def _size_of(operations: Sequence[Operation]) -> int:
+    size = OPERATION_BYTES * len(operations)
+    for operation in operations:
+        size += len(operation.path.encode())
+        if isinstance(operation, (Create, SetData)):
+            size += len(operation.data or b"")
+    return size

@@ -11,7 +11,7 @@ transaction without a reply may be stored: it is never sent again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,7 +27,7 @@ from zkgroup.broker.groups.offset_batch import (
 )
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import OffsetsWritten, WriteOutcome
-from zkgroup.model import Znode
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Code,
     Create,
@@ -64,18 +64,23 @@ class OffsetCommits:
         self._batches: dict[LedSlot, OffsetBatch] = {}
         """The batch under way of each slot, also of one that is closed."""
 
-    def add(self, write: WriteOffsets) -> None:
-        """Takes a commit; refuses it where the slot is not owned."""
-        slot = self._core.owned(write.group_id)
-        if slot is None:
-            self._core.context.emit(
-                OffsetsWritten(write.write_id, dict.fromkeys(write.offsets, WriteOutcome.NOT_OWNER))
-            )
-            return
-        slot.commits_accepted += 1
-        slot.commits.append(write)
-        if ("commits", slot) not in self._core.procedures:
-            self._start(slot)
+    def add(self, writes: Sequence[WriteOffsets]) -> None:
+        """Takes commits, in their order; refuses those whose slot is not owned."""
+        refused: dict[int, Mapping[TopicPartition, WriteOutcome]] = {}
+        slots: dict[LedSlot, None] = {}
+        for write in writes:
+            slot = self._core.owned(write.group_id)
+            if slot is None:
+                refused[write.write_id] = dict.fromkeys(write.offsets, WriteOutcome.NOT_OWNER)
+                continue
+            slot.commits_accepted += 1
+            slot.commits.append(write)
+            slots[slot] = None
+        if refused:
+            self._core.context.emit(OffsetsWritten(refused))
+        for slot in slots:
+            if ("commits", slot) not in self._core.procedures:
+                self._start(slot)
 
     def changes_done(self, slot: LedSlot) -> None:
         """Starts the commits that waited for a change of a group."""
@@ -122,8 +127,8 @@ class OffsetCommits:
             self._start(slot)
 
     def _report(self, slot: LedSlot, batch: OffsetBatch) -> None:
-        for write_id, outcomes in batch.results():
-            self._core.context.emit(OffsetsWritten(write_id, outcomes))
+        if batch.writes:
+            self._core.context.emit(OffsetsWritten(batch.outcomes))
         slot.commits_done += len(batch.writes)
         self._on_done(slot)
 

@@ -24,10 +24,12 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     StoreEvent,
     WriteLegacyOffsets,
+    WriteManyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import ServiceResult, StoredCoordinator
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
+from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import GroupRequest, ListGroups, Started, Stopped
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.model.ports import Clock, Store
@@ -79,6 +81,11 @@ class GroupCoordinatorService:
         self._on_crash = on_crash
         self._open: dict[int, asyncio.Future[ServiceResult] | ServiceResult | None] = {}
         """Requests without an answer, with what waits for it."""
+        self._loop = asyncio.get_running_loop()
+        self._commits: list[WriteOffsets] = []
+        """Those of this turn of the loop that the store does not have yet."""
+        self._is_turn_ending = False
+        """Whether `_end_turn` is going to be called."""
         self._timer = LoopTimer(clock, self.advance)
         self._stored = StoredCoordinator(
             coordinator_settings(settings),
@@ -88,7 +95,7 @@ class GroupCoordinatorService:
             step_store=self._step_store,
             answer=self._answer,
             on_log=on_log,
-            on_stepped=self._set_timer,
+            on_stepped=self._end_turn_soon,
         )
         self.new_id = self._stored.new_id
         """Gives the number of a request."""
@@ -132,11 +139,11 @@ class GroupCoordinatorService:
 
     def slot_led(self, slot: int, leader_epoch: int) -> None:
         """The broker leads a slot from now on."""
-        self._machine.step(SlotLed(slot, leader_epoch))
+        self._step_store(SlotLed(slot, leader_epoch))
 
     def slot_resigned(self, slot: int, leader_epoch: int) -> None:
         """The broker no longer leads a slot."""
-        self._machine.step(SlotResigned(slot, leader_epoch))
+        self._step_store(SlotResigned(slot, leader_epoch))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -152,12 +159,12 @@ class GroupCoordinatorService:
         self._open[number] = None
         try:
             if isinstance(request, (ReadLegacyOffsets, WriteLegacyOffsets)):
-                self._machine.step(request)
+                self._step_store(request)
             else:
                 self._stored.handle(request)
             found = self._open[number]
             if found is None:
-                future: asyncio.Future[ServiceResult] = asyncio.get_running_loop().create_future()
+                future: asyncio.Future[ServiceResult] = self._loop.create_future()
                 self._open[number] = future
                 return await future
             assert not isinstance(found, asyncio.Future)
@@ -177,7 +184,29 @@ class GroupCoordinatorService:
     # --- the coordinator --------------------------------------------------------------------------
 
     def _step_store(self, event: StoreEvent) -> None:
-        self._machine.step(event)
+        """Gives the store an event; commits at the end of the turn, all together."""
+        if isinstance(event, WriteOffsets):
+            self._commits.append(event)
+            self._end_turn_soon()
+        else:
+            self._write_commits()
+            self._machine.step(event)
+
+    def _write_commits(self) -> None:
+        commits, self._commits = self._commits, []
+        if commits:
+            self._machine.step(WriteManyOffsets(commits))
+
+    def _end_turn_soon(self) -> None:
+        if not self._is_turn_ending:
+            self._is_turn_ending = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """What is done once for all requests of a turn of the loop."""
+        self._is_turn_ending = False
+        self._write_commits()
+        self._timer.set(self._stored.next_due_ms)
 
     def advance(self) -> None:
         """Fires the timers that are due, after the requests that have come."""
@@ -186,9 +215,6 @@ class GroupCoordinatorService:
         except Exception as error:  # noqa: BLE001  # the broker ends and reports it
             self.close()
             self._on_crash(error)
-
-    def _set_timer(self) -> None:
-        self._timer.set(self._stored.next_due_ms)
 
 
 def _store_config(broker: int, settings: BrokerSettings) -> GroupStoreConfig:

@@ -39,6 +39,7 @@ from zkgroup.broker.groups.store_events import (
     StoreEffect,
     StoreEvent,
     WriteLegacyOffsets,
+    WriteManyOffsets,
 )
 from zkgroup.broker.groups.store_lease import HEARTBEAT_TIMER, StoreLease
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
@@ -83,8 +84,10 @@ class GroupStore(SessionMachine[Effect]):
 
     def _take(self, event: StoreEvent) -> None:
         match event:  # the most frequent events first: each case costs a test
+            case WriteManyOffsets(writes):
+                self._commits.add(writes)
             case WriteOffsets():
-                self._commits.add(event)
+                self._commits.add([event])
             case SlotLed(slot, epoch):
                 self._led(slot, epoch)
             case SlotResigned(slot, epoch):

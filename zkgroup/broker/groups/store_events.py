@@ -14,7 +14,7 @@ Times of groups (`GroupRecord.state_timestamp_ms`, `LeaseExtended.until_ms`) are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
@@ -66,6 +66,13 @@ class SlotResigned:
 
 
 # --- offsets --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManyOffsets:
+    """Commits that came in one turn of the broker's loop, in their order."""
+
+    writes: Sequence[WriteOffsets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,7 @@ StoreRequest = (
     | ReserveGenerations
     | DeleteGroup
     | WriteOffsets
+    | WriteManyOffsets
     | ReadOffsets
     | DeleteStoredOffsets
     | ExpireOffsets

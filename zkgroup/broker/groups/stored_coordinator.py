@@ -65,7 +65,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.runtime.events import LogEvent
 
 COMMITS: Final = "offsets_written"
-"""Kind of the log event with the outcomes of a commit; it is counted and not logged."""
+"""Kind of the log event with the outcomes of commits; it is counted and not logged."""
 
 
 class DroppedRequest(Enum):
@@ -244,8 +244,8 @@ class StoredCoordinator:
     def take_from_store(self, effect: store_events.Effect | LogEvent) -> None:
         """Takes an effect of the store's own."""
         match effect:
-            case OffsetsWritten(_, outcomes):
-                kinds = [each.value for each in outcomes.values()]
+            case OffsetsWritten(outcomes):
+                kinds = [each.value for of_write in outcomes.values() for each in of_write.values()]
                 self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
                 self.handle(effect)
             case LogEvent():

@@ -339,7 +339,13 @@ def test_a_change_of_a_group_waits_for_the_commits_before_it() -> None:
 
 def results(node: StoreNode) -> list[int]:
     """The write ids of changes and commits, in the order in which they ended."""
-    return [each.write_id for each in node.effects if isinstance(each, (GroupWritten, OffsetsWritten))]
+    found: list[int] = []
+    for each in node.effects:
+        if isinstance(each, GroupWritten):
+            found.append(each.write_id)
+        elif isinstance(each, OffsetsWritten):
+            found += each.outcomes
+    return found
 
 
 def test_a_commit_of_no_member_waits_for_the_changes_of_its_group_before_it() -> None:
