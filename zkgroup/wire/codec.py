@@ -317,13 +317,50 @@ def _read_tagged(
 def _writers(
     kind: type, fields: Sequence[Field], codecs: dict[str, Codec], form: Form, *, ends: bool
 ) -> Iterator[Write]:
-    for flat, group in groupby(fields, partial(_is_flat, form=form)):
-        members = list(group)
-        if flat:
-            yield _pack(kind, members, codecs, form, ends=ends and members[-1] is fields[-1])
-            continue
-        for field in members:
-            yield _attribute(field.name, codecs[field.name].write)
+    for run in _runs(fields, form):
+        last = run[-1]
+        if _is_counted(last, form):
+            yield _pack(kind, run, codecs, form, ends=False)
+            yield _items(last.name, codecs[last.name])
+        elif _is_flat(last, form):
+            yield _pack(kind, run, codecs, form, ends=ends and last is fields[-1])
+        else:
+            yield _attribute(last.name, codecs[last.name].write)
+
+
+def _runs(fields: Sequence[Field], form: Form) -> Iterator[list[Field]]:
+    """The fields in order: those that one `struct` can hold, up to the count of an array, together."""
+    run: list[Field] = []
+    for field in fields:
+        if _is_flat(field, form):
+            run.append(field)
+        elif _is_counted(field, form):
+            yield [*run, field]
+            run = []
+        else:
+            yield from [run, [field]] if run else [[field]]
+            run = []
+    if run:
+        yield run
+
+
+def _is_counted(field: Field, form: Form) -> bool:
+    """Whether it is an array of records that is always there."""
+    node = field.node_in(form.version)
+    return isinstance(node, Array) and not isinstance(node.item, Integer) and not node.nullable
+
+
+def _items(name: str, codec: Codec) -> Write:
+    """Writes the items of an array, whose count is written already."""
+    get = attrgetter(name)
+    assert codec.item is not None
+    write_item = codec.item.write
+
+    def write(value: Any, parts: list[Buffer]) -> None:
+        for item in get(value):
+            write_item(item, parts)
+
+    return write
 
 
 def _is_flat(field: Field, form: Form) -> bool:
@@ -349,7 +386,7 @@ def _attribute(name: str, write_value: Write) -> Write:
 def _pack(kind: type, fields: list[Field], codecs: dict[str, Codec], form: Form, *, ends: bool) -> Write:
     """Writes neighbouring fields in one go; with `ends`, also that no tagged fields follow."""
     names = [field.name for field in fields]
-    if len(names) == 1 and not ends:
+    if len(names) == 1 and not ends and not _is_counted(fields[0], form):
         return _attribute(names[0], codecs[names[0]].write)
     values: Callable[[Any], Any] = attrgetter(*names)
     get = values if len(names) > 1 else lambda value: (values(value),)
@@ -372,7 +409,8 @@ def _packer(
 ) -> Callable[[Any], bytes]:
     """Written out as source, as `dataclasses` does: half the cost of walking over the fields each time.
 
-    `is_tuple`: the value is a tuple of these fields and no others. For a text, a number and an array:
+    `is_tuple`: the value is a tuple of these fields and no others. Of an array of records the count alone is
+    packed. For a text, a number and an array of numbers:
 
         a0, a1, a2 = value
         a0 = a0.encode()
@@ -388,6 +426,9 @@ def _packer(
             encoded += f"    {name} = {name}.encode()\n"
         if isinstance(field.node, Integer):
             packed += f"{name}, "
+        elif _is_counted(field, layouts.form):
+            lengths += f"len({name}), " if layouts.form.flexible else ""
+            packed += f"len({name}){more}, "
         else:
             lengths += f"len({name}), "
             packed += f"len({name}){more}, {'' if isinstance(field.node, Text) else '*'}{name}, "
@@ -421,6 +462,9 @@ class _Layouts(dict[tuple[int, ...], Callable[..., bytes]]):
             if isinstance(field.node, Integer):
                 code, at = code + field.node.code, at + 1
                 continue
+            if _is_counted(field, self.form) and not self.form.flexible:
+                code, at = code + "i", at + 1
+                continue
             size = next(left)
             item = field.node.item if isinstance(field.node, Array) else None
             each = item.code if isinstance(item, Integer) else "s"
@@ -433,8 +477,10 @@ class _Layouts(dict[tuple[int, ...], Callable[..., bytes]]):
             else:
                 code += f"{len(uvarint(size + 1))}s"
                 long[at] = size + 1
-            code += f"{size}{each}"
-            at += 1 + (1 if item is None else size)
+            at += 1
+            if not _is_counted(field, self.form):
+                code += f"{size}{each}"
+                at += 1 if item is None else size
         pack = struct.Struct(code + ("x" if self._ends else "")).pack
         self[lengths] = made = _with_long(pack, long) if long else pack
         return made

@@ -42,7 +42,8 @@ def commit(version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS)
-def test_a_whole_request(version: int) -> None:
+def test_a_whole_request_is_read_alike(version: int) -> None:
+    """Both readers make the same request of it, to its end."""
     frame = commit(version)
 
     found = read(frame, version, is_counted=False)
@@ -53,7 +54,8 @@ def test_a_whole_request(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS)
-def test_a_request_that_ends_early(version: int) -> None:
+def test_a_request_that_ends_early_is_refused_alike(version: int) -> None:
+    """Wherever it ends, both readers name the same field."""
     frame = commit(version)
 
     for size in range(len(frame)):
@@ -62,7 +64,8 @@ def test_a_request_that_ends_early(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS)
-def test_a_request_with_a_wrong_byte(version: int) -> None:
+def test_a_request_with_a_wrong_byte_is_read_or_refused_alike(version: int) -> None:
+    """Lengths, counts and texts that are wrong have the same consequence in both readers."""
     frame, chosen = commit(version), random.Random(version)
 
     for _ in range(500):
