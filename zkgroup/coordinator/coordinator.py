@@ -181,16 +181,19 @@ class GroupCoordinator:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _error_of(self, request: GroupRequest) -> ErrorCode:
-        """The checks that all requests have in common, in Kafka's order."""
+    def _error_of(self, request: GroupRequest, group: GroupMetadata | None) -> ErrorCode:
+        """The checks that all requests have in common, in Kafka's order.
+
+        group: where it is there; its id was checked then, and its slot is owned.
+        """
         group_id = request.group_id
-        if not group_id or not self._slots.has(group_id):  # the id of a group that is there was checked
+        if group is None or not group_id:
             may_be_empty = isinstance(request, _MAY_HAVE_NO_NAME)
             if not is_valid_group_id(group_id) or not (group_id or may_be_empty):
                 return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        state = self._slots.state(self._slots.of(group_id))
+        state = SlotState.OWNED if group is not None else self._slots.state(self._slots.of(group_id))
         if state is SlotState.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if state is SlotState.NOT_OWNED or not self._has_lease():
@@ -198,9 +201,10 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _request(self, request: GroupRequest) -> None:
-        context, error = self._context, self._error_of(request)
+        group = self._slots.group(request.group_id)
+        context, error = self._context, self._error_of(request, group)
         is_refused = error is not ErrorCode.NONE
-        group = None if is_refused else self._slots.group(request.group_id)
+        group = None if is_refused else group
         match request:
             case Heartbeat():
                 self._heartbeat(request, group, error)

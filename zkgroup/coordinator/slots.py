@@ -55,12 +55,10 @@ class SlotTable:
         number = self._numbers.get(group_id)
         return slot_of(group_id, len(self._slots)) if number is None else number
 
-    def has(self, group_id: str) -> bool:
-        """Whether the group is there."""
-        return group_id in self._numbers
-
     def group(self, group_id: str) -> GroupMetadata | None:
-        return self._slots[self.of(group_id)].groups.get(group_id)
+        """A group; those of a slot that is not owned are not there."""
+        number = self._numbers.get(group_id)
+        return None if number is None else self._slots[number].groups[group_id]
 
     def groups(self) -> Iterator[GroupMetadata]:
         for slot in self._slots:

@@ -87,6 +87,10 @@ TEXTS: list[tuple[Any, str]] = [
         EXPIRES,
         '{"version":1,"offset":"-5","leader_epoch":3,"metadata":"","committed":"1","expires":"2"}',
     ),
+    (
+        OffsetMetadata(offset=1, leader_epoch=0, metadata='"\\\n\x01', commit_timestamp_ms=2),
+        r'{"version":1,"offset":"1","leader_epoch":0,"metadata":"\"\\\n\u0001","committed":"2"}',
+    ),
     (GroupChunk(b"part"), "part"),
 ]
 
@@ -96,6 +100,19 @@ def test_a_znode_has_this_text(znode: Any, text: str) -> None:
     """And is read from it."""
     assert znode.encode().decode() == text
     assert type(znode).decode("/p", text.encode()) == znode
+
+
+def test_a_leader_epoch_has_32_bits() -> None:
+    """Kafka 0.8 reads no larger number in JSON."""
+    with pytest.raises(ConfigError, match="leader epoch 2147483648"):
+        OffsetMetadata(offset=1, leader_epoch=2**31, metadata="", commit_timestamp_ms=2).encode()
+
+
+def test_a_lone_surrogate_in_the_metadata_of_an_offset_is_stored_as_a_question_mark() -> None:
+    """UTF-8 does not have it."""
+    metadata = OffsetMetadata(offset=1, leader_epoch=0, metadata="\ud800", commit_timestamp_ms=2)
+
+    assert b'"metadata":"?"' in metadata.encode()
 
 
 @pytest.mark.parametrize(

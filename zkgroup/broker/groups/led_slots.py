@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from zkgroup.broker.groups.store_events import DeleteStoredOffsets, Effect, ExpireOffsets, GroupStoreContext
 from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
@@ -73,6 +74,21 @@ class QueuedChange:
     """Whether the group has offsets left."""
 
 
+class OffsetPaths(NamedTuple):
+    """The znodes of one offset."""
+
+    parents: tuple[str, ...]
+    """Of the offset."""
+    offset: str
+    metadata_parents: tuple[str, ...]
+    """Of its metadata, without the header."""
+    metadata: str
+    every: tuple[str, ...]
+    """All of them."""
+    bytes: int
+    """Of the paths of offset and metadata."""
+
+
 class StoredGroup:
     """What ZooKeeper has of a group, as far as it was read or written, and the changes that wait."""
 
@@ -108,7 +124,7 @@ class StoredGroup:
         """Whether the marker exists."""
         self.existing: dict[str, bool] = {}
         """Whether the znodes of offsets, and their parents, exist; without those that are not known."""
-        self.paths: dict[TopicPartition, tuple[str, ...]] = {}
+        self.paths: dict[TopicPartition, OffsetPaths] = {}
         """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
         self.changes: deque[QueuedChange] = deque()
         """The first one is being made, or waits for commits or a connection."""

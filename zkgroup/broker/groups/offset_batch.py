@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.broker.groups.led_slots import LedSlot, StoredGroup
+from zkgroup.broker.groups.led_slots import LedSlot, OffsetPaths, StoredGroup
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
@@ -111,19 +111,21 @@ class OffsetTransaction:
         self.owners += [owner] * len(operations)
 
 
-def paths_of(slot: int, stored: StoredGroup, partition: TopicPartition) -> tuple[str, ...]:
-    """The znodes of an offset, parents first; without the header. They are made once."""
+def paths_of(slot: int, stored: StoredGroup, partition: TopicPartition) -> OffsetPaths:
+    """The znodes of an offset. They are made once."""
     found = stored.paths.get(partition)
     if found is None:
-        group = stored.group_id
-        found = stored.paths[partition] = (
-            group_path(group),
-            offsets_path(group),
-            offsets_topic_path(group, partition.topic),
-            offset_path(group, partition),
-            meta_path(slot, group),
-            meta_topic_path(slot, group, partition.topic),
-            OffsetMetadata.path(slot, group, partition),
+        group, topic = stored.group_id, partition.topic
+        parents = (group_path(group), offsets_path(group), offsets_topic_path(group, topic))
+        offset, metadata = offset_path(group, partition), OffsetMetadata.path(slot, group, partition)
+        metadata_parents = (meta_path(slot, group), meta_topic_path(slot, group, topic))
+        found = stored.paths[partition] = OffsetPaths(
+            parents=parents,
+            offset=offset,
+            metadata_parents=metadata_parents,
+            metadata=metadata,
+            every=(*parents, offset, *metadata_parents, metadata),
+            bytes=len(offset.encode()) + len(metadata.encode()),
         )
     return found
 
@@ -136,7 +138,7 @@ def unknown_paths(slot: LedSlot, keys: Iterable[Key], guarded: Iterable[str]) ->
     found: dict[str, StoredGroup] = {}
     for key in keys:
         group = slot.group(key[0])
-        paths, existing = paths_of(slot.number, group, key[1]), group.existing
+        paths, existing = paths_of(slot.number, group, key[1]).every, group.existing
         if not all(map(existing.__contains__, paths)):
             found.update((path, group) for path in paths if path not in existing)
         if group.version is None:
@@ -162,14 +164,23 @@ def transaction_of(
     for key, offset in offsets.items():
         group = slot.group(key[0])
         guard = _guard(group, made) if key[0] in guards else []
-        made.update(_created(guard))
-        operations = _operations(slot.number, group, key, offset, made)
-        size = _size_of(guard) + _size_of(operations)
+        paths, value, metadata = paths_of(slot.number, group, key[1]), *_data_of(key, offset)
+        if not guard and group.version is not None and all(map(group.existing.get, paths.every)):
+            operations: list[Operation] = [
+                SetData(paths.offset, value, -1),
+                SetData(paths.metadata, metadata, -1),
+            ]
+            size = 2 * OPERATION_BYTES + paths.bytes + len(value) + len(metadata)
+        else:
+            made.update(_created(guard))
+            operations = _operations(slot.number, group, paths, value, metadata, made)
+            size = _size_of(guard) + _size_of(operations)
         if transaction.keys and transaction.bytes + size > bytes_max:
             break
-        guards.discard(key[0])
-        made.update(_created(operations))
-        transaction.add(guard, key[0])
+        if len(operations) > 2 or guard:
+            guards.discard(key[0])
+            made.update(_created(operations))
+            transaction.add(guard, key[0])
         transaction.add(operations, key)
         transaction.bytes += size
         transaction.keys.append(key)
@@ -196,11 +207,8 @@ def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
     return [*_missing([above], group, made), Create(ids, None)]
 
 
-def _operations(
-    slot: int, group: StoredGroup, key: Key, offset: OffsetAndMetadata, made: set[str]
-) -> list[Operation]:
-    paths = paths_of(slot, group, key[1])
-    *parents, offset_znode, meta, meta_topic, metadata_znode = paths
+def _data_of(key: Key, offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
+    """The data of an offset and of its metadata. Raises `UnwritableError`."""
     try:
         value = Offset(offset.offset).encode()
         metadata = OffsetMetadata(
@@ -212,19 +220,26 @@ def _operations(
         ).encode()
     except ConfigError as error:
         raise UnwritableError(key, str(error)) from error
-    if group.version is not None and all(map(group.existing.get, paths)):
-        return [SetData(offset_znode, value, -1), SetData(metadata_znode, metadata, -1)]
+    return value, metadata
+
+
+def _operations(
+    slot: int, group: StoredGroup, paths: OffsetPaths, value: bytes, metadata: bytes, made: set[str]
+) -> list[Operation]:
+    """Sets an offset and its metadata; creates what is missing."""
     header = GroupHeader.path(slot, group.group_id)
     has_header = group.version is not None or header in made
     return [
-        *_missing(parents, group, made),
-        Create(offset_znode, value) if not group.existing[offset_znode] else SetData(offset_znode, value, -1),
+        *_missing(paths.parents, group, made),
+        _put(paths.offset, value, group),
         *([] if has_header else [Create(header, None)]),
-        *_missing([meta, meta_topic], group, made),
-        Create(metadata_znode, metadata)
-        if not group.existing[metadata_znode]
-        else SetData(metadata_znode, metadata, -1),
+        *_missing(paths.metadata_parents, group, made),
+        _put(paths.metadata, metadata, group),
     ]
+
+
+def _put(path: str, data: bytes, group: StoredGroup) -> Operation:
+    return SetData(path, data, -1) if group.existing[path] else Create(path, data)
 
 
 def _missing(paths: Sequence[str], group: StoredGroup, made: set[str]) -> list[Operation]:

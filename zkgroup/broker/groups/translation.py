@@ -222,13 +222,11 @@ def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitRespons
 
 def commit_results(errors: Mapping[TopicPartition, int]) -> tuple[CommitTopicResult, ...]:
     """The error of each partition, by topic."""
-    return tuple(
-        CommitTopicResult(
-            topic=topic,
-            partitions=tuple(CommitPartitionResult(partition=each, error=error) for each, error in found),
-        )
-        for topic, found in _by_topic(errors.items())
-    )
+    topics: dict[str, list[CommitPartitionResult]] = {}
+    for tp, error in errors.items():
+        result = CommitPartitionResult(partition=tp.partition, error=error)
+        topics.setdefault(tp.topic, []).append(result)
+    return tuple([CommitTopicResult(topic=topic, partitions=tuple(found)) for topic, found in topics.items()])
 
 
 def requested_partitions(request: OffsetFetchRequest) -> tuple[TopicPartition, ...] | None:

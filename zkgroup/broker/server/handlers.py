@@ -93,7 +93,11 @@ class ApiTable:
         }
         """Versions in the answer to ApiVersions, by API key in ascending order."""
 
-    async def respond(self, context: RequestContext, request: Request) -> Answer:
+    def respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         """The answer of the request's handler; None for an API that is not served."""
         row = self._rows.get(request.API)
-        return None if row is None else await row.handle(context, request)
+        return _no_answer() if row is None else row.handle(context, request)
+
+
+async def _no_answer() -> None:
+    """Closes the connection."""

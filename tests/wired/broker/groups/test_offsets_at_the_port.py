@@ -18,9 +18,15 @@ from tests.worlds.group_services import (
     sync_request,
 )
 from tests.worlds.serving import on_a_loop, until
-from zkgroup.broker.groups.store_events import OffsetsRecorded, RetentionChecked
+from zkgroup.broker.groups.store_events import (
+    OffsetsRecorded,
+    RetentionChecked,
+    SlotResigned,
+    WriteManyOffsets,
+)
 from zkgroup.broker.groups.translation import GROUP_OPERATIONS
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.coordinator import events
 from zkgroup.coordinator.effects import DeleteGroup
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
@@ -53,6 +59,33 @@ async def test_an_offset_is_committed_and_fetched_in_every_version(version: int)
             assert stored.commit_timestamp_ms == wall_ms
         assert stored.expire_timestamp_ms == (wall_ms + 1000 if 2 <= version <= 4 else None)
         await client.close()
+
+
+@on_a_loop
+async def test_the_commits_of_one_turn_reach_the_store_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a change that follows them in that turn comes to the store after them."""
+    async with group_server() as broker:
+        given: list[object] = []
+        step = broker.store.step
+        monkeypatch.setattr(
+            broker.store, "step", lambda event, now: (given.append(event), step(event, now))[1]
+        )
+        commits = [
+            events.CommitOffsets(
+                request_id=broker.service.new_id(), group_id=GROUP, offsets={tp: OffsetAndMetadata(offset=5)}
+            )
+            for tp in (PARTITION, SECOND)
+        ]
+
+        waiting = [asyncio.ensure_future(broker.service.ask(each)) for each in commits]
+        await asyncio.sleep(0)
+        broker.service.slot_resigned(0, 1)
+        await asyncio.gather(*waiting)
+
+        together, resigned = [each for each in given if isinstance(each, (WriteManyOffsets, SlotResigned))]
+        assert isinstance(together, WriteManyOffsets)
+        assert [dict(each.offsets) for each in together.writes] == [dict(each.offsets) for each in commits]
+        assert resigned == SlotResigned(0, 1)
 
 
 @on_a_loop
