@@ -302,6 +302,9 @@ class Connection(asyncio.BufferedProtocol):
                     error = cancelled  # it ends the request that has begun meanwhile, if there is one
             started, self._started = self._started, None
             if started is not None:
+                if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
+                    # As in a task: the request learns of it by the future that it waits for.
+                    started.waited._asyncio_future_blocking, error = True, None
                 await finish(started, error)
             elif error is not None:
                 raise error
@@ -340,9 +343,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self, done: asyncio.Future[Any]) -> None:
         """Runs the request that waits for this future until it waits again or ends; then what was read."""
-        started = self._started
+        started, idle = self._started, self._idle
         if started is None or started.waited is not done or self._end is not None:
             return  # the task has taken it, or is going to end it
+        if idle is None or idle.done():
+            return  # the task is cancelled
         self._started = None
         self._run_as_task(partial(self._continue, started.coroutine))
 
