@@ -93,6 +93,17 @@ class Response(Message):
         return 1 if cls.is_flexible(version) else 0
 
 
+class EncodedResponse(Response):
+    """A response whose body is encoded already, because it is sent again and again."""
+
+    __slots__ = ("body", "kind")
+
+    def __init__(self, response: Response, version: int) -> None:
+        """`version`: the one in which it is sent."""
+        self.kind: Any = type(response)
+        self.body = encode(response, version)
+
+
 class Request(Message):
     """A request of an API."""
 
@@ -187,6 +198,9 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
     Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
     is joined.
     """
+    if isinstance(response, EncodedResponse):
+        head, header_bytes, _ = _response_writers(response.kind, version)
+        return [head(header_bytes + len(response.body), correlation_id) + response.body]
     kind: Any = type(response)
     writers, body = _response_writers(kind, version), list[Buffer]()
     writers.body(response, body)

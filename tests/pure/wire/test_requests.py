@@ -10,7 +10,15 @@ import pytest
 
 from zkgroup import wire
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
-from zkgroup.wire.messages import Api, Request, RequestHeader, Response
+from zkgroup.wire.groups import CommitPartitionResult, CommitTopicResult, OffsetCommitResponse
+from zkgroup.wire.messages import (
+    Api,
+    EncodedResponse,
+    Request,
+    RequestHeader,
+    Response,
+    response_buffers,
+)
 from zkgroup.wire.metadata import MetadataRequest
 from zkgroup.wire.requests import REQUESTS, VERSION_0, decode_request
 
@@ -30,7 +38,7 @@ def test_every_request_is_known_by_its_key_and_has_a_response() -> None:
     assert set(REQUESTS.values()) == classes_below(Request)
     assert set(REQUESTS) == set(Api)
     responses = [kind.RESPONSE for kind in REQUESTS.values()]
-    assert set(responses) == classes_below(Response)
+    assert set(responses) == classes_below(Response) - {EncodedResponse}
     assert len(responses) == len(set(responses))
 
 
@@ -76,3 +84,14 @@ def test_a_frame_too_short_for_a_header_is_refused() -> None:
     for size in range(8):
         with pytest.raises(CorruptFrameError, match="RequestHeader"):
             decode_request(bytes(size))
+
+
+@pytest.mark.parametrize("version", OffsetCommitResponse.VERSIONS)
+def test_a_response_that_is_encoded_before_has_the_same_bytes(version: int) -> None:
+    """Only the correlation id is written for each request."""
+    results = (CommitPartitionResult(partition=1, error=0), CommitPartitionResult(partition=2, error=25))
+    response = OffsetCommitResponse(topics=(CommitTopicResult(topic="t", partitions=results),))
+
+    found = response_buffers(EncodedResponse(response, version), 7, version=version)
+
+    assert found == response_buffers(response, 7, version=version)

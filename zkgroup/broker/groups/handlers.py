@@ -66,6 +66,7 @@ from zkgroup.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from zkgroup.wire.messages import EncodedResponse
 
 NOTHING: Final = (translation.NO_OFFSET, ErrorCode.NONE)
 """What OffsetFetch answers for a partition without an offset, but for version 0."""
@@ -139,9 +140,9 @@ class GroupHandlers:
 
     async def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
-    ) -> OffsetCommitResponse:
+    ) -> OffsetCommitResponse | EncodedResponse:
         offsets = translation.committed_offsets(context.version, request, self._clock.wall_ms())
-        unknown = frozenset(tp for tp in offsets if not self._is_known(tp))
+        unknown = frozenset([tp for tp in offsets if not self._is_known(tp)])
         if len(unknown) == len(offsets):  # as Kafka: the coordinator is not asked
             return translation.commit_response(dict.fromkeys(offsets, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if context.version == 0:
@@ -152,7 +153,7 @@ class GroupHandlers:
             return translation.commit_response(_refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID))
         result = await service.ask(event)
         assert isinstance(result, CommitOffsetsResult)
-        return translation.commit_response(result.errors)
+        return translation.commit_answer(context.version, result.errors)
 
     async def _commit_legacy(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from zkgroup.broker.groups.store_events import OffsetsRead
@@ -51,6 +52,7 @@ from zkgroup.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from zkgroup.wire.messages import EncodedResponse
 from zkgroup.wire.metadata import NO_OPERATIONS
 
 GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
@@ -58,6 +60,10 @@ GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
 NO_OFFSET: Final = OffsetAndMetadata(offset=-1)
 NO_TIME: Final = -1
 """Commit time of OffsetCommit 1: the broker's."""
+PARTITIONS_REMEMBERED: Final = 16
+"""Most partitions of an answer that is remembered."""
+ANSWERS_REMEMBERED: Final = 4096
+"""Encoded answers that are kept, of a kibibyte or two at most."""
 
 T = TypeVar("T")
 
@@ -218,6 +224,23 @@ def commit_event(
 def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
     """The error of each partition."""
     return OffsetCommitResponse(topics=commit_results(errors))
+
+
+def commit_answer(
+    version: int, errors: Mapping[TopicPartition, int]
+) -> OffsetCommitResponse | EncodedResponse:
+    """The error of each partition; where few partitions have none, what was encoded before.
+
+    A consumer commits the same partitions again and again, nearly always without an error.
+    """
+    if len(errors) > PARTITIONS_REMEMBERED or any(errors.values()):
+        return commit_response(errors)
+    return _encoded_commit_response(version, tuple(errors))
+
+
+@lru_cache(ANSWERS_REMEMBERED)
+def _encoded_commit_response(version: int, stored: tuple[TopicPartition, ...]) -> EncodedResponse:
+    return EncodedResponse(commit_response(dict.fromkeys(stored, ErrorCode.NONE)), version)
 
 
 def commit_results(errors: Mapping[TopicPartition, int]) -> tuple[CommitTopicResult, ...]:
