@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import EvaluatedMember
 from zkgroup.znodes.brokers import Topic
@@ -24,6 +25,11 @@ class TimeRange(NamedTuple):
     from_ms: int
     to_zxid: int | None
     to_ms: int | None
+
+    @classmethod
+    def of(cls, life: Life | OwnerLife) -> TimeRange:
+        """That in which a znode existed."""
+        return cls(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
 
     def ms(self, facts: Facts) -> int:
         """How long it was, up to the end of the history; below 0 after a step of the clock."""
@@ -131,7 +137,7 @@ def wanting(facts: Facts, group: str, topic: str) -> list[TimeRange]:
     known: list[TimeRange] | None = facts.derived.get(("wanting", group, topic))
     if known is None:
         known = facts.derived["wanting", group, topic] = merged(
-            TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+            TimeRange.of(life)
             for life in facts.members.get(group, ())
             if (registration := registration_of(life.data)) is not None
             and topic in (topics_wanted(registration, (topic,)) or {})

@@ -181,7 +181,7 @@ class TopicViews:
         return View(replicas, state, life, moving, self._is_deleting)
 
 
-class Spell(NamedTuple):
+class FaultInterval(NamedTuple):
     """A time in which something was so; `to` is None while it lasts."""
 
     since: ChangeStamp
@@ -209,13 +209,15 @@ def partition_changes(
     yield from sorted(by_partition.items())
 
 
-def spells(changes: Iterable[ViewChange], fault: Callable[[View], str | None]) -> Iterator[Spell]:
+def fault_intervals(
+    changes: Iterable[ViewChange], fault: Callable[[View], str | None]
+) -> Iterator[FaultInterval]:
     """The times in which something was wrong with a partition.
 
     Args:
         fault: what is wrong, in words; None where nothing is.
     """
-    current: Spell | None = None
+    current: FaultInterval | None = None
     for change in changes:
         detail = None if change.after is None else fault(change.after)
         if change.after is None or detail is None:
@@ -223,27 +225,27 @@ def spells(changes: Iterable[ViewChange], fault: Callable[[View], str | None]) -
                 yield current._replace(to=change.at)
             current = None
         elif current is None:
-            current = Spell(change.at, None, ((change.at, change.after),), detail)
+            current = FaultInterval(change.at, None, ((change.at, change.after),), detail)
         else:
             current = current._replace(views=(*current.views, (change.at, change.after)))
     if current is not None:
         yield current
 
 
-def spell_finding(
-    name: str, severity: Severity, topic: str, partition: int, spell: Spell, detail: str
+def interval_finding(
+    name: str, severity: Severity, topic: str, partition: int, interval: FaultInterval, detail: str
 ) -> Finding:
-    """A finding about a spell."""
+    """A finding about one."""
     return Finding(
         name,
         severity,
         topic=topic,
         partition=partition,
-        session=spell.since.session or None,
-        from_zxid=spell.since.zxid,
-        to_zxid=spell.to.zxid if spell.to else None,
-        from_ms=spell.since.ms,
-        to_ms=spell.to.ms if spell.to else None,
+        session=interval.since.session or None,
+        from_zxid=interval.since.zxid,
+        to_zxid=interval.to.zxid if interval.to else None,
+        from_ms=interval.since.ms,
+        to_ms=interval.to.ms if interval.to else None,
         detail=detail,
     )
 

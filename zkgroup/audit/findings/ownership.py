@@ -111,11 +111,9 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     for owner in rows.once(owner_lives, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
         registered = merged(
-            TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
-            for life in members.get(owner.session, ())
-            if member_of(life) == owner.member
+            TimeRange.of(life) for life in members.get(owner.session, ()) if member_of(life) == owner.member
         )
-        owned = TimeRange(owner.from_zxid, owner.from_ms, owner.to_zxid, owner.to_ms)
+        owned = TimeRange.of(owner)
         for gap in gaps(owned, registered):
             ms = gap.ms(facts)
             yield Finding(
@@ -131,7 +129,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
             )
 
 
-def _orphan_owner_interval_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _unregistered_claim_screen(tables: Tables, bounds: Bounds) -> Screened:
     """Partitions with a claim that is not within one registration of its member."""
     owners = tables.owners
     return Screened(owners.keys_with(~owners.is_registered))
@@ -149,7 +147,7 @@ ORPHAN_OWNER_INTERVAL: Final = Rule(
     keys=BY_OWNED_PARTITION,
     find=orphan_owner_interval,
     bounds={"grace_ms": 10_000},
-    screen=_orphan_owner_interval_screen,
+    screen=_unregistered_claim_screen,
 )
 
 
@@ -211,12 +209,6 @@ def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life
     return f"{claim}, which is no member of the group"
 
 
-def _owner_session_mismatch_screen(tables: Tables, bounds: Bounds) -> Screened:
-    """Partitions with a claim that is not within one registration of its member."""
-    owners = tables.owners
-    return Screened(owners.keys_with(~owners.is_registered))
-
-
 OWNER_SESSION_MISMATCH: Final = Rule(
     name="owner_session_mismatch",
     severity="error",
@@ -228,7 +220,7 @@ OWNER_SESSION_MISMATCH: Final = Rule(
     ),
     keys=BY_OWNED_PARTITION,
     find=owner_session_mismatch,
-    screen=_owner_session_mismatch_screen,
+    screen=_unregistered_claim_screen,
 )
 
 

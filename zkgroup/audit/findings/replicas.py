@@ -15,16 +15,16 @@ from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.partitions import (
     ChangeStamp,
-    Spell,
+    FaultInterval,
     View,
     ViewChange,
     brokers_text,
     change_finding,
+    fault_intervals,
     history_end,
     history_start,
+    interval_finding,
     partition_changes,
-    spell_finding,
-    spells,
 )
 from zkgroup.audit.rules import Bounds, Finding, Rule, Severity
 from zkgroup.audit.texts import count_text, duration_text
@@ -41,9 +41,9 @@ def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     From the transaction that left it so to the one that mended it.
     """
     for partition, changes in rows.once(partition_changes, key, facts):
-        for spell in spells(changes, _leader_outside):
-            detail = f"{spell.detail} for {duration_text(spell.ms(history_end(facts)))}"
-            yield spell_finding("leader_not_in_isr", "error", key[0], partition, spell, detail)
+        for interval in fault_intervals(changes, _leader_outside):
+            detail = f"{interval.detail} for {duration_text(interval.ms(history_end(facts)))}"
+            yield interval_finding("leader_not_in_isr", "error", key[0], partition, interval, detail)
 
 
 def _leader_outside(view: View) -> str | None:
@@ -78,14 +78,14 @@ def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
     end = history_end(facts)
     for partition, changes in rows.once(partition_changes, key, facts):
         is_moving = partial(_is_moving, TopicPartition(key[0], partition), facts)
-        for spell in spells(changes, _isr_outside):
-            with_move = is_moving(spell.views[0][1], spell.since.zxid) and (
-                spell.to is not None or is_moving(spell.views[-1][1], end.zxid)
+        for interval in fault_intervals(changes, _isr_outside):
+            with_move = is_moving(interval.views[0][1], interval.since.zxid) and (
+                interval.to is not None or is_moving(interval.views[-1][1], end.zxid)
             )
-            detail = f"{spell.detail} for {duration_text(spell.ms(end))}"
+            detail = f"{interval.detail} for {duration_text(interval.ms(end))}"
             detail += "; it is being moved" if with_move else ""
             severity: Severity = "warning" if with_move else "error"
-            yield spell_finding("isr_outside_assignment", severity, key[0], partition, spell, detail)
+            yield interval_finding("isr_outside_assignment", severity, key[0], partition, interval, detail)
 
 
 def _isr_outside(view: View) -> str | None:
@@ -118,7 +118,7 @@ ISR_OUTSIDE_ASSIGNMENT: Final = Rule(
 
 
 class _Away(NamedTuple):
-    """The time that a broker was missing in one spell of a partition."""
+    """The time that a broker was missing in one interval of a partition."""
 
     since: ChangeStamp
     until: ChangeStamp
@@ -162,17 +162,17 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     """
     end = history_end(facts)
     sums: dict[int, _Sum] = {}
-    for topic, partition, spell in _missing_spells(rows, facts):
-        if spell.ms(end) < bounds["least_ms"]:
+    for topic, partition, interval in _missing_intervals(rows, facts):
+        if interval.ms(end) < bounds["least_ms"]:
             continue
-        away = _away_times(spell, end)
-        missing = _missing(spell.views[-1][1]) if spell.to is None else ()
+        away = _away_times(interval, end)
+        missing = _missing(interval.views[-1][1]) if interval.to is None else ()
         for broker, each in away.items():
             known = sums.setdefault(broker, _Sum(each.since, each.until))
             known.add(TopicPartition(topic, partition), each, lasts=broker in missing)
         brokers = ", ".join(f"{broker} for {duration_text(each.ms)}" for broker, each in sorted(away.items()))
-        detail = f"replicas {brokers_text(spell.views[0][1].replicas or ())}, not in sync: {brokers}"
-        yield spell_finding("under_replicated", "warning", topic, partition, spell, detail)
+        detail = f"replicas {brokers_text(interval.views[0][1].replicas or ())}, not in sync: {brokers}"
+        yield interval_finding("under_replicated", "warning", topic, partition, interval, detail)
     for broker, total in sorted(sums.items()):
         topics = {topic_partition.topic for topic_partition in total.partitions}
         yield Finding(
@@ -187,7 +187,7 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         )
 
 
-def _missing_spells(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, Spell]]:
+def _missing_intervals(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, FaultInterval]]:
     """Of all topics, the times in which a partition lacked replicas."""
     by_topic: dict[Key, list[Event]] = {}
     for event in rows:
@@ -196,15 +196,15 @@ def _missing_spells(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, Spe
             by_topic.setdefault(key, []).append(event)
     for key, of_topic in by_topic.items():
         for partition, changes in partition_changes(of_topic, key, facts):
-            for spell in spells(changes, lambda view: "missing" if _missing(view) else None):
-                yield key[0], partition, spell
+            for interval in fault_intervals(changes, lambda view: "missing" if _missing(view) else None):
+                yield key[0], partition, interval
 
 
-def _away_times(spell: Spell, end: ChangeStamp) -> dict[int, _Away]:
+def _away_times(interval: FaultInterval, end: ChangeStamp) -> dict[int, _Away]:
     """By broker: the time that it was missing."""
     away: dict[int, _Away] = {}
-    for (since, view), following in zip_longest(spell.views, spell.views[1:]):
-        until = following[0] if following is not None else spell.to or end
+    for (since, view), following in zip_longest(interval.views, interval.views[1:]):
+        until = following[0] if following is not None else interval.to or end
         for broker in _missing(view):
             known = away.get(broker) or _Away(since, until, 0, ())
             ms = max(until.ms - since.ms, 0)
@@ -246,32 +246,32 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     """
     end = history_end(facts)
     for partition, changes in rows.once(partition_changes, key, facts):
-        for spell in _offline_spells(changes, facts):
-            ms = spell.ms(end)
+        for interval in _offline_intervals(changes, facts):
+            ms = interval.ms(end)
             # Some state in that time named no leader: it was not only that a registration had ended.
             was_leaderless = any(
-                view.state is not None and view.state.leader == NO_LEADER for _, view in spell.views
+                view.state is not None and view.state.leader == NO_LEADER for _, view in interval.views
             )
             if ms < bounds["election_ms"] and not was_leaderless and facts.has_log:
                 continue
-            severity: Severity = "error" if spell.to is None or ms > bounds["error_ms"] else "warning"
+            severity: Severity = "error" if interval.to is None or ms > bounds["error_ms"] else "warning"
             lasted = f", offline for {duration_text(ms)}" if facts.has_log or was_leaderless else ""
-            detail = f"{spell.detail}{lasted}"
-            yield spell_finding("offline_partition", severity, key[0], partition, spell, detail)
+            detail = f"{interval.detail}{lasted}"
+            yield interval_finding("offline_partition", severity, key[0], partition, interval, detail)
 
 
-def _offline_spells(changes: Sequence[ViewChange], facts: Facts) -> Iterator[Spell]:
+def _offline_intervals(changes: Sequence[ViewChange], facts: Facts) -> Iterator[FaultInterval]:
     """The times without a leader; those that follow each other at once are one."""
-    current: Spell | None = None
+    current: FaultInterval | None = None
     for change, following in zip_longest(changes, changes[1:]):
         until = None if following is None else following.at
-        for spell in () if change.after is None else _offline_in(change.after, change.at, until, facts):
-            if current is not None and current.to == spell.since:
-                current = current._replace(to=spell.to, views=(*current.views, *spell.views))
+        for interval in () if change.after is None else _offline_in(change.after, change.at, until, facts):
+            if current is not None and current.to == interval.since:
+                current = current._replace(to=interval.to, views=(*current.views, *interval.views))
             else:
                 if current is not None:
                     yield current
-                current = spell
+                current = interval
         if current is not None and following is not None and following.after is None:
             yield current
             current = None
@@ -279,19 +279,21 @@ def _offline_spells(changes: Sequence[ViewChange], facts: Facts) -> Iterator[Spe
         yield current
 
 
-def _offline_in(view: View, since: ChangeStamp, until: ChangeStamp | None, facts: Facts) -> Iterator[Spell]:
+def _offline_in(
+    view: View, since: ChangeStamp, until: ChangeStamp | None, facts: Facts
+) -> Iterator[FaultInterval]:
     """The times without a leader while a view stood; None for the end of the history."""
     if view.state is None or view.is_deleting:
         return
     if view.state.leader == NO_LEADER:
         detail = f"no leader, replicas {brokers_text(view.replicas or ())}"
-        yield Spell(since, until, ((since, view),), detail)
+        yield FaultInterval(since, until, ((since, view),), detail)
         return
     # A snapshot says since when a state stands, and nothing of when its leader went.
     start = history_start(facts)
     since = since if since.zxid > start.zxid else start
     for gone in absences(facts, view.state.leader, since, until):
-        yield Spell(
+        yield FaultInterval(
             gone.since, gone.to, ((gone.since, view),), f"leader {view.state.leader} was not registered"
         )
 

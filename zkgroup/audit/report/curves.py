@@ -28,7 +28,7 @@ class Mark(NamedTuple):
     row: Row
     kind: str
     """`rewind`; `foreign`: a commit by a session while another one owned the partition; `unowned`: while
-    nobody did; `reset` or `deletion`."""
+    no session did; `reset` or `deletion`."""
     write: OffsetRow
 
 

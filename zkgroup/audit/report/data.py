@@ -41,13 +41,13 @@ _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What is known of the input beside its rows. All of it is told; nothing else is decided by it."""
+    """What is known of the input beside its rows. All of it is shown; nothing else depends on it."""
 
     inputs: Sequence[str]
     """What was read, as it was named."""
     files: Sequence[FileHealth] = ()
     group: str | None = None
-    """The only group that was looked at."""
+    """The only group that was asked about."""
     seen_zxid: int = 0
     """The tree that the rows stand on."""
     is_exact: bool = True
@@ -205,11 +205,11 @@ def owner_span(life: OwnerLife) -> Span:
     )
 
 
-def _incidents(told: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+def _incidents(found: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
     """The worst, in their order: errors first."""
-    kept = told.incidents[: limits.incidents]
+    kept = found.incidents[: limits.incidents]
     return {
-        "left_out": len(told.incidents) - len(kept),
+        "left_out": len(found.incidents) - len(kept),
         "rows": [
             [
                 *(number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
@@ -225,17 +225,17 @@ def _incidents(told: FoundIncidents, names: Names, limits: Limits) -> dict[str, 
 
 
 def _membership(facts: Facts, names: Names) -> list[list[Any]]:
-    """By group: the times in which it had a member; only then somebody is missing who could be an owner."""
+    """By group: the times in which it had a member. Only then a partition without an owner is a gap."""
     found = []
     for group, lives in sorted(facts.members.items()):
-        ranges = merged(TimeRange(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms) for life in lives)
+        ranges = merged(TimeRange.of(life) for life in lives)
         found.append([names.of(group), [[each.from_ms, each.to_ms] for each in ranges]])
     return found
 
 
-def _findings(found: Found, told: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
     by_rule: dict[str, list[NumberedFinding]] = {}
-    for row in told.findings:
+    for row in incidents.findings:
         by_rule.setdefault(row.finding.finding, []).append(row)
     rules: list[dict[str, Any]] = []
     for rule in ALL_RULES:
@@ -315,9 +315,9 @@ def _session_weight(row: SessionRow) -> float:
 
 def _role(row: SessionRow) -> str:
     """What it was, in words; the empty text for nothing."""
-    told = [f"member {member} of {group}" for group, member in row.members]
-    told += [f"broker {broker}" for broker in row.brokers]
-    return ", ".join([*told, "controller"] if row.was_controller else told)
+    roles = [f"member {member} of {group}" for group, member in row.members]
+    roles += [f"broker {broker}" for broker in row.brokers]
+    return ", ".join([*roles, "controller"] if row.was_controller else roles)
 
 
 def _file(one: FileHealth, limits: Limits) -> list[Any]:

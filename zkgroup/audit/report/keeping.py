@@ -1,4 +1,4 @@
-"""What keeps a report small, however long its history: bounded lists, names told once, safe texts.
+"""What keeps a report small, however long its history: bounded lists, names written once, safe texts.
 
 Everything that a report shows came out of a tree that anybody may have written to.
 """
@@ -18,7 +18,7 @@ NOBODY: Final = -1
 """The number of no name."""
 
 TEXT_MAX: Final = 400
-"""Characters of one text, unless told."""
+"""Characters of one text, unless another number is given."""
 _EXACT_MAX: Final = 2**53
 """Integers beyond are not exact in a browser."""
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -52,7 +52,7 @@ class Limits:
 
 
 def shown(text: str, limit: int = TEXT_MAX) -> str:
-    """A text that is what it looks like: what cannot be seen is spelled, what is too long is cut."""
+    """A text as it looks: what cannot be seen is written as an escape, what is too long is cut."""
     spelled = text if text.isascii() and text.isprintable() else "".join(map(_spelled, text[: limit + 1]))
     return spelled if len(spelled) <= limit else f"{spelled[: limit - 1]}…"
 

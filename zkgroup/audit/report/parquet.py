@@ -79,7 +79,7 @@ class Drafts:
 
 @contextmanager
 def drafts(output: Path) -> Iterator[Drafts]:
-    """Tables beside a report; drafts that nobody finished are gone when the block ends."""
+    """Tables beside a report; drafts that are not finished are gone when the block ends."""
     try:
         with ExitStack() as stack:
             yield Drafts(output, stack)

@@ -16,7 +16,7 @@ def placed() -> Cluster:
     return log
 
 
-def spells(log: Cluster, **bounds: float) -> list[Finding]:
+def intervals(log: Cluster, **bounds: float) -> list[Finding]:
     """The rows of partitions."""
     return [found for found in log.find(RULE, **bounds) if found.partition is not None]
 
@@ -37,7 +37,7 @@ def test_each_missing_broker_is_reported_with_its_time() -> None:
     log.wait(1_000)
     last = log.state(T0, 1, (1, 3, 2))
 
-    (found,) = spells(log)
+    (found,) = intervals(log)
 
     assert (found.severity, found.topic, found.partition) == ("warning", "t", 0)
     assert (found.from_zxid, found.to_zxid) == (first, last)
@@ -51,7 +51,7 @@ def test_one_that_lasts_to_the_end() -> None:
     first = log.state(T0, 1, (1, 2))
     log.passes(30_000)
 
-    (found,) = spells(log)
+    (found,) = intervals(log)
 
     assert (found.from_zxid, found.to_zxid) == (first, None)
     assert found.detail == "replicas [1, 2, 3], not in sync: 3 for 30.0 s"
@@ -65,7 +65,7 @@ def test_shorter_than_the_bound_is_left_out() -> None:
     log.state(T0, 1, (1, 2, 3))
 
     assert log.find(RULE) == []
-    assert len(spells(log, least_ms=5_000)) == 1
+    assert len(intervals(log, least_ms=5_000)) == 1
 
 
 def test_a_longer_replica_list_is_under_replicated_until_the_new_ones_follow() -> None:
@@ -75,7 +75,7 @@ def test_a_longer_replica_list_is_under_replicated_until_the_new_ones_follow() -
     log.wait(20_000)
     last = log.state(T0, 1, (1, 2, 3, 4))
 
-    assert [(each.from_zxid, each.to_zxid) for each in spells(log)] == [(first, last)]
+    assert [(each.from_zxid, each.to_zxid) for each in intervals(log)] == [(first, last)]
 
 
 def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None:
@@ -88,7 +88,7 @@ def test_a_topic_that_is_being_deleted_is_left_out_from_the_request_on() -> None
     log.state(T0, -1, ())
     log.delete(state_path(T0), 1)
 
-    assert [(each.to_zxid, each.detail) for each in spells(log)] == [
+    assert [(each.to_zxid, each.detail) for each in intervals(log)] == [
         (asked, "replicas [1, 2, 3], not in sync: 3 for 12.0 s")
     ]
 
@@ -155,7 +155,7 @@ def test_a_broker_that_is_missing_anywhere_at_the_end_has_no_end() -> None:
 
 
 def test_a_broker_without_findings_is_not_summed() -> None:
-    """A spell below the bound has no row, neither for the partition nor for the broker."""
+    """An interval below the bound has no row, neither for the partition nor for the broker."""
     log = placed()
     log.state(T0, 1, (1, 2))
     log.wait(9_999)
@@ -173,7 +173,7 @@ def test_each_spell_of_a_partition_counts_from_its_own_beginning() -> None:
         log.state(T0, 1, (1, 2, 3))
         log.wait(60_000)
 
-    assert [each.detail for each in spells(log)] == ["replicas [1, 2, 3], not in sync: 3 for 10.0 s"] * 2
+    assert [each.detail for each in intervals(log)] == ["replicas [1, 2, 3], not in sync: 3 for 10.0 s"] * 2
     assert [each.detail for each in sums(log)] == [
         "broker 3 was not in sync in 1 partition of 1 topic, for 20.0 s"
     ]

@@ -124,7 +124,7 @@ def test_a_long_history_stays_small() -> None:
 
 
 def test_replicas_that_are_missing() -> None:
-    """A spell begins and ends with the state, and one without a leader is another."""
+    """An interval begins and ends with the state, and one without a leader is another."""
     log = AuditLog()
     log.topic("t", {0: (1, 2)})
     path = "/brokers/topics/t/partitions/0/state"
