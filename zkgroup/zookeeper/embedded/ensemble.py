@@ -27,7 +27,9 @@ Route = Callable[[int, int, PeerPorts], PeerPorts]
 class EmbeddedZooKeeper:
     """Real ZooKeeper servers for development, tests and demonstrations.
 
-    The servers are processes of their own and end with this process, even when it is killed.
+    The servers are processes of their own and end with this process, even when it is killed. The first one
+    that ends in order leaves an archive of Java's classes in `~/.cache/zkgroup` (`$XDG_CACHE_HOME/zkgroup`),
+    with which later ones start faster; its end takes a second longer.
     Not thread-safe; may be started from any thread.
     """
 
@@ -219,7 +221,7 @@ class EmbeddedZooKeeper:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Ends all servers; removes the data folder unless it was given. Idempotent."""
         for server in self._servers:
-            if self._wanted_data_dir is None:
+            if self._wanted_data_dir is None and not server.writes_archive:
                 server.begin_kill()  # the data is removed anyway; 0.3 s less than an orderly end
             else:
                 server.begin_stop()
@@ -257,8 +259,10 @@ class EmbeddedZooKeeper:
             self._servers.append(self._make_server(number, client_port, folder, config))
 
     def _make_server(self, number: int, port: int, folder: Path, config: Path) -> EmbeddedServer:
+        archives = folder if number == 0 else None
+
         def command() -> list[str]:
-            return server_command(config, **self._options)  # type: ignore[arg-type]
+            return server_command(config, **self._options, archive_folder=archives)  # type: ignore[arg-type]
 
         return EmbeddedServer(number, port, folder, command, in_ensemble=self._count > 1)
 

@@ -4,9 +4,8 @@ pyspark is located, never imported (importing it takes longer than starting the 
 
 The start takes, on two slow cores: with all 230 jars of pyspark on the class path 1.2-2.1 s (Log4j 2 finds
 its core and configures it); with these ten, C1 only, serial collector 0.3-0.4 s. Log4j's API without its core
-logs to standard error, which the launcher sends to the server's log file. An archive of the classes
-(-XX:ArchiveClassesAtExit) would save another 0.13 s, but would have to be made anew with every change of Java
-or pyspark.
+logs to standard error, which the launcher sends to the server's log file. With an archive of the classes
+(`class_archive`) a start costs 0.57 s of CPU instead of 1.1 s.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from zkgroup.errors import EmbeddedServerError
+from zkgroup.zookeeper.embedded.class_archive import archive_options
 
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = (
@@ -90,9 +90,21 @@ def _pick(folder: Path, name: str) -> Path:
     return found[-1]
 
 
-def server_command(config: Path, *, heap_mb: int, fsync: bool, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs a server on this configuration file, in the foreground."""
-    class_path = os.pathsep.join(str(jar) for jar in find_jars())
+def server_command(
+    config: Path,
+    *,
+    heap_mb: int,
+    fsync: bool,
+    options: Sequence[str] = (),
+    archive_folder: Path | None = None,
+) -> list[str]:
+    """The command that runs a server on this configuration file, in the foreground.
+
+    `archive_folder`: where it writes an archive of its classes when it ends, unless there is one already.
+    """
+    java, jars = find_java(), find_jars()
+    archive = archive_options(java, jars, options, archive_folder)
     durability = () if fsync else ("-Dzookeeper.forceSync=no",)
-    heap = f"-Xmx{heap_mb}m"
-    return [find_java(), heap, *_OPTIONS, *durability, *options, "-cp", class_path, _MAIN_CLASS, str(config)]
+    class_path = os.pathsep.join(map(str, jars))
+    flags = (f"-Xmx{heap_mb}m", *_OPTIONS, *archive, *durability, *options)
+    return [java, *flags, "-cp", class_path, _MAIN_CLASS, str(config)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import EmbeddedServerError
+from zkgroup.zookeeper.embedded.class_archive import archive_to_write, keep_archive
 from zkgroup.zookeeper.four_letter_words import read_fields, send_word
 from zkgroup.zookeeper.raw_connection import opens_sessions
 
@@ -26,7 +27,11 @@ _ASK_S = 60.0
 """Seconds to wait for a reply to a single attempt."""
 _FIRST_PROBE_S = 0.1
 _STOP_S = 5.0
+_ARCHIVE_S = 30.0
+"""Seconds that a server which writes an archive of its classes has for its end, once for each Java."""
 _LOG_LINES = 15
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+"""Exit status of a Java process that has ended in order after SIGTERM."""
 
 
 class ServerState(Enum):
@@ -73,6 +78,13 @@ class EmbeddedServer:
         self._in_ensemble = in_ensemble
         self._process: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
+        self._archive: Path | None = None
+        """Where the running server writes an archive of its classes at its end."""
+
+    @property
+    def writes_archive(self) -> bool:
+        """Whether it writes an archive of its classes when it is ended by SIGTERM."""
+        return self._archive is not None
 
     @property
     def address(self) -> str:
@@ -119,6 +131,7 @@ class EmbeddedServer:
             process.wait()
             raise EmbeddedServerError(self._explain("could not be started"))
         self._process, self._pid, self.state = process, int(pid), ServerState.RUNNING
+        self._archive = archive_to_write(command)
         self.stood_still = False
 
     def wait_ready(self, deadline: float) -> None:
@@ -183,7 +196,7 @@ class EmbeddedServer:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Ends the server by SIGTERM, and by SIGKILL after `timeout_s`. Does nothing if it is not running."""
         self.begin_stop()
-        self._await_end(timeout_s)
+        self._await_end(max(timeout_s, _ARCHIVE_S) if self.writes_archive else timeout_s)
 
     def begin_stop(self) -> None:
         """Sends SIGTERM and does not wait."""
@@ -220,6 +233,10 @@ class EmbeddedServer:
             except subprocess.TimeoutExpired:
                 self.begin_kill()
                 self._process.wait(timeout_s)
+        if self._archive is not None and self._process is not None:
+            is_complete = self._process.returncode in (0, _ENDED_BY_SIGTERM)
+            keep_archive(self._archive, is_complete=is_complete)
+            self._archive = None
         self.state = ServerState.STOPPED
 
     def _explain(self, what: str) -> str:
