@@ -72,8 +72,7 @@ class MachineShell:
     # --- time ---------------------------------------------------------------------------------------
 
     def has_due_timers(self) -> bool:
-        now_ms = self._clock.now_ms()
-        return any(at_ms <= now_ms for at_ms in self._timers.values())
+        return bool(self._timers) and min(self._timers.values()) <= self._clock.now_ms()
 
     def next_timer_ms(self) -> int | None:
         return min(self._timers.values(), default=None)

@@ -144,10 +144,17 @@ class ClusterWorld(ClusterEnvironment):
         return self._paused_until.get(name, 0) <= self.clock.now_ms()
 
     def awake_brokers(self) -> list[SimulatedBroker]:
-        return [one for one in self.brokers.values() if self.is_awake(one.name)]
+        asleep = self._asleep()
+        return [one for one in self.brokers.values() if one.name not in asleep]
 
     def awake_controllers(self) -> list[Controller]:
-        return [one for one in self.controllers.values() if self.is_awake(one.name)]
+        asleep = self._asleep()
+        return [one for one in self.controllers.values() if one.name not in asleep]
+
+    def _asleep(self) -> list[str]:
+        """Names of the processes that are paused."""
+        now_ms = self.clock.now_ms()
+        return [name for name, until_ms in self._paused_until.items() if until_ms > now_ms]
 
     def clients(self) -> dict[str, int]:
         """Clients of running processes, with the id of the process."""
