@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -21,7 +20,6 @@ PRODUCED = "records are produced with acks=all"
     ("words", "reached", "number"),
     [
         ("demo", OWNED, signal.SIGINT),
-        ("demo audit", r"a foreign client rewinds partition \d+ of cleo", signal.SIGINT),
         ("demo brokers", PRODUCED, signal.SIGTERM),
         ("demo", OWNED, signal.SIGKILL),
         ("demo brokers", PRODUCED, signal.SIGKILL),
@@ -43,7 +41,7 @@ def test_ended_demo_leaves_nothing(words: str, reached: str, number: signal.Sign
     )
     try:
         assert process.stderr is not None
-        assert any(re.search(reached, line) for line in iter(process.stderr.readline, ""))
+        assert any(reached in line for line in iter(process.stderr.readline, ""))
         process.send_signal(number)
         assert ended(process) == (-number if number is signal.SIGKILL else 130)
     finally:
