@@ -239,9 +239,16 @@ def recorded(text: str, blocks: list[Example], printed: Mapping[int, str]) -> st
 
 
 def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
-    """The block as shell text, with the port of the running server and the patience of tests."""
-    code, setup = (re.sub(r"\b2181\b", zookeeper, text or ":") for text in (example.code, example.setup))
-    code = re.sub(r"--timeout 60s\b", f"--timeout {PATIENCE_S:g}s", code)
+    """The block as shell text, with the port of the running server and the patience of a slow machine."""
+    replaced = {
+        r"\b2181\b": zookeeper,
+        r"--timeout 60s\b": f"--timeout {PATIENCE_S:g}s",
+        r"\btimeout_s=30\b": f"timeout_s={PATIENCE_S:g}",
+        r"\bconsumer_timeout_ms=1000\b": f"consumer_timeout_ms={10_000 if example.page in LONG else 3_000}",
+    }
+    code, setup = example.code, example.setup or ":"
+    for here, there in replaced.items():
+        code, setup = re.sub(here, there, code), re.sub(here, there, setup)
     if example.language == "python":
         file = folder / f"line-{example.line}.py"
         file.write_text(code + "\n")
