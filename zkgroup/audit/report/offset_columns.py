@@ -34,6 +34,8 @@ from zkgroup.znodes.paths import path_kind
 _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 _LARGEST: Final = 2**63 - 1
+_LAST_PARTITION: Final = 2**31 - 1
+"""That a column holds; a path may name any."""
 
 
 class OffsetColumns:
@@ -208,40 +210,35 @@ class OffsetColumns:
     def tables(self, size: int) -> Iterator[dict[str, Any]]:
         """The rows of `tables.OFFSETS` in the order of the history, as pyarrow arrays, so many at a time."""
         order = np.argsort(self.rows)
-        pairs = np.stack((self._group_codes()[self.codes], self.session))
-        different, pair = np.unique(pairs, axis=1, return_inverse=True)
-        members, groups = self.members(), self._groups()
-        texts = [
-            ", ".join(members[groups[group]][session])
-            for group, session in zip(different[0].tolist(), different[1].tolist(), strict=True)
-        ]
         sessions, session = np.unique(self.session, return_inverse=True)
         names = [session_text(number) if number else None for number in sessions.tolist()]
+        groups = list(dict.fromkeys(row[0] for row in self.row_of_key))
+        numbers = {group: number for number, group in enumerate(groups)}
+        group = np.array([numbers[row[0]] for row in self.row_of_key], np.int64)[self.codes]
+        different, pair = np.unique(group * len(sessions) + session, return_inverse=True)
+        pairs = [divmod(each, len(sessions)) for each in different.tolist()]
+        members = self.members()
+        texts = [", ".join(members[groups[of_group]][int(sessions[of])]) for of_group, of in pairs]
+        topics = pa.array([row[1] for row in self.row_of_key], pa.string())
+        partitions = np.array([min(row[2], _LAST_PARTITION) for row in self.row_of_key], np.int64)
         for begin in range(0, len(order), size):
             some = order[begin : begin + size]
             codes = self.codes[some]
             yield {
-                "group": _coded([row[0] for row in self.row_of_key], codes),
-                "topic": _coded([row[1] for row in self.row_of_key], codes),
-                "partition": pa.array(np.array([row[2] for row in self.row_of_key], np.int64)[codes]),
+                "group": _coded(groups, group[some]),
+                "topic": topics.take(pa.array(codes)),
+                "partition": pa.array(partitions[codes]),
                 "zxid": pa.array(self.zxid[some]),
                 "time": pa.array(self.time_ms[some]),
-                "session": _coded(names, session.reshape(-1)[some]),
-                "members": _coded(texts, pair.reshape(-1)[some]),
+                "session": _coded(names, session[some]),
+                "members": _coded(texts, pair[some]),
                 "kind": _coded(_KINDS, self.kind[some]),
                 "offset": _nullable(self.offset, self.has_offset & self._fits(0), some),
                 "previous": _nullable(self.previous, self.has_previous & self._fits(-1), some),
                 "owned": _nullable(self.owned, self.owned_known, some),
-                "owner": _coded(self.owners, self.owner.reshape(-1)[some]),
+                "owner": _coded(self.owners, self.owner[some]),
                 "rewind": pa.array(self.is_rewind[some]),
             }
-
-    def _groups(self) -> list[str]:
-        return list(dict.fromkeys(row[0] for row in self.row_of_key))
-
-    def _group_codes(self) -> Numbers:
-        numbers = {group: number for number, group in enumerate(self._groups())}
-        return np.array([numbers[row[0]] for row in self.row_of_key], np.int64)
 
     def _fits(self, sign: int) -> Flags:
         """Whether an offset (0), or the previous one (-1), needs no more than 64 bits."""

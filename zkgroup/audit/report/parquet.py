@@ -153,8 +153,10 @@ class _Table:
 
 
 def _fitting(column: Column, values: list[Any]) -> list[Any]:
-    """A number that no column holds, which anybody may have written into the tree, is null."""
-    if column.type not in _LAST or not column.nullable:
+    """A number that no column holds is null, or the last that the column holds: any client may write one."""
+    if column.type not in _LAST:
         return values
     least, most = _LAST[column.type]
+    if not column.nullable:
+        return [min(max(value, least), most) for value in values]
     return [value if value is None or least <= value <= most else None for value in values]

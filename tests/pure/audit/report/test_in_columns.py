@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import read_table
 
+from tests.worlds.audit_log import AuditLog
 from tests.worlds.golden_audits import INCIDENTS
 from tests.worlds.golden_audits import folder as folder_of
 from tests.worlds.made_reports import GROUP, busy
 from tests.worlds.random_histories import history_of
 from zkgroup.audit.columns.rows import columns_of
-from zkgroup.audit.engine import Found, PlainRows, asked_rows
+from zkgroup.audit.engine import AskedRows, Found, PlainRows, asked_rows
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.report import in_columns, load
 from zkgroup.audit.report.data import About, gather
 from zkgroup.audit.report.keeping import Limits
-from zkgroup.audit.report.writing import drawn_of_rows
+from zkgroup.audit.report.parquet import Drafts
+from zkgroup.audit.report.writing import drawn_of_rows, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
@@ -91,3 +95,21 @@ def test_more_subtrees_than_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(in_columns, "AREAS_MAX", 2)
     for seed in range(3):
         check_equal(rows_of(history_of(seed)))
+
+
+@pytest.mark.parametrize("kind", [PlainRows, asked_rows], ids=["rows", "columns"])
+def test_a_partition_beyond_all_numbers_is_written(kind: Callable[..., AskedRows], tmp_path: Path) -> None:
+    """Any client can make such a path; Parquet has the last number of its column."""
+    log = AuditLog()
+    log.open(1)
+    log.claim("g", ("t", 10**12), "m-0", 1)
+    log.commit("g", ("t", 10**12), 5, 1)
+    output = tmp_path / "report.html"
+
+    with rows_beside(output) as rows:
+        drawn_of_rows(kind(rows_of(list(log.events())), None), Limits(), rows)
+        assert isinstance(rows, Drafts)
+        rows.finish()
+
+    for table in ("owners", "offsets"):
+        assert read_table(tmp_path / f"{table}.parquet")["partition"].to_pylist() == [2**31 - 1]
