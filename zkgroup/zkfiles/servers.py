@@ -17,6 +17,7 @@ from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
+_TAIL_BYTES: Final = 1 << 16
 """What is read at a time where only the first record of a log is wanted."""
 
 _ZXID_AND_TIME: Final = Struct(">qq").unpack_from
@@ -69,6 +70,20 @@ class Server:
                     self._last = max(self._last, found)
                     break
         return self._last
+
+    def about_last_zxid(self) -> int:
+        """The zxid of the last record at the end of the newest log, which is not read; 0 where none is seen.
+
+        Enough to say how much is left to read. What is damaged there is not noted.
+        """
+        found = 0
+        with suppress(DamagedFileError, NotZooKeeperFileError):
+            for log in self.files.logs[-1:]:
+                end = max(written_bytes(log.path) - _TAIL_BYTES, 0)
+                reader = LogReader(log.path, from_offset=end, resync=True, piece_bytes=_TAIL_BYTES)
+                for chunk in reader.chunks():
+                    found = _zxid_in(chunk, -1)
+        return found
 
     def reaches(self, zxid: int) -> bool:
         """Whether it has a record or a snapshot at or behind a zxid; nothing is read where names tell."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
+from tests.worlds.files_read import counted_reads
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.fact_builder import facts_of
@@ -61,6 +62,16 @@ def test_rows_of_other_groups_are_left_out(tmp_path: Path) -> None:
     assert len(of_sessions[0]) < len(columns) < len(all_rows)
     assert len(of_sessions[1].zxid) == (~all_rows.seed).sum()
     assert_same_answers(rows, ["group-0", "group-1"])
+
+
+def test_columns_of_all_logs_are_made_by_reading_each_once(tmp_path: Path) -> None:
+    """The time left is estimated from the end of the newest one."""
+    folder = write_logs(tmp_path / "day", 8_000, 2, groups=1)
+    rows = open_source([folder]).rows()
+    with counted_reads() as read:
+        assert rows.columns() is not None
+    newest = max(folder.iterdir(), key=lambda path: path.name)
+    assert read[newest.name] < newest.stat().st_size * 3 / 2
 
 
 def of_odd_groups() -> ServerHistory:

@@ -165,3 +165,20 @@ def test_an_end_that_is_none_says_nothing(tmp_path: Path) -> None:
     for short in (b"", b"/", bytes(300), raw[-13:]):
         path.write_bytes(short)
         assert glimpsed_end(path) is None
+
+
+def test_the_last_zxid_for_the_time_left_is_read_from_the_end(folder: Path) -> None:
+    """Of the newest log some records at its end, also in front of room that a server keeps for later."""
+    server = History(folder).ensemble.servers[0]
+    log = folder / "log.1f5"
+    with counted_reads() as read:
+        assert server.about_last_zxid() == LOGS * RECORDS
+    assert set(read) == {"log.1f5"}
+    assert read["log.1f5"] <= PIECE_BYTES < log.stat().st_size
+
+    with log.open("ab") as file:
+        file.write(bytes(1000))
+    assert server.about_last_zxid() == LOGS * RECORDS
+    log.write_bytes(bytes(log.stat().st_size))
+    assert server.about_last_zxid() == 0
+    assert not server.damages

@@ -109,7 +109,9 @@ def log_parts(
     wanted = _WANTED if facts is None else (*_WANTED, "digest")
     builder = ColumnsBuilder()
     rows, in_part, last = 0, 0, after_zxid
-    first, end = 0, min(history.last_zxid, to_zxid or history.last_zxid)
+    # For the time left alone: the exact last zxid would cost reading the newest log once more.
+    last_zxid = history.last_zxid if to_zxid is not None else server.about_last_zxid()
+    first, end = 0, min(last_zxid, to_zxid or last_zxid)
     for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted):
         progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
         first = first or int(numbers_of_column(batch, "zxid")[0])
