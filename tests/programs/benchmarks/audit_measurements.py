@@ -4,9 +4,10 @@
 
 measures this many operations instead of the million of `python -m tests.programs.benchmarks audit`. EARLIER
 is a checkout of an earlier commit (`git worktree add`), measured in turn with this one; COMMAND is one of
-those to measure, such as report, by default all. Each command is a
-process of its own, its start and its imports included. CPU counts, for it is meaningful on a shared machine;
-the goals are Python calls of one more operation, which are the same on every machine.
+those to measure, such as report, by default all. Each command is a process of its own, its start and its
+imports included, as users of the extra `fast` have it: modules are compiled already, and there is no pandas,
+which pyarrow imports where it is installed. CPU counts, for it is meaningful on a shared machine; the goals
+are Python calls of one more operation, which are the same on every machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from zkgroup.audit.sources import open_source
 LOGS = 5
 NOW = "now"
 HERE = Path(__file__).parents[3]
-_RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.entry import main; sys.exit(main())"
+_RUN = (
+    "import sys; sys.modules['pandas'] = None; sys.path.insert(0, sys.argv.pop(1));"
+    "from cli.entry import main; sys.exit(main())"
+)
 _COMMANDS = {
     "findings": (),
     "owners": ("--group", "group-1", "--partition", "topic-1:0"),
@@ -44,7 +48,7 @@ _COMMANDS = {
 MOST_CALLS = {"findings": 18.0, "offsets of one group": 3.0, "sessions": 3.0}
 """Python calls that one more operation costs. One is the checksum of its record. Most of those of
 findings are of the rows of members and owners that rebalances are made of."""
-FEW, MANY = 20_000, 40_000
+FEWEST, FEW, MANY = 2_000, 20_000, 40_000
 TIMEOUT_S = 3600
 
 
@@ -61,9 +65,11 @@ def measure(
     """One run of each command with each tree of sources, in turn."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-audit-") as name:
         place = Path(name)
+        few = write_logs(place / "few" / "version-2", FEWEST, LOGS, groups=2)
         folder = write_logs(place / "version-2", operations, LOGS)
         for command in commands:
             for side, tree in trees.items():
+                _line(command, side, tree, few, place, FEWEST)  # compiles the modules
                 report.lines.append(_line(command, side, tree, folder, place, operations))
 
 
@@ -74,6 +80,7 @@ def _line(command: str, side: str, tree: Path, folder: Path, place: Path, operat
     ended = subprocess.run(
         [sys.executable, "-c", _RUN, str(tree), *command_line],
         cwd=tree,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(place / "compiled")},
         stdout=subprocess.DEVNULL,
         timeout=TIMEOUT_S,
         check=False,
