@@ -14,7 +14,7 @@ from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import PathKind, path_kind
 
 
 class Registered(NamedTuple):
@@ -43,7 +43,7 @@ class Freed(NamedTuple):
 
 
 class GroupPicture:
-    """Members, owners and stored plan of a group. `apply` takes its rows in order."""
+    """Members, owners and stored plan of a group. `apply` takes its rows in order, and what each is about."""
 
     def __init__(self, group: str, facts: Facts) -> None:
         self.group = group
@@ -54,8 +54,7 @@ class GroupPicture:
         self._plan_path = StoredAssignment.path(group)
         self._plan: StoredAssignment | None = None
 
-    def apply(self, event: Event) -> None:
-        place = path_kind(event.path)
+    def apply(self, event: Event, place: PathKind) -> None:
         if place.kind == "member":
             self._member(event, place.member)
         elif place.kind == "owner":
@@ -110,7 +109,7 @@ def group_picture(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[Gro
     """A group at the end of its rows: one. Several rules share it."""
     picture = GroupPicture(key[0], facts)
     for event in rows:
-        picture.apply(event)
+        picture.apply(event, path_kind(event.path))
     yield picture
 
 

@@ -22,7 +22,7 @@ from zkgroup.audit.owner_lives import is_session_end
 from zkgroup.audit.texts import session_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import PathKind, path_kind
 
 QUIET_MS = 5_000
 
@@ -143,36 +143,33 @@ class Rebalances:
         place = path_kind(event.path)
         counts = not event.seed and event.op in ("create", "delete") and place.kind in ("member", "owner")
         if counts:
-            if self._open is not None and self._is_over(self._open, event):
+            if self._open is not None and self._is_over(self._open, event, place):
                 yield self._close(self._open)
-            self._note(self._opened(event), event)
-        self._picture.apply(event)
+            self._note(self._opened(event), event, place)
+        self._picture.apply(event, place)
 
     def end(self) -> Iterator[Rebalance]:
         if self._open is not None:
             yield self._close(self._open)
 
-    def _is_over(self, current: _Open, event: Event) -> bool:
+    def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
         if event.zxid == current.to_zxid:
             return False
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
-        return self._is_trigger(event) and self._picture.is_at_rest(current.to_zxid)
+        return self._is_trigger(event, place) and self._picture.is_at_rest(current.to_zxid)
 
-    def _is_trigger(self, event: Event) -> bool:
+    def _is_trigger(self, event: Event, place: PathKind) -> bool:
         """Whether it asks for one: a change of the membership, or a claim that its member did not release.
 
         Of a session's end the claims may be told before the registration.
         """
-        place = path_kind(event.path)
         if place.kind == "member":
             return True
+        if event.op != "delete":
+            return False
         claim = self._picture.owners.get(TopicPartition(place.topic, place.partition))
-        return (
-            event.op == "delete"
-            and claim is not None
-            and (claim.session != event.session or is_session_end(self._facts, event))
-        )
+        return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
 
     def _opened(self, event: Event) -> _Open:
         if self._open is None:
@@ -192,9 +189,8 @@ class Rebalances:
         self._open.to_ms = max(self._open.to_ms, event.time_ms)
         return self._open
 
-    def _note(self, current: _Open, event: Event) -> None:
+    def _note(self, current: _Open, event: Event, place: PathKind) -> None:
         """Takes a row into the rebalance, on the picture just before it."""
-        place = path_kind(event.path)
         if place.kind == "member":
             cause = self._cause(event, place.member)
             if cause is not None:

@@ -11,7 +11,8 @@ def iso_time(epoch_ms: int) -> str | None:
         moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)
     except (OverflowError, OSError, ValueError):
         return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{epoch_ms % 1000:03d}Z"
+    # Not by strftime, which takes four times as long: a document has a time or two in each row.
+    return f"{moment.isoformat()[:19]}.{epoch_ms % 1000:03d}Z"
 
 
 def time_text(epoch_ms: int) -> str:

@@ -44,7 +44,7 @@ _SINGLES: Final = {
 }
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 18)
 def path_kind(path: str) -> PathKind:
     """The kind of a path below the chroot; `other` for paths that are not Kafka's.
 

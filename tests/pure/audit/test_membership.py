@@ -22,6 +22,7 @@ from zkgroup.audit.membership import (
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
+from zkgroup.znodes.paths import path_kind
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -170,7 +171,7 @@ def test_the_snapshot_of_a_group_follows_its_rows() -> None:
     claimed = log.claim("g", ("t", 0), "g_a-0", 1)
     picture = GroupPicture("g", log.facts())
     for event in log.events():
-        picture.apply(event)
+        picture.apply(event, path_kind(event.path))
     assert picture.threads() == {T0: "g_a-0"}
     assert picture.owners[T0].from_zxid == claimed
     assert picture.is_at_rest(claimed)
@@ -178,6 +179,6 @@ def test_the_snapshot_of_a_group_follows_its_rows() -> None:
     released = log.release("g", ("t", 0), 1)
     log.set("/consumers/g/ids/g_a", "no json")
     for event in log.events()[3:]:
-        picture.apply(event)
+        picture.apply(event, path_kind(event.path))
     assert (picture.freed[T0].zxid, picture.freed[T0].session) == (released, 1)
     assert picture.registrations() == {}

@@ -88,15 +88,31 @@ class Keyed:
         found: dict[Key, int] = {}
         codes = np.full(len(self._samples), -1, np.int32)
         numbers: Iterable[int] = range(len(self._samples))
+        rows = np.arange(len(self._numbers))
         if keys.kinds is not None:
             numbers = sorted(chain.from_iterable(self._kinds.get(kind, ()) for kind in keys.kinds))
+            rows = self._rows_of(keys.kinds)
         for number in numbers:
             key = keys.key(self._samples[number])
             if key is not None:
                 codes[number] = found.setdefault(key, len(found))
-        of_rows = codes[self._numbers]
-        rows = np.flatnonzero(of_rows >= 0)
-        return Selection(rows, of_rows[rows], list(found))
+        of_rows = codes[self._numbers[rows]]
+        is_there = of_rows >= 0
+        return Selection(rows[is_there], of_rows[is_there], list(found))
+
+    def _rows_of(self, kinds: Iterable[Kind]) -> Numbers:
+        """Rows by the kinds of their paths. Most keys are of few rows: the others are not looked at again."""
+        wanted = np.array([kind in kinds for kind in self._kinds], np.bool_)
+        return np.flatnonzero(wanted[self._kind_of_rows])
+
+    @cached_property
+    def _kind_of_rows(self) -> Numbers:
+        """The place of each row's kind in `_kinds`."""
+        of_samples = np.zeros(len(self._samples), np.int8)
+        for place, numbers in enumerate(self._kinds.values()):
+            of_samples[numbers] = place
+        kinds: Numbers = of_samples[self._numbers]
+        return kinds
 
     def _sample(self, combination: int) -> Event:
         """A row with one combination."""

@@ -397,26 +397,27 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     `longest_ms`.
     """
     wanted: list[TimeRange] | None = None
+    partition, longest_ms = _partition_of(key), bounds["longest_ms"]
     owners = rows.once(owner_lives, key, facts)
     for last, following in zip_longest(owners, owners[1:]):
         if last.to_zxid is None or last.to_ms is None:
             return
         to_zxid, to_ms = (None, None) if following is None else (following.from_zxid, following.from_ms)
         gap = TimeRange(last.to_zxid, last.to_ms, to_zxid, to_ms)
-        if gap.ms(facts) <= bounds["longest_ms"]:
+        if gap.ms(facts) <= longest_ms:
             continue
         if wanted is None:
-            wanted = demand(facts, *_partition_of(key))
+            wanted = demand(facts, *partition)
         for piece in overlaps([gap], wanted):
             ms = piece.ms(facts)
-            if ms > bounds["longest_ms"]:
+            if ms > longest_ms:
                 after = "no owner until the end" if following is None else f"then {following.thread!r}"
                 if piece.to_zxid is not None and piece.to_zxid != to_zxid:
                     after = "until no member subscribed to it any more"
                 yield Finding(
                     "unowned_interval",
                     "warning",
-                    *_partition_of(key),
+                    *partition,
                     from_zxid=piece.from_zxid,
                     to_zxid=piece.to_zxid,
                     from_ms=piece.from_ms,
