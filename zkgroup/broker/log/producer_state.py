@@ -28,11 +28,11 @@ BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 1 << 31
 """After 2^31 - 1 sequence numbers go on with 0."""
 
-PRODUCERS_MAX: Final = 10_000
+PRODUCERS_MAX: Final = 50_000
 """Producers of a partition that are known; a further one displaces the one that appended longest ago.
 
-One takes 800 bytes, and a client may begin a new one for each batch. Replicas append in the same order, so
-all displace the same ones."""
+One takes up to 800 bytes, and a client may begin a new one for each batch. Replicas append in the same order,
+so all displace the same ones."""
 
 SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
