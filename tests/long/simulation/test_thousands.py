@@ -18,9 +18,8 @@ from tests.pure.simulation.drawn import (
     hold_for_coordinators,
     hold_for_members,
 )
-from tests.pure.simulation.setups import SETUPS
+from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
-from tests.pure.simulation.test_schedules import SEEDS_OF_A_GROUP
 from zkgroup.testing import Simulation
 
 OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))

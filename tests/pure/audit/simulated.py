@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tests.pure.simulation.setups import SETUPS
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.testing.memory_zookeeper import tree
 from zkgroup.testing.memory_zookeeper.leader import Transaction as Entry
+from zkgroup.testing.simulation.group.setup import GroupSetup
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
+
+STRANGE = ("steal", "foreign_write", "reset", "reset_then_write", "unregister")
+"""Faults that are a foreign hand in the group's znodes."""
+
+
+def _is_quiet(setup: GroupSetup) -> bool:
+    """Offsets go forward: nobody else writes them, and no position is left for an earlier one."""
+    goes_back = setup.habits.seeks or setup.weights.get("retention")
+    return not any(map(setup.weights.get, STRANGE)) and not goes_back
+
+
+QUIET = sorted(name for name, setup in SETUPS.items() if _is_quiet(setup))
+STOLEN = ("foreign-writes", "lagging-steal", "three", "abandon-shared", "sticky-lost")
+"""Groups in which a stranger deletes owners."""
+UNREGISTERED = "unregister"
+"""The group in which registrations are deleted."""
+COUNTED = ("join", "lost-claims", "foreign-writes", "reset", "sticky", "jvm", "shared-client")
+"""Groups whose claims, commits and owners are counted twice."""
+AUDITED = frozenset((*QUIET, *STOLEN, UNREGISTERED, *COUNTED))
+"""Groups whose schedules run with an audit: the first `SEEDS_OF_A_GROUP` of each."""
 
 _KINDS: Mapping[str, int] = {
     "create_session": TransactionType.CREATE_SESSION,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import pytest
 
-from tests.pure.audit.simulated import events_of_log
-from tests.pure.simulation.setups import SETUPS
+from tests.pure.audit.simulated import COUNTED, QUIET, STOLEN, UNREGISTERED, events_of_log
+from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
@@ -15,28 +16,23 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.simulation.group import Simulation
-from zkgroup.testing.simulation.group.setup import GROUP, GroupSetup
+from zkgroup.testing.simulation.group.setup import GROUP
 
-STRANGE = ("steal", "foreign_write", "reset", "reset_then_write", "unregister")
-"""Faults that are a foreign hand in the group's znodes."""
-
-
-def _is_quiet(setup: GroupSetup) -> bool:
-    """Offsets go forward: nobody else writes them, and no position is left for an earlier one."""
-    goes_back = setup.habits.seeks or setup.weights.get("retention")
-    return not any(map(setup.weights.get, STRANGE)) and not goes_back
-
-
-QUIET = sorted(name for name, setup in SETUPS.items() if _is_quiet(setup))
-SEEDS = 3
 MORE_SEEDS = 30  # for what a stranger seldom does
 STRANGER = 0
 
 
-def _run(name: str, seed: int) -> tuple[list[Event], list[Finding]]:
-    """A schedule, audited as the log of a server with lists in its closes, or without."""
+@functools.cache
+def _simulated(name: str, seed: int) -> Simulation:
+    """A schedule that has run: each is looked at by several tests."""
     simulation = Simulation(seed, setup=SETUPS[name])
     simulation.run()
+    return simulation
+
+
+def _run(name: str, seed: int) -> tuple[list[Event], list[Finding]]:
+    """A schedule, audited as the log of a server with lists in its closes, or without."""
+    simulation = _simulated(name, seed)
     events = events_of_log(simulation.world.server.log, with_lists=seed % 2 == 0)
     return events, find(RULES, lambda: events)
 
@@ -44,21 +40,19 @@ def _run(name: str, seed: int) -> tuple[list[Event], list[Finding]]:
 @pytest.mark.parametrize("name", QUIET)
 def test_lost_replies_expiries_and_pauses_leave_no_fault_behind(name: str) -> None:
     """Members of ours, alone or beside JVM members, raise no error whatever the network does."""
-    for seed in range(SEEDS):
+    for seed in range(SEEDS_OF_A_GROUP):
         _, found = _run(name, seed)
 
         assert [each for each in found if each.severity == "error"] == []
         assert any(each.finding == "rebalance" for each in found)
 
 
-@pytest.mark.parametrize(
-    "name", ["foreign-writes", "lagging-steal", "three", "abandon-shared", "sticky-lost"]
-)
+@pytest.mark.parametrize("name", STOLEN)
 def test_exactly_the_claims_that_a_foreign_writer_deletes_are_found(name: str) -> None:
     """Each owner that a stranger deletes is a `claim_stolen` at its zxid; our members have no error."""
     stolen = 0
     for seed in range(MORE_SEEDS):
-        if stolen and seed >= SEEDS:
+        if stolen and seed >= SEEDS_OF_A_GROUP:
             break
         events, found = _run(name, seed)
         deletions = [
@@ -75,7 +69,7 @@ def test_exactly_the_claims_that_a_foreign_writer_deletes_are_found(name: str) -
 
 def test_a_deleted_registration_leaves_claims_for_a_moment() -> None:
     """The member finds out, and its claims go: an interval that is over, never one that stands."""
-    found = [each for seed in range(SEEDS) for each in _run("unregister", seed)[1]]
+    found = [each for seed in range(SEEDS_OF_A_GROUP) for each in _run(UNREGISTERED, seed)[1]]
     errors = {(each.finding, each.to_zxid is None) for each in found if each.severity == "error"}
 
     assert errors == {("orphan_owner_interval", False)}
@@ -84,8 +78,7 @@ def test_a_deleted_registration_leaves_claims_for_a_moment() -> None:
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [
-        *((name, range(SEEDS)) for name in ("join", "lost-claims", "foreign-writes", "reset")),
-        *((name, range(SEEDS)) for name in ("sticky", "jvm", "shared-client")),
+        *((name, range(SEEDS_OF_A_GROUP)) for name in COUNTED),
         ("threads", (5, 8)),  # in which a partition moves between threads of one member
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -94,8 +87,7 @@ def test_rows_and_checker_count_the_same_claims_commits_and_owners(name: str, se
     """Out of one simulated log, audit and history checker count the same claims, commits and owners."""
     claims = commits = 0
     for seed in seeds:
-        simulation = Simulation(seed, setup=SETUPS[name])
-        simulation.run()
+        simulation = _simulated(name, seed)
         log = simulation.world.server.log
         tally = tally_of_rows(events_of_log(log, with_lists=seed % 2 == 0), GROUP)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from tests.pure.controller.test_requests import batch, build, greeted, led
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from tests.worlds.stepped_controllers import SteppedControllers
@@ -61,10 +59,14 @@ def all_at_once() -> RequestBatch:
     return one
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_all_at_once_is_each_by_itself(seed: int) -> None:
+def test_all_at_once_is_each_by_itself() -> None:
     """The same requests, and the same that cannot be named; whichever broker has received something
     before."""
+    for seed in range(200):
+        _compare(seed)
+
+
+def _compare(seed: int) -> None:
     context, pending_deletes = drawn(random.Random(seed))
     wanted = {
         (id_, each)
@@ -77,9 +79,9 @@ def test_all_at_once_is_each_by_itself(seed: int) -> None:
     again = build(all_at_once(), greeted(context), pending_deletes)
     singly = build(naming_each(context), context, pending_deletes)
 
-    assert first.requests == again.requests == singly.requests
-    assert (set(first.omitted_partitions), again.omitted_partitions) == (wanted, ())
-    assert set(all_at_once().led(context)) == naming_each(context).named
+    assert first.requests == again.requests == singly.requests, seed
+    assert (set(first.omitted_partitions), again.omitted_partitions) == (wanted, ()), seed
+    assert set(all_at_once().led(context)) == naming_each(context).named, seed
 
 
 def test_a_broker_that_was_notified_of_a_partition_of_its_own_gets_it_beside_all() -> None:

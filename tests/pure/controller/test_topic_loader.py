@@ -153,16 +153,16 @@ def known(mine: ActiveController) -> Mapping[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_it_leaves_what_reading_one_after_another_leaves(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_leaves_what_reading_one_after_another_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is found. A second attempt, with other states, is no other matter."""
-    rng = random.Random(seed)
-    monkeypatch.setattr(loading, "STATES_AT_ONCE", rng.randrange(1, 9))
-    plain, mine = active(), active()
-    for tree in (drawn(rng), drawn(rng)):
-        carried_out(plain, one_after_another(plain, tree), tree)
-        carried_out(mine, at_once(mine, tree), tree)
-        assert known(mine) == known(plain)
+    for seed in range(150):
+        rng = random.Random(seed)
+        monkeypatch.setattr(loading, "STATES_AT_ONCE", rng.randrange(1, 9))
+        plain, mine = active(), active()
+        for tree in (drawn(rng), drawn(rng)):
+            carried_out(plain, one_after_another(plain, tree), tree)
+            carried_out(mine, at_once(mine, tree), tree)
+            assert known(mine) == known(plain), seed
 
 
 def test_states_are_asked_for_while_topics_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,9 @@ from zkgroup.model import StaticSubscription
 from zkgroup.testing.simulation.group.application import ApplicationOptions
 from zkgroup.testing.simulation.group.setup import GroupSetup
 
+SEEDS_OF_A_GROUP = 3
+"""`tests/long/simulation` goes on from here."""
+
 OFTEN = 8.0
 LOST = {"lost_reply": OFTEN, "lost_request": OFTEN / 2, "late": OFTEN / 2}
 EXPIRE = {"expire": OFTEN / 2, "isolate": OFTEN / 2}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pure.audit.simulated import AUDITED
 from tests.pure.simulation.batches import BATCH, FIRST, batches, name_of
 from tests.pure.simulation.drawn import hold_for_members
-from tests.pure.simulation.setups import SETUPS
+from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from zkgroup.testing import Simulation
-
-SEEDS_OF_A_GROUP = 3
-"""`tests/long/simulation` goes on from here."""
 
 
 @pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
@@ -34,10 +32,10 @@ def test_every_number_of_schedules_is_run(schedules: int) -> None:
         assert all(min(len(wanted), BATCH) <= len(seeds) < 2 * BATCH for seeds in found)
 
 
-@pytest.mark.parametrize("name", SETUPS)
+@pytest.mark.parametrize("name", sorted(SETUPS.keys() - AUDITED))
 def test_group_of_the_model_holds(name: str) -> None:
     """Recipes 12: the invariants of the exhaustive model hold for the production machine in the same
-    group."""
+    group. The same schedules of the other groups run in `tests/pure/audit/test_simulated_groups.py`."""
     for seed in range(SEEDS_OF_A_GROUP):
         Simulation(seed, setup=SETUPS[name]).run()
 
