@@ -74,6 +74,7 @@ def rows_of(events: Sequence[Event]) -> Rows:
 @pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["wide", "tight"])
 @pytest.mark.parametrize("group", [None, "idle"])
 def test_a_recorded_history_has_the_same_report(group: str | None, limits: Limits) -> None:
+    """The files of a server with many faults, whole and of one group."""
     check_equal(open_source([folder_of(INCIDENTS)]).rows(), group, limits)
 
 
