@@ -22,7 +22,7 @@ from ..confirm import run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..params import confirm_options, set_option
 from ..render import Output, TableColumn, echo_err
-from ..serving import StopSignals
+from ..serving import StopSignals, rare_collections
 from ..units import counted, iso_time
 
 if TYPE_CHECKING:
@@ -347,9 +347,10 @@ def _serve(
             connect(stop)
             if not stop.received:  # else it may have ended for that, without a connection
                 connected()
-            while not stop.wait(CHECK_S):
-                printer.check()
-                served.check()
+            with rare_collections():
+                while not stop.wait(CHECK_S):
+                    printer.check()
+                    served.check()
         finally:
             if hurry is None:
                 served.close()
