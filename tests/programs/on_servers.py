@@ -18,6 +18,8 @@ from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 REVIVE_S = 10.0
+ANSWER_S = 15.0
+"""Longest wait for an answer of the servers; while they have no quorum an operation fails after it."""
 _POLL_S = 0.05
 
 
@@ -50,7 +52,7 @@ class OnServers:
             self.place(stack)
             settings = ClientSettings(session_timeout_ms=30_000)
             client = stack.enter_context(ZooKeeperClient(self.network.direct_address, settings))
-            self.zk = stack.enter_context(Blocking(client, timeout_s=5.0))
+            self.zk = stack.enter_context(Blocking(client, timeout_s=ANSWER_S))
             eventually(self.zk.wait_connected, lambda _: True, ignoring=(ZkGroupError,))
             self._stack = stack.pop_all()
         return self

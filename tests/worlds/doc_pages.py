@@ -243,7 +243,7 @@ def _as_shell(example: Example, zookeeper: str, folder: Path) -> str:
     replaced = {
         r"\b2181\b": zookeeper,
         r"--timeout 60s\b": f"--timeout {PATIENCE_S:g}s",
-        r"\btimeout_s=30\b": f"timeout_s={PATIENCE_S:g}",
+        r"\btimeout(_s|)=[123]0\b": rf"timeout\1={PATIENCE_S:g}",
         r"\bconsumer_timeout_ms=1000\b": f"consumer_timeout_ms={10_000 if example.page in LONG else 3_000}",
     }
     code, setup = example.code, example.setup or ":"

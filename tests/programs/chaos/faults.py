@@ -162,6 +162,7 @@ class Faults:
     # --- servers ------------------------------------------------------------------------------------
 
     def _kill_server(self, _: Fault, __: Node) -> End:
+        comes_true(lambda: self.cluster.leader() is not None, ELECTED_S)
         if (leader := self.cluster.leader()) is None:
             return _nothing
         self.cluster.zookeeper.server(leader).kill()
@@ -233,13 +234,14 @@ class Faults:
         same work before. The process is paused for longer than its session.
         """
         self._wait_idle()
-        node, name = self._active_controller(), f"held-{fault.number}"
+        node, name = self._awaited_controller(), f"held-{fault.number}"
         if node is None:
             return _nothing
         try:
             with self._stopped(f"{Topic.path(name)}/"):
                 self.operations.create_one(name)
-                _await(lambda: node.network.is_holding)
+                _await(self._holder)
+                node = self._holder() or node  # the controller by then
                 node.pause()
                 self._replace(node)
                 self._wait_replaced(node)
@@ -252,6 +254,15 @@ class Faults:
         except (ZkGroupError, TimeoutError) as error:
             self.operations.refused[f"held write: {type(error).__name__}"] += 1
         return node.resume
+
+    def _awaited_controller(self) -> Node | None:
+        """As `_active_controller`, once there is one: a session may just have expired."""
+        comes_true(self._active_controller, ELECTED_S)
+        return self._active_controller()
+
+    def _holder(self) -> Node | None:
+        """The node whose write is held."""
+        return next((node for node in self.cluster.nodes.values() if node.network.is_holding), None)
 
     def _replace(self, node: Node) -> None:
         """Deletes `/controller` where this broker holds it, so that another one can be elected."""
@@ -270,8 +281,7 @@ class Faults:
         with self._stopped(Topic.path(tp.topic)), suppress(ZkGroupError):
             target = self.operations.exchange_one(tp, fault.number)
             if target is not None and self._is_brought_to(tp, target, fault.way):
-                comes_true(self._active_controller, ELECTED_S)  # its session may just have expired
-                node = self._active_controller()
+                node = self._awaited_controller()
             if node is not None:
                 self.bitten[f"F37 {fault.way}"] += 1
                 node.kill()
