@@ -215,7 +215,7 @@ class Timeline {
     if (tone.hatched || span[7] > 1) this.hatch(x, y + 3, width, ROW - 6);
     for (let line = 0; line < (tone.lines || 0); line += 1) {
       pen.fillStyle = inks.paper;
-      pen.fillRect(x, y + ROW - 6 - 3 * line, width, 1.5);
+      pen.fillRect(x, y + [ROW - 6, 4.5, ROW - 8.5][line], width, 1.5); // not through the name
     }
     if (width > 44) {
       const text = span[7] > 1 ? `${span[7]} spans` : nameOf(span[2]);
