@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.parts import of_group
@@ -101,7 +102,8 @@ def fact_rows(columns: Columns) -> Numbers:
     fact_paths = np.array([is_fact_path(path) for path in columns.paths], np.bool_)
     matters: Flags = columns.applied & fact_paths[columns.path]
     matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
-    matters[np.unique(columns.session, return_index=True)[1]] = True
+    sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
+    matters[np.flatnonzero(sessions > np.append([-1], np.maximum.accumulate(sessions)[:-1]))] = True
     for seed in (False, True):
         of_kind = np.flatnonzero(columns.seed == seed)
         matters[of_kind[:1]] = True

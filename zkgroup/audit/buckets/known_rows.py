@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
+from zkgroup.audit.buckets.splitting import stable_order
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, ERROR, OF_SESSION
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.screening import fact_rows
@@ -25,8 +27,9 @@ def known_rows(columns: Columns) -> Numbers:
     makes = (op == CREATE) & (columns.ephemeral == OF_SESSION)
     matters |= columns.applied & (makes | (op == DELETE))
     matters |= (op == CREATE_SESSION) | (op == CLOSE_SESSION)
-    order = np.argsort(columns.session, kind="stable")
-    session = columns.session[order]
+    sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
+    order = stable_order(sessions)
+    session = sessions[order]
     is_next = np.append([False], session[1:] == session[:-1])[: len(order)]
     errors: Numbers = columns.error.fill_null(0).to_numpy(zero_copy_only=False)
     contended = ((op == ERROR) & (errors == _NODE_EXISTS))[order]
@@ -34,6 +37,6 @@ def known_rows(columns: Columns) -> Numbers:
     matters[order[np.flatnonzero(contended & is_next) - 1]] = True
     is_closing = np.isin(columns.zxid, columns.zxid[op == CLOSE_SESSION])[order]
     for some in (order, order[~is_closing]):
-        sessions = columns.session[some]
-        matters[some[np.append(sessions[1:] != sessions[:-1], True)[: len(some)]]] = True
+        session = sessions[some]
+        matters[some[np.append(session[1:] != session[:-1], True)[: len(some)]]] = True
     return np.flatnonzero(matters)

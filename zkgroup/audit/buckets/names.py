@@ -5,12 +5,11 @@ So every key of a rule has its rows in one bucket, but for those of `spanning.SP
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
+import pyarrow.compute as pc
 
 from zkgroup.audit.columns.rows import Numbers
 
@@ -20,13 +19,6 @@ _FEWEST: Final = 4
 _MOST: Final = 256
 _BYTES: Final = 64 << 20
 """Of logs, in one bucket."""
-
-
-@lru_cache(maxsize=1 << 18)
-def bucket_of(path: str, count: int) -> str:
-    """The bucket of a path as clients see it, of `count` for groups. Results are cached."""
-    names = path.split("/", 3)
-    return bucket_of_group(names[2], count) if len(names) > 2 and names[1] == "consumers" else CLUSTER
 
 
 def bucket_of_group(group: str, count: int) -> str:
@@ -39,14 +31,21 @@ def names_of(count: int) -> list[str]:
     return [CLUSTER, *map(str, range(count))]
 
 
-def numbers_of(paths: Iterable[str], count: int, chroot: str = "") -> Numbers:
-    """For each path that servers have the number of its bucket, as `names_of` has them."""
-    numbers = {name: number for number, name in enumerate(names_of(count))}
-    below, start = f"{chroot}/", len(chroot)
-    return np.array(
-        [numbers[bucket_of(path[start:], count) if path.startswith(below) else CLUSTER] for path in paths],
-        np.int64,
-    )
+def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
+    """For each path that servers have, of a pyarrow array, the number of its bucket in `names_of`.
+
+    A path is of a group where it is at or below `/consumers/<group>` as clients see it.
+    """
+    below = f"{chroot}/consumers/"
+    is_of_group = pc.starts_with(paths, below)
+    behind = pc.utf8_slice_codeunits(paths.filter(is_of_group), len(below))
+    groups = pc.list_element(pc.split_pattern(behind, "/", max_splits=1), 0).dictionary_encode()
+    of_groups = [int(bucket_of_group(group, count)) + 1 for group in groups.dictionary.to_pylist()]
+    numbers: Numbers = np.zeros(len(paths), np.int64)
+    numbers[is_of_group.to_numpy(zero_copy_only=False)] = np.array(of_groups, np.int64)[
+        groups.indices.to_numpy()
+    ]
+    return numbers
 
 
 def count_for(size: int) -> int:

@@ -36,7 +36,7 @@ class TemporaryBuckets:
 
     def add(self, columns: Columns) -> None:
         """Rows behind those that were added before. Raises ConfigError where the disk has no room."""
-        codes = numbers_of(columns.paths, self._count)[columns.path]
+        codes = numbers_of(pa.array(columns.paths, pa.string()), self._count)[columns.path]
         for number, rows in by_code(table_of(columns), codes):
             stream = pa.BufferOutputStream()
             write_rows(rows, stream)

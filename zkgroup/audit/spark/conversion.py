@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.buckets.known_rows import known_rows
@@ -159,7 +160,7 @@ class Conversion:
 def _by_bucket(columns: Columns, kept: Converted) -> Iterator[tuple[str, Columns]]:
     """The rows of each bucket that has any."""
     names = names_of(kept.buckets)
-    of_rows = numbers_of(columns.paths, kept.buckets, kept.chroot)[columns.path]
+    of_rows = numbers_of(pa.array(columns.paths, pa.string()), kept.buckets, kept.chroot)[columns.path]
     for number in np.unique(of_rows).tolist():
         yield names[number], columns.take(np.flatnonzero(of_rows == number))
 

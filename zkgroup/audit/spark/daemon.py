@@ -8,13 +8,25 @@ It imports what tasks of an audit need before it forks, so that workers need not
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
 from pyspark import daemon
 
-_TASKS: Final = ("zkgroup.audit.spark.decoding", "zkgroup.audit.spark.folding")
+_TASKS: Final = (
+    "pandas",
+    "zkgroup.audit.columns.commits",
+    "zkgroup.audit.columns.groups",
+    "zkgroup.audit.columns.minutes",
+    "zkgroup.audit.spark.decoding",
+    "zkgroup.audit.spark.folding",
+    "zkgroup.zkfiles.log_parts",
+    "zkgroup.zkfiles.record_arrays",
+    "zkgroup.zkfiles.vectorised",
+)
+"""What tasks import, also what they import late; pyarrow imports pandas where it is installed."""
 
 _worker = daemon.worker
 
@@ -29,9 +41,11 @@ def worker(sock: Any, authenticated: bool) -> int:
 
 def main() -> None:
     """Runs pyspark's daemon with this worker."""
-    with suppress(ImportError):  # a task says what is missing
-        for name in _TASKS:
+    for name in _TASKS:
+        with suppress(ImportError):  # a task says what is missing
             import_module(name)
+    gc.collect()
+    gc.freeze()  # no worker walks what all share, which would copy it
     daemon.worker = worker
     daemon.manager()
 

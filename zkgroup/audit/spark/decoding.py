@@ -110,8 +110,9 @@ def _operations(table: Any, number: int, unit: Unit, layout: Layout, output: Out
 def _buckets(paths: Any, layout: Layout) -> Numbers:
     """The number of the bucket of each row; one without a path belongs to no group."""
     encoded = paths.combine_chunks().dictionary_encode()
-    of_paths = numbers_of([*encoded.dictionary.to_pylist(), ""], layout.buckets, layout.chroot)
-    of_rows: Numbers = of_paths[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    of_paths = numbers_of(encoded.dictionary, layout.buckets, layout.chroot)
+    of_none = len(of_paths)
+    of_rows: Numbers = np.append(of_paths, 0)[encoded.indices.fill_null(of_none).to_numpy()]
     return of_rows
 
 
