@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,11 @@ def test_wrong_inputs_are_named(spark: Any, tmp_path: Path, inputs: list[str], t
 
     with pytest.raises(ConfigError, match=told):
         run(spark, inputs, str(tmp_path / "out"))
+
+
+def test_workers_are_forked_with_what_tasks_import(spark: Any) -> None:
+    """Each would import it once more: pandas alone costs half a second of CPU."""
+    from zkgroup.audit.spark.daemon import TASKS
+
+    tasks = spark.sparkContext.parallelize([TASKS], 1)
+    assert tasks.map(lambda names: [name for name in names if name not in sys.modules]).collect() == [[]]

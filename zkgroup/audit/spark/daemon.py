@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark import daemon
 
-_TASKS: Final = (
+TASKS: Final = (
     "pandas",
     "zkgroup.audit.columns.commits",
     "zkgroup.audit.columns.groups",
@@ -41,7 +41,7 @@ def worker(sock: Any, authenticated: bool) -> int:
 
 def main() -> None:
     """Runs pyspark's daemon with this worker."""
-    for name in _TASKS:
+    for name in TASKS:
         with suppress(ImportError):  # a task says what is missing
             import_module(name)
     gc.collect()

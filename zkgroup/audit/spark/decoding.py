@@ -13,6 +13,7 @@ import pyarrow as pa
 from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import names_of, numbers_of
 from zkgroup.audit.buckets.splitting import by_code
+from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.parts import between, inside
 from zkgroup.audit.columns.rows import Columns, Numbers
 from zkgroup.audit.columns.stored import OPERATION_COLUMNS, columns_of_operations, table_of
@@ -54,6 +55,11 @@ def decode(unit: Unit, layout: Layout, output: Output, named: str | None = None)
     Args:
         named: what rows have as their file, where that is not its path here.
     """
+    with without_collector():
+        return _decoded(unit, layout, output, named)
+
+
+def _decoded(unit: Unit, layout: Layout, output: Output, named: str | None) -> Decoded:
     rows, first_ms, last_zxid, last_offset = 0, 0, -1, 0
     written: list[Written] = []
     for number, part in enumerate(_parts(batches_of(unit))):
