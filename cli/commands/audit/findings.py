@@ -13,7 +13,7 @@ from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import SEVERITIES
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered
+from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered, only_of, with_causes
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import Report, report_of, require_free, rows_beside, write_report
 from zkgroup.audit.rules import AnyRule, Finding, Severity
@@ -76,7 +76,7 @@ class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
     "--only",
     type=FindingNames(),
     metavar="NAME,...",
-    help="Only these findings; `reference/findings` has all.",
+    help="Only these findings, and the incidents that have one; `reference/findings` has all.",
 )
 @click.option("--group", metavar="GROUP", help="Only what is about this group.")
 @click.option(
@@ -119,8 +119,11 @@ def findings(
     out = output()
     chosen = bounds_given(bounds)
     with opened(inputs) as (source, _report):
-        found = audit(source, only or ALL_RULES, chosen, start=start, end=end, group=group)
+        rules = with_causes(only) if only else ALL_RULES
+        found = audit(source, rules, chosen, start=start, end=end, group=group)
     told = numbered(found)
+    if only:
+        found, told = only_of(only, found, told)
     fields = findings_document(found, as_bad_as(severity or "info", told))
     if not out.document(fields, "findings", documents.NUMBERED_FINDING.keys):
         chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), told)

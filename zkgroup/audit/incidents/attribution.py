@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from zkgroup.audit.engine import order
 from zkgroup.audit.facts import Facts
@@ -45,6 +46,13 @@ _CONTROLLER_ACT = (
     "Find the client behind the session. A controller that is deleted by hand is elected again at once; one"
     " that another session replaced does not notice: stop that session, and delete /controller."
 )
+
+_MEMBER_ACT = (
+    "The writer is a member of the group: it committed what it did not own. Restart it, and set offsets with"
+    " `zkgroup offsets`, which leaves a marker."
+)
+_WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "orphaned claim"))
+"""Causes that have their place from their findings, where nothing before shows it."""
 
 
 def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
@@ -103,26 +111,59 @@ def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
 
 
 def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: Titles) -> Incident:
-    severity = _severity(cause, findings, facts)
-    ends = [_end(one) for one in findings]
-    to_zxids = [zxid for zxid, _ in ends]
-    to_times = [ms for _, ms in ends if ms is not None]
-    starts = [one.from_zxid for one in findings if one.from_zxid is not None]
-    start_times = [one.from_ms for one in findings if one.from_ms is not None]
-    lasts = any(zxid is None for zxid in to_zxids)
+    cause = _with_place(cause, findings)
+    span = _span(cause, findings)
     damage = damage_of(findings, facts)
     return Incident(
-        titles.title(cause, findings, damage),
-        severity,
+        titles.title(cause, findings, damage, span.from_ms),
+        _severity(cause, findings, facts),
         cause,
         cause.group if cause.group is not None else _only(one.group for one in findings),
+        *span,
+        damage,
+        _act(cause, findings, facts),
+        tuple(findings),
+    )
+
+
+def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
+    """A cause that is the first of its own writes begins with the first finding."""
+    if cause.zxid is not None or cause.kind not in _WRITES:
+        return cause
+    first = min(
+        (one for one in findings if one.from_zxid is not None),
+        key=lambda one: one.from_zxid or 0,
+        default=None,
+    )
+    return cause if first is None else cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
+
+
+class _Span(NamedTuple):
+    """When an incident was; the names are those of `Incident`."""
+
+    from_zxid: int | None
+    to_zxid: int | None
+    from_ms: int | None
+    to_ms: int | None
+
+
+def _span(cause: Cause, findings: Sequence[Finding]) -> _Span:
+    """From the first of its findings to the last, and with its cause, unless that was long before."""
+    ends = [_end(one) for one in findings]
+    starts = [one.from_zxid for one in findings if one.from_zxid is not None]
+    start_times = [one.from_ms for one in findings if one.from_ms is not None]
+    lasts = any(zxid is None for zxid, _ in ends)
+    to_zxids = [zxid for zxid, _ in ends if zxid is not None]
+    to_times = [ms for _, ms in ends if ms is not None]
+    zxid, ms = cause.zxid, cause.time_ms
+    if starts and start_times and zxid is not None and ms is not None and min(start_times) - ms <= APART_MS:
+        starts, start_times = [*starts, zxid], [*start_times, ms]
+        to_zxids, to_times = [*to_zxids, zxid], [*to_times, ms]
+    return _Span(
         min(starts, default=None),
-        None if lasts else max(zxid for zxid in to_zxids if zxid is not None),
+        None if lasts else max(to_zxids, default=None),
         min(start_times, default=None),
         None if lasts else max(to_times, default=None),
-        damage,
-        _act(cause, findings),
-        tuple(findings),
     )
 
 
@@ -152,9 +193,13 @@ def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severi
     return worst
 
 
-def _act(cause: Cause, findings: Sequence[Finding]) -> str:
+def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
     if cause.what == CONTROLLER:
         return _CONTROLLER_ACT
+    if cause.what == "offsets" and any(
+        life.session == cause.session for life in facts.members.get(cause.group or "", ())
+    ):
+        return _MEMBER_ACT
     known = _ACTS.get(cause.kind)
     if known is not None:
         return known

@@ -54,6 +54,7 @@ class GroupCauses:
         for one in sorted([*by_name["claim_stolen"], *self._claims], key=lambda each: each.from_zxid or 0):
             if one.session is not None:
                 self._foreign.setdefault(self._writer(one), one)
+        self._thieves = {self._writer(one) for one in by_name["claim_stolen"]}
         self._unreadable = [
             life for life in self._members if life.data is not None and registration_of(life.data) is None
         ]
@@ -127,6 +128,8 @@ class GroupCauses:
         if ended is not None and ended.expired:
             return self._expiry(ended)
         if ended is not None and ended.session not in self._member_sessions:
+            if ended.session in self._foreign and ended.session not in self._thieves:
+                return self.foreign_write(ended.session)
             return Cause("session end", self._group, "", ended.session, ended.to_zxid, ended.to_ms)
         for life in self._unreadable:
             if life.from_zxid <= (one.to_zxid or self._facts.end_zxid) and (life.to_zxid or zxid) >= zxid:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkgroup.audit.engine import Found, Skipped
+from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.rules import AnyRule, Finding, Rule
 
 
 class NumberedIncident(NamedTuple):
@@ -33,6 +34,27 @@ class FoundIncidents:
     incidents: Sequence[NumberedIncident]
     findings: Sequence[NumberedFinding]
     skipped: Sequence[Skipped]
+
+
+def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
+    """The rules to ask where only the findings of some are wanted: others say what caused those.
+
+    Rules about whole files cause nothing; of them only those in `only`.
+    """
+    return [rule for rule in ALL_RULES if rule in only or isinstance(rule, Rule)]
+
+
+def only_of(only: Sequence[AnyRule], found: Found, told: FoundIncidents) -> tuple[Found, FoundIncidents]:
+    """The findings of some rules, and the incidents that have one, whole; numbers stay."""
+    names = {rule.name for rule in only}
+    rows = [one for one in told.findings if one.finding.finding in names]
+    numbers = {one.incident for one in rows}
+    skipped = [one for one in found.skipped if one.rule.name in names]
+    incidents = [one for one in told.incidents if one.number in numbers]
+    return (
+        Found([one.finding for one in rows], skipped, found.facts),
+        FoundIncidents(incidents, rows, skipped),
+    )
 
 
 def numbered(found: Found) -> FoundIncidents:

@@ -32,26 +32,21 @@ class Titles:
         self._digits = next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
         self._is_one_day = facts.end_ms - facts.start_ms < _DAY_MS
 
-    def title(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
-        """One sentence without a full stop, with its time before it."""
+    def title(self, cause: Cause, findings: Sequence[Finding], damage: _Damage, from_ms: int | None) -> str:
+        """One sentence without a full stop, with the time before it at which the incident begins."""
         sentence = _SENTENCES[cause.kind](self, cause, findings, damage)
         if cause.kind == "note":
             return sentence
-        times = [one.from_ms for one in findings if one.from_ms is not None]
-        when = min(times, default=None)
-        return sentence if when is None else f"{self._clock(when)} {sentence}"
+        return sentence if from_ms is None else f"{self._clock(from_ms)} {sentence}"
 
     # --- group ------------------------------------------------------------------------------------
 
     def _foreign_write(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
-        who = self._session(cause.session)
         if cause.what == CONTROLLER:
             return self._foreign_controller(cause, findings)
         if cause.what == "offsets":
-            where = _partitions(findings)
-            moved = _rewinds(findings)
-            did = "set back" if moved else "committed"
-            return f"{who} {did} {_of(cause.group, where)} without owning {_it(where)}{moved}"
+            return self._foreign_offsets(cause, findings)
+        who = self._session(cause.session)
         taken = [one for one in findings if one.finding == "claim_stolen" and one.session == cause.session]
         claimed = [one for one in findings if one.finding == "owner_session_mismatch"]
         if taken:
@@ -60,6 +55,17 @@ class Titles:
         else:
             sentence = f"{who}, which is no member, claimed {_of(cause.group, _partitions(claimed))}"
         return f"{sentence}{self._went_on(findings, bool(taken))}{_rewinds(findings)}{_waited(damage)}"
+
+    def _foreign_offsets(self, cause: Cause, findings: Sequence[Finding]) -> str:
+        """Which partitions were set back, and which were written without that."""
+        names = self._members(cause.group, cause.session)
+        who = f"member {_few(names)}" if names else self._session(cause.session)
+        everywhere = _partitions(findings)
+        back = _partitions(one for one in findings if rewind_of(one) is not None)
+        did = "set back" if back == everywhere else "committed"
+        also = f" and set back {back}" if back and back != everywhere else ""
+        where = _of(cause.group, everywhere)
+        return f"{who} {did} {where} without owning {_it(everywhere)}{also}{_rewinds(findings)}"
 
     def _went_on(self, findings: Sequence[Finding], taken: bool) -> str:
         """Who committed all the same."""
@@ -73,14 +79,13 @@ class Titles:
 
     def _committer(self, one: Finding) -> str:
         """The member behind a commit, by its session; else the session."""
-        names = sorted(
-            {
-                member_of(life)
-                for life in self._facts.members.get(one.group or "", ())
-                if life.session == one.session
-            }
-        )
+        names = self._members(one.group, one.session)
         return _few(names) if names else self._session(one.session)
+
+    def _members(self, group: str | None, session: int | None) -> list[str]:
+        """What a session ever was in a group."""
+        lives = self._facts.members.get(group or "", ())
+        return sorted({member_of(life) for life in lives if life.session == session})
 
     def _session_end(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         where = _of(cause.group, _partitions(findings))

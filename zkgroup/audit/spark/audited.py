@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.incidents.numbered import FoundIncidents
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.incidents.numbered import FoundIncidents, only_of
+from zkgroup.audit.rules import AnyRule, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Audited:
     """Files that rules about whole histories met, and where they could not be read."""
     incidents: FoundIncidents
     """The findings brought together."""
+
+    def only(self, rules: Sequence[AnyRule]) -> Audited:
+        """The findings of some rules, and the incidents that have one, whole."""
+        found, told = only_of(rules, self.found, self.incidents)
+        return replace(self, findings=tuple(found.findings), skipped=tuple(found.skipped), incidents=told)
 
     @property
     def errors(self) -> int:

@@ -21,7 +21,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.numbered import numbered, with_causes
 from zkgroup.audit.manifest import Converted, StoredState
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
@@ -81,10 +81,11 @@ def run(
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
     NotFoundError where there was no such group or time.
     """
-    question = Question(rules, bounds_of(rules, bounds or {}), chroot, start, end, group)
+    asked = rules if len(rules) == len(ALL_RULES) else with_causes(rules)
+    question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
     storage = storage_of(spark, output)
     ensembles = opened(spark, given_of(inputs), output, chroot, progress)
-    audited = ask(ensembles, question, progress)
+    audited = [each.only(rules) for each in ask(ensembles, question, progress)]
     progress("writing incidents", len(audited))
     write_results(storage, audited)
     return audited

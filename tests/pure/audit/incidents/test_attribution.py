@@ -48,6 +48,60 @@ def test_a_tool_that_sets_an_offset_back_is_one_foreign_write() -> None:
     assert [(each.partition, each.delivered_again) for each in one.damage] == [(1, 380)]
 
 
+def test_only_what_went_back_was_set_back() -> None:
+    """A session that moved one offset forward and another back; and its first write is the cause."""
+    log = group(AuditLog())
+    log.open(FOREIGN)
+    forward = log.commit("g", T0, 505, FOREIGN)
+    log.commit("g", T1, 120, FOREIGN)
+
+    (one,) = [each for each in told(log) if each.severity != "info"]
+
+    assert one.title == (
+        "22:13:20 session …f committed g's t-0..1 without owning them and set back t-1: offset 500 → 120"
+    )
+    assert (one.cause.zxid, one.cause.time_ms) == (forward, log.ms)
+    assert one.from_zxid == forward
+
+
+def test_a_member_that_writes_what_it_does_not_own_is_called_a_member() -> None:
+    """It is no foreign client that is to be stopped."""
+    log = group(AuditLog())
+    log.come("g", "g_b", B)
+    log.commit("g", T1, 120, B)
+
+    (one,) = [each for each in told(log) if each.severity == "error"]
+
+    assert one.title == "22:13:20 member g_b set back g's t-1 without owning it: offset 500 → 120"
+    assert one.act.startswith("The writer is a member of the group")
+
+
+def test_the_end_of_a_session_that_took_nothing_is_of_its_claim() -> None:
+    """One accident; where members lost their claims to it, its end is another."""
+    for has_owner, expected in (
+        (False, {"foreign write"}),
+        (True, {"foreign write", "session end"}),
+    ):
+        log = AuditLog()
+        log.topic("t", 1)
+        log.come("g", "g_a", A)
+        if has_owner:
+            log.claim("g", T0, "g_a-0", A)
+            log.commit("g", T0, 5, A)
+        log.open(FOREIGN)
+        if has_owner:
+            log.release("g", T0, FOREIGN)
+        log.claim("g", T0, "g_a-0", FOREIGN)
+        log.wait(60_000)
+        log.commit("g", T0, 6, A)
+        log.close(FOREIGN)
+        log.commit("g", T0, 7, A)
+        log.passes(40_000)
+
+        ends = {one.cause.kind for one in told(log) if any(each.partition == 0 for each in one.findings)}
+        assert ends & {"foreign write", "session end"} == expected
+
+
 def test_two_foreign_sessions_are_two_incidents() -> None:
     """What they did has two causes, though group and time are the same."""
     log = group(AuditLog())

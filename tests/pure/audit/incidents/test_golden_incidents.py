@@ -8,8 +8,10 @@ from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, i
 from zkgroup.audit import incidents as package
 from zkgroup.audit.engine import audit
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import Incident as Told
+from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
 
 TITLES = {
     "poison registration": "00:00:07 g_poison registered in g with data that no JVM member can read;"
@@ -23,7 +25,7 @@ TITLES = {
     "registered but idle": "00:00:30 session …09, which is no member, claimed idle's t-0; t-0..3 had no"
     " owner for up to 11.4 s",
     "owner adopted from another session": "00:00:42 session …0b, which is no member, claimed adopt's"
-    " t-0..3, while adopt_d kept committing",
+    " t-0..3, while adopt_d kept committing; t-0..3 had no owner for 2.6 s",
     "member paused past its session": "00:00:54 member pause_e of pause was paused past its session of 3.0 s",
     "empty reassignment stuck": "00:00:58 a request of the controller did not end: the request names no"
     " partition, and Kafka 0.8.2.2 never removes such a one; stood for 2.0 s, until session …01 deleted it"
@@ -64,12 +66,36 @@ def test_each_accident_is_one_incident_with_this_title() -> None:
     assert len(set(TITLES.values())) == len(TITLES)
 
 
-def test_at_most_five_others_are_warnings_and_none_an_error() -> None:
-    """One is: what the end of a foreign session left behind in the group `adopt`."""
+def test_nothing_else_is_more_than_a_note() -> None:
+    """No accident is two incidents."""
     others = [one for one in _told(INCIDENTS) if one.severity != "info" and one.title not in TITLES.values()]
 
-    assert [one.severity for one in others] == ["warning"]
-    assert others[0].title.startswith("00:00:45 session …0b ended")
+    assert others == []
+
+
+def test_incidents_are_from_their_cause_on() -> None:
+    """A deletion of `/controller` is the cause of the election after it, and within the incident."""
+    for one in _told(INCIDENTS):
+        if one.cause.zxid is not None:
+            assert (one.from_zxid or 0) <= one.cause.zxid, one.title
+            assert one.to_zxid is None or one.cause.zxid <= one.to_zxid, one.title
+
+
+@pytest.mark.parametrize("name", ["zombie_commit", "offset_regression", "controller_election"])
+def test_findings_of_one_name_have_the_incidents_of_all(name: str) -> None:
+    """Rules that are not asked for say what caused the findings of those that are."""
+    history, only = source(INCIDENTS), [rule for rule in ALL_RULES if rule.name == name]
+    whole = audit(history, ALL_RULES)
+    found = audit(history, with_causes(only))
+
+    some, told = only_of(only, found, numbered(found))
+
+    assert some.findings == [one for one in whole.findings if one.finding == name]
+    assert {one.incident.title for one in told.incidents} == {
+        one.title
+        for one in incidents_of(whole.findings, whole.facts)
+        if name in {each.finding for each in one.findings}
+    }
 
 
 def test_incidents_begin_where_the_accidents_were() -> None:
