@@ -28,6 +28,7 @@ from tests.programs.benchmarks.plan import Plan
 from tests.programs.benchmarks.report import Line, Report
 from zkgroup.audit.engine import audit as audited
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.report.writing import report_of
 from zkgroup.audit.screening import partition_rows, session_views
 from zkgroup.audit.sources import open_source
 
@@ -45,7 +46,7 @@ _COMMANDS = {
     "sessions": ("--group", "group-1"),
     "report": (),
 }
-MOST_CALLS = {"findings": 18.0, "offsets of one group": 3.0, "sessions": 3.0}
+MOST_CALLS = {"findings": 18.0, "offsets of one group": 3.0, "sessions": 3.0, "report": 28.0}
 """Python calls that one more operation costs. One is the checksum of its record. Most of those of
 findings are of the rows of members and owners that rebalances are made of."""
 FEWEST, FEW, MANY = 2_000, 20_000, 40_000
@@ -114,6 +115,7 @@ _QUESTIONS: dict[str, Callable[[Path], object]] = {
     "findings": lambda folder: audited(open_source([folder]), ALL_RULES),
     "offsets of one group": lambda folder: partition_rows(open_source([folder]).rows(), "absent"),
     "sessions": lambda folder: session_views(open_source([folder]).rows()),
+    "report": lambda folder: report_of(open_source([folder]), [folder]),
 }
 
 
