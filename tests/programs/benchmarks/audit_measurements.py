@@ -35,10 +35,19 @@ from zkgroup.audit.sources import open_source
 LOGS = 5
 NOW = "now"
 HERE = Path(__file__).parents[3]
-_RUN = (
-    "import sys; sys.modules['pandas'] = None; sys.path.insert(0, sys.argv.pop(1));"
-    "from cli.entry import main; sys.exit(main())"
-)
+_RUN = """
+import sys
+
+class WithoutPandas:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, WithoutPandas())
+sys.path.insert(0, sys.argv.pop(1))
+from cli.entry import main
+sys.exit(main())
+"""
 _COMMANDS = {
     "findings": (),
     "owners": ("--group", "group-1", "--partition", "topic-1:0"),
