@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, SET, SET_ACL
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
+from zkgroup.audit.columns.rows import Columns, Flags, columns_of
 from zkgroup.audit.columns.stored import joined
+from zkgroup.audit.columns.tree import last_of_paths
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.state_at import StateBuilder
 from zkgroup.znodes.paths import path_kind
@@ -84,12 +85,12 @@ def standing(columns: Columns) -> Columns:
     op, path = columns.op, columns.path
     size = len(columns.paths)
     applied = columns.applied
-    change = _last(size, path, applied & ((op == CREATE) | (op == DELETE)))
+    change = last_of_paths(size, path, applied & ((op == CREATE) | (op == DELETE)))
     matters: Flags = (op == CREATE_SESSION) | (op == CLOSE_SESSION)
     is_there = (change >= 0) & (op[change] == CREATE)
     matters[change[is_there]] = True
     for kind in (SET, SET_ACL):
-        last = _last(size, path, applied & (op == kind))
+        last = last_of_paths(size, path, applied & (op == kind))
         matters[last[is_there & (last > change)]] = True
     builder = StateBuilder()
     for event in columns.events(np.flatnonzero(matters)):
@@ -104,11 +105,3 @@ def sorted_seeds(seeds: Columns) -> Columns:
         len(seeds.paths)
     )
     return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
-
-
-def _last(size: int, paths: Numbers, mask: Flags) -> Numbers:
-    """For each path the last row in a mask; -1 for none."""
-    last: Numbers = np.full(size, -1)
-    places = np.flatnonzero(mask)
-    last[paths[places]] = places
-    return last

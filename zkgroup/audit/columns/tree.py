@@ -24,13 +24,13 @@ class TreeTable:
         columns = tables.columns
         op, paths = columns.op[rows.rows], columns.path[rows.rows]
         size = len(columns.paths)
-        change = _last(size, paths, (op == CREATE) | (op == DELETE))
+        change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
         is_there = (change >= 0) & (op[change] == CREATE)
         self.living = np.flatnonzero(is_there)
         """The codes of the paths that are there."""
         self.change: Numbers = change[self.living]
         """The place of the create of each of them; and of its last write."""
-        self.write: Numbers = _last(size, paths, (op == CREATE) | (op == SET))[self.living]
+        self.write: Numbers = last_of_paths(size, paths, (op == CREATE) | (op == SET))[self.living]
 
     def of_large_subtrees(self, bounds: Mapping[str, float]) -> Selection:
         """The creates and last writes of what stands in subtrees with something large, wide or numerous."""
@@ -55,7 +55,7 @@ class TreeTable:
         return rows.where(kept & flags[rows.codes])
 
 
-def _last(size: int, paths: Numbers, mask: Flags) -> Numbers:
+def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
     """For each path the last place in a mask; -1 for none."""
     last: Numbers = np.full(size, -1)
     places = np.flatnonzero(mask)
@@ -65,7 +65,7 @@ def _last(size: int, paths: Numbers, mask: Flags) -> Numbers:
 
 def is_last_of_path(columns: Columns, rows: Selection) -> Flags:
     """Whether a row is the last one of its path among these."""
-    last = _last(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
+    last = last_of_paths(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
     flags: Flags = np.zeros(len(rows.rows), np.bool_)
     flags[last[last >= 0]] = True
     return flags
