@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zkgroup.audit.columns.rows import Numbers
+from zkgroup.znodes.consumers import consumers_path
 
 CLUSTER: Final = "cluster"
 """The bucket of what belongs to no group: brokers, topics, controllers, sessions, refused requests."""
@@ -36,7 +37,7 @@ def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
 
     A path is of a group where it is at or below `/consumers/<group>` as clients see it.
     """
-    below = f"{chroot}/consumers/"
+    below = f"{chroot}{consumers_path()}/"
     is_of_group = pc.starts_with(paths, below)
     behind = pc.utf8_slice_codeunits(paths.filter(is_of_group), len(below))
     groups = pc.list_element(pc.split_pattern(behind, "/", max_splits=1), 0).dictionary_encode()
