@@ -22,6 +22,7 @@ from zkgroup.model.requests import hex_session
 from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportHeader, Written
 from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.zxids import Hole
 
 from .schema import (
     COUNT,
@@ -93,6 +94,8 @@ class AuditFilesDocument:
     """`audit inspect`."""
 
     files: Sequence[FileHealth]
+    missing: Sequence[Hole]
+    """Between the logs of folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,7 @@ FILE = Shape(
     *("healthy=is_healthy", "good_until_zxid", "exact=is_exact"),
     JsonKey("detail", nullable(STRING), lambda one: one.detail or None),
 )
+HOLE = Shape(Hole, "from_zxid=first_missing", "to_zxid=last_missing")
 FILES = _document("files", Shape(AuditFilesDocument))
 TREE = _document("tree", Shape(AuditTreeDocument))
 STATE = Shape(State, Inline("znode", ZNODE))

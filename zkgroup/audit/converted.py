@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zkgroup.audit.manifest import ConvertedLog
 from zkgroup.audit.points_in_time import PointInTime, zxid_range
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.source import Rows, SeenTree, missing_text, standing_text
+from zkgroup.audit.source import Rows, SeenTree, standing_text
 from zkgroup.audit.stored_tables import StoredTables, read_manifest, stored_tables
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
@@ -69,7 +69,7 @@ class ConvertedSource:
         return found
 
     def damages(self) -> list[str]:
-        return [missing_text(hole) for hole in self._holes]
+        return [hole.text for hole in self._holes]
 
     def notes(self) -> list[str]:
         converted = self.tables.converted

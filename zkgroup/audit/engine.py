@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
@@ -188,8 +189,10 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
     for name, value in given.items():
         finding, _, bound = name.partition(".")
         if bound not in chosen.get(finding, ()):
-            known = ", ".join(f"{rule.name}.{each}" for rule in rules for each in rule.bounds)
-            raise ConfigError(f"bound {name!r}: expected one of {known}")
+            known = [f"{rule.name}.{each}" for rule in rules for each in rule.bounds]
+            near = get_close_matches(name, known, n=1)
+            expected = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            raise ConfigError(f"bound {name!r}: {expected}")
         chosen[finding][bound] = value
     return {**chosen}
 

@@ -10,7 +10,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime, zxid_of, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
-from zkgroup.audit.source import Difference, Rows, SeenTree, few, missing_text, standing_text
+from zkgroup.audit.source import Difference, Rows, SeenTree, few, standing_text
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.diffs import Journal
 from zkgroup.zkfiles.history import History, PastTree
@@ -48,6 +48,8 @@ class Folders:
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = zxid_range(start, end, self.history.zxid_at)
+        if not self.history.last_zxid:
+            self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
             past = self._before(from_zxid, to_zxid)
         except NotFoundError as error:
@@ -134,7 +136,7 @@ class Folders:
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
         ]
-        found += [missing_text(hole) for hole in self._holes]
+        found += [hole.text for hole in self._holes]
         return [*found, *self._lost]
 
     def notes(self) -> list[str]:
@@ -172,11 +174,13 @@ class Folders:
 
         firsts = [server.first_logged for server in self.history.ensemble.servers]
         before = min(zxid for zxid in firsts if zxid is not None) - 1
-        detail = f"what stood before the first record is not known: {why}"
-        seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
-        self._note(seen)
+        detail = "what stood before the first record is not known"
         if any(server.files.snapshots for server in self.history.ensemble.servers):
             self._lost[why] = None
+        else:
+            detail += ", as there is no snapshot"
+        seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
+        self._note(seen)
         return Rows(events, seen, to_zxid, progress=self.progress)
 
     @property

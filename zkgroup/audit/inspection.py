@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from zkgroup.audit.manifest import is_converted
@@ -12,6 +12,7 @@ from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, list_files
 from zkgroup.zkfiles.snapshots import inspect_snapshot
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
     SNAPSHOT: inspect_snapshot,
@@ -52,3 +53,21 @@ def inspected(path: Path, kind: str) -> FileHealth:
             is_exact=False,
             detail=f"expected {error.expected}, found {error.found}",
         )
+
+
+def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
+    """The zxids between these logs that are in none of them, though transactions had them.
+
+    The logs of a server that was sent a snapshot by its leader have such a hole too.
+    """
+    logs = sorted(
+        (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records
+    )
+    holes = []
+    last = logs[0][0] if logs else 0
+    for first, end in logs:
+        hole = hole_between(last, first)
+        if hole is not None:
+            holes.append(hole)
+        last = max(last, end)
+    return holes

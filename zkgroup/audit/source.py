@@ -11,7 +11,6 @@ from zkgroup.audit.progress import Progress, quiet
 from zkgroup.zkfiles.diffs import ZnodeChange
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.parts import Parts
@@ -95,11 +94,6 @@ class Source(Protocol):
     def notes(self) -> list[str]:
         """What else is to be known of what was read so far."""
         ...
-
-
-def missing_text(hole: Hole) -> str:
-    """What is missing, in words."""
-    return f"zxids {hole.first_missing:#x} to {hole.last_missing:#x} are missing"
 
 
 def standing_text(zxid: int, detail: str) -> str:

@@ -14,6 +14,19 @@ from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.names import list_files
+
+
+def path_of(text: str) -> Path:
+    """The path of a word of the command line, which may also be a `file:` URI, as Spark takes them."""
+    rest = text.removeprefix("file:")
+    return Path(rest.removeprefix("//") if rest.startswith("///") else rest)
+
+
+def require_source(path: Path) -> None:
+    """Raises NotZooKeeperFileError for what `open_source` takes for none; reads no more than names."""
+    if not (is_converted(path) or is_export(path)):
+        list_files(path)
 
 
 def open_source(

@@ -75,7 +75,7 @@ class Account:
     @property
     def detail(self) -> str:
         """In words, what keeps the tree from being exact; empty where nothing does."""
-        told = [f"zxids {each.first_missing:#x} to {each.last_missing:#x} are missing" for each in self.holes]
+        told = [hole.text for hole in self.holes]
         if self.is_in_doubt:
             told.append(
                 f"the tree's digest is not the one that {self.snapshot} ends with: "
@@ -160,7 +160,8 @@ class History:
             base = _loaded(candidate, 0, _no_doubt, skipped, digests=digests)
             if base is not None:
                 return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
-        raise NotFoundError(f"{self._folders}: no snapshot that could be used; {'; '.join(skipped)}")
+        why = f": {'; '.join(skipped)}" if skipped else ""
+        raise NotFoundError(f"{self._folders}: no snapshot that could be used{why}")
 
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time, in ms since 1970 by the leader's clock.

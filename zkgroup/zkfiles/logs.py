@@ -116,7 +116,7 @@ class LogReader:
             self.end = LogEnd(0, is_torn=bool(front))
             return False
         if not is_there or not front.startswith(MAGIC):
-            raise window.foreign(f"a transaction log, which starts with {MAGIC!r}", repr(front[:8]))
+            raise window.without_magic("a transaction log", MAGIC, front)
         _, version, _ = FILE_HEADER.unpack(front)
         if version != FORMAT_VERSION:
             raise window.foreign(f"format version {FORMAT_VERSION}", str(version))

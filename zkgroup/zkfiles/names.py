@@ -84,9 +84,8 @@ def list_files(folder: Path) -> ServerFiles:
         folder = below
         found, skipped = _listed(folder)
     if not found:
-        links = f", and {len(skipped)} links, which are not followed" if skipped else ""
         raise NotZooKeeperFileError(
-            str(folder), "snapshot.ZXID or log.ZXID, as in a version-2 folder", f"none{links}"
+            str(folder), "snapshot.ZXID or log.ZXID, as in a version-2 folder", f"none{_but(skipped)}"
         )
     best: dict[tuple[str, int], ServerFile] = {}
     for file in sorted(found, key=lambda each: (each.compression or "", each.path.name)):
@@ -108,6 +107,16 @@ def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
         else:
             skipped.append(file.path)
     return found, skipped
+
+
+def _but(skipped: Sequence[Path]) -> str:
+    """The names that were left out, in words; empty for none."""
+    if not skipped:
+        return ""
+    first = min(skipped).name
+    if len(skipped) == 1:
+        return f" but {first}, which is no regular file"
+    return f" but {first} and {len(skipped) - 1} more, which are no regular files"
 
 
 def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:

@@ -238,7 +238,7 @@ def _pass_header(window: SummedWindow) -> None:
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
         raise window.damage("a snapshot", "the end of the file: it is being written, or was cut off")
     if not is_there or not front.startswith(MAGIC):
-        raise window.foreign(f"a snapshot, which starts with {MAGIC!r}", repr(front[:8]))
+        raise window.without_magic("a snapshot", MAGIC, front)
     _, version, _ = FILE_HEADER.unpack(front)
     if version != FORMAT_VERSION:
         raise window.foreign(f"format version {FORMAT_VERSION}", str(version))

@@ -99,3 +99,13 @@ class Window:
     def foreign(self, expected: str, found: str) -> NotZooKeeperFileError:
         """The error to raise where the file is none of ZooKeeper's."""
         return NotZooKeeperFileError(self.path, expected, found)
+
+    def without_magic(self, kind: str, magic: bytes, front: bytes) -> NotZooKeeperFileError:
+        """The error to raise where the file does not start as its kind does."""
+        return self.foreign(f"{kind}, which starts with {bytes_text(magic)}", bytes_text(front[:8]))
+
+
+def bytes_text(data: bytes) -> str:
+    """For messages: in quotes if they are printable ASCII, else in hex."""
+    text = data.decode("ascii", "replace")
+    return f"'{text}'" if text.isascii() and text.isprintable() else f"0x{data.hex()}"

@@ -21,6 +21,13 @@ class Hole(NamedTuple):
     first_missing: int
     last_missing: int
 
+    @property
+    def text(self) -> str:
+        """What is missing, in words."""
+        if self.first_missing == self.last_missing:
+            return f"zxid {self.first_missing:#x} is missing"
+        return f"zxids {self.first_missing:#x} to {self.last_missing:#x} are missing"
+
 
 def hole_between(before: int, zxid: int) -> Hole | None:
     """What is missing between two zxids that follow each other in the files; None where nothing is."""

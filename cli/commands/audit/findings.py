@@ -17,6 +17,7 @@ from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, nu
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import Report, report_of, require_free, rows_beside, write_report
 from zkgroup.audit.rules import AnyRule, Finding, Severity
+from zkgroup.audit.spark.inputs import require_inputs
 from zkgroup.audit.spark.session import require_spark, session
 
 from ... import audit_documents as documents
@@ -279,6 +280,7 @@ def _with_spark(
     if shared().zookeeper is not None:
         raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
     require_spark()
+    require_inputs(inputs.texts)
     from zkgroup.audit.spark.reporting import report as reported
 
     with progress() as report, session(master, settings) as spark, rows_beside(page) as rows:
@@ -362,6 +364,7 @@ def run(
     out = output()
     chosen = bounds_given(bounds)
     require_spark()
+    require_inputs(inputs)
     from zkgroup.audit.spark import job, results
 
     with progress() as report, session(master, dict(settings)) as spark:

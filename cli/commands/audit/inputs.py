@@ -25,11 +25,10 @@ from zkgroup.audit.one_tree import OneTree, told_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import Rows, Source
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.sources import open_source, path_of, require_source
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
-from zkgroup.zkfiles.exports import is_export
 from zkgroup.zkfiles.names import list_files
 
 from ...app import Command, shared
@@ -55,7 +54,7 @@ class Inputs:
     @property
     def paths(self) -> tuple[Path, ...]:
         """As paths of this machine."""
-        return tuple(map(Path, self.texts))
+        return tuple(map(path_of, self.texts))
 
     def require_live(self) -> None:
         """Raises UsageError for options that are for files only."""
@@ -80,7 +79,14 @@ class InputCommand(Command):
     """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, inputs_apart(args))
+        try:
+            return super().parse_args(ctx, inputs_apart(args))
+        except click.UsageError as error:
+            before = dict(zip(args[1:], args, strict=False))
+            folder = next((word for word in args if before.get(word) != "--input" and _is_input(word)), None)
+            if folder is None or "extra argument" not in error.message:
+                raise
+            raise click.UsageError(f"{error.message}; name what is read with --input {folder}", ctx) from None
 
 
 def command() -> Callable[[Callable[..., Any]], InputCommand]:
@@ -98,7 +104,7 @@ def inputs_apart(args: Sequence[str]) -> list[str]:
     for number, word in enumerate(args):
         if word == "--":
             return [*found, *args[number:]]
-        if is_next and not word.startswith("-") and _is_input(Path(word)):
+        if is_next and not word.startswith("-") and _is_input(word):
             found += ["--input", word]
             continue
         found.append(word)
@@ -107,11 +113,12 @@ def inputs_apart(args: Sequence[str]) -> list[str]:
     return found
 
 
-def _is_input(path: Path) -> bool:
+def _is_input(word: str) -> bool:
     try:
-        return is_export(path) or is_converted(path) or bool(list_files(path))
+        require_source(path_of(word))
     except NotZooKeeperFileError:
         return False
+    return True
 
 
 def input_options(*, more: bool, converted: bool) -> Decorator:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from zkgroup.audit.inspection import inspected
+from zkgroup.audit.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
+from zkgroup.zkfiles.window import bytes_text
 
 from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, command, output
@@ -39,8 +41,8 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
     """Check how far snapshots, logs and exports are good.
 
     Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where
-    a file is damaged. `exact` is a log that ends with a whole record, and a snapshot that is known to be the
-    tree of one moment.
+    a file is damaged, or transactions between the logs of the folders are in none of them. `exact` is a log
+    that ends with a whole record, and a snapshot that is known to be the tree of one moment.
 
     \b
     Example:
@@ -58,14 +60,20 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
             report(f"inspecting {path.name}")
             found.append(inspected(path, kind))
     latest = max((one.last_zxid or 0 for one in found), default=0)
+    folders = {path for path in given if path.is_dir()}
+    of_folders = [one for one in found if folders & {one.path.parent, one.path.parent.parent}]
+    holes = holes_of(of_folders)  # files that are named one by one may be some of those there are
     document = documents.FILES.json(
-        documents.LastTransaction(latest, None), documents.AuditFilesDocument(found)
+        documents.LastTransaction(latest, None), documents.AuditFilesDocument(found, holes)
     )
     if not out.document(document, "files", documents.FILE.keys):
-        out.table(_COLUMNS, found)
+        out.table(_columns(found), found)
     damaged = sum(not one.is_healthy for one in found)
     if damaged:
         echo_err(f"{counted(damaged, 'file')} of {len(found)} damaged")
+    for hole in holes:
+        echo_err(f"damaged: {hole.text}")
+    if damaged or holes:
         ctx.exit(EXIT_CHECK_FAILED)
 
 
@@ -109,17 +117,26 @@ def _kind(path: Path) -> str:
         except DamagedFileError as error:
             raise NotZooKeeperFileError(str(path), _EXPECTED, f"damage: {error.found}") from error
     if magic not in _MAGICS:
-        raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {magic!r}")
+        raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {bytes_text(magic)}")
     return _MAGICS[magic]
 
 
+def _columns(files: Sequence[FileHealth]) -> list[TableColumn[FileHealth]]:
+    """The paths are below the folder that all files have in common."""
+    common = os.path.commonpath([one.path.absolute().parent for one in files]) if len(files) > 1 else ""
+
+    def path(one: FileHealth) -> str:
+        return str(one.path.absolute().relative_to(common)) if common else str(one.path)
+
+    return [TableColumn("FILE", path, shorten="middle", least=16), *_COLUMNS]
+
+
 _COLUMNS: list[TableColumn[FileHealth]] = [
-    TableColumn("FILE", lambda one: str(one.path), shorten="middle", least=16),
     TableColumn("HEALTH", lambda one: Cell("good", "good") if one.is_healthy else Cell("damaged", "bad")),
     TableColumn("FIRST", lambda one: hex_zxid(one.first_zxid), right=True, rank=2),
     TableColumn("LAST", lambda one: hex_zxid(one.last_zxid), right=True, rank=1),
     TableColumn("RECORDS", lambda one: one.records, right=True, rank=3),
     TableColumn("GOOD UNTIL", lambda one: hex_zxid(one.good_until_zxid), right=True, rank=1),
     TableColumn("EXACT", lambda one: "yes" if one.is_exact else "no", rank=4),
-    TableColumn("DETAIL", lambda one: one.detail, shorten="end", least=20, rank=5),
+    TableColumn("DETAIL", lambda one: one.detail, shorten="wrap", least=20),
 ]

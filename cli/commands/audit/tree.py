@@ -150,7 +150,7 @@ def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointIn
     if not out.document(document, "changes", documents.CHANGE.keys):
         out.table(_CHANGE_COLUMNS, [one for one in changes if not one.is_of_children_only])
         differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
-        echo_err(f"{differ} from {hex_zxid(start)} to {hex_zxid(end)}")
+        echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}")
     if max(start, end) > last:
         echo_err(f"note: the files end at {hex_zxid(last)}")
     if source.damages():

@@ -68,7 +68,9 @@ def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
     """A bound that the user sets reaches the rule; a bound that no rule has is a ConfigError."""
     assert {each.detail[-11:] for each in _log().find(_rule(), most=7)} == {"{'most': 7}"}
     with pytest.raises(ConfigError, match=r"expected one of rows\.most"):
-        bounds_of([_rule()], {"rows.least": 1})
+        bounds_of([_rule()], {"x": 1})
+    with pytest.raises(ConfigError, match=r"'rows\.mots': did you mean 'rows\.most'"):
+        bounds_of([_rule()], {"rows.mots": 1})
     with pytest.raises(ConfigError, match=r"bound 'other\.most'"):
         bounds_of([_rule()], {"other.most": 1})
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from zkgroup.audit.sources import path_of, require_source
 from zkgroup.errors import ConfigError
 
 UNNAMED: Final = "ensemble"
@@ -54,9 +55,16 @@ def given_of(texts: Sequence[str]) -> list[Given]:
     for text in texts:
         named = _NAMED.fullmatch(text)
         name, place = (named[1], named[2]) if named else (None, text)
-        place = place.removeprefix("file://") if place.startswith("file:///") else place
-        found.append(Given(name, place if is_uri(place) else str(Path(place).absolute())))
+        path = path_of(place)
+        found.append(Given(name, place if is_uri(str(path)) else str(path.absolute())))
     return found
+
+
+def require_inputs(texts: Sequence[str]) -> None:
+    """Looks at the inputs on paths, before Spark is started for them. Raises NotZooKeeperFileError."""
+    for _, place in given_of(texts):
+        if not is_uri(place):
+            require_source(Path(place))
 
 
 def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:

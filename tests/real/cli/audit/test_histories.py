@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -286,3 +287,63 @@ def test_a_damaged_folder_still_answers_with_exit_3(lone_shell: Shell, tmp_path:
         assert ran.code == 3, ran
         assert ran.document["as_of"]["zxid"] >= 0x110
         assert f"damaged: {folder / 'log.116.gz'}" in ran.err
+
+
+def test_files_without_a_record_are_no_healthy_history(lone_shell: Shell, tmp_path: Path) -> None:
+    """No findings of nothing: a note says so."""
+    (tmp_path / "log.1").write_bytes(b"")
+
+    ended = lone_shell.run("audit", "findings", str(tmp_path))
+
+    assert "the files have no transaction and no tree, so nothing was searched" in ended.err
+
+
+def test_why_a_snapshot_could_not_be_used_is_said_once(lone_shell: Shell, tmp_path: Path) -> None:
+    """As damage; and where there is none, the sentence ends."""
+    folder = copy(INCIDENTS, tmp_path)
+    for file in folder.iterdir():
+        if file.name != "log.1ae.gz":
+            file.unlink()
+    without = lone_shell.run("audit", "summary", str(folder))
+    (folder / "snapshot.1ad").write_bytes(b"no tree at all")
+    damaged = lone_shell.run("audit", "summary", str(folder))
+
+    stands = "note: the tree at 0x1ad, on which this stands: what stood before the first record is not known"
+    assert f"{stands}, as there is no snapshot\n" in without.err
+    assert f"{stands}\n" in damaged.err
+    assert damaged.err.count("which starts with 'ZKSN', found 'no tree '") == 1
+
+
+def test_an_input_may_be_a_file_uri(lone_shell: Shell) -> None:
+    """As `audit run` and the data sources of Spark take them."""
+    path = str(V394.absolute())
+
+    documents = [
+        lone_shell.json("audit", "summary", name) for name in (path, f"file:{path}", f"file://{path}")
+    ]
+
+    assert documents[0] == documents[1] == documents[2]
+
+
+def test_a_folder_in_the_place_of_a_path_is_told_where_it_goes(lone_shell: Shell) -> None:
+    """`tree` and `report` have an argument of another kind."""
+    ended = lone_shell.run("audit", "tree", str(V394), "/consumers")
+
+    assert ended.code == 2
+    assert f"name what is read with --input {V394}" in ended.err
+
+
+@pytest.mark.parametrize("words", [("run", "--output"), ("report", "--spark")], ids=lambda words: words[0])
+def test_a_missing_input_is_refused_before_spark_starts(
+    lone_shell: Shell, tmp_path: Path, words: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take seconds to start."""
+
+    def session(*_: object) -> NoReturn:
+        raise AssertionError("started")
+
+    monkeypatch.setattr("zkgroup_cli.commands.audit.findings.session", session)
+
+    ended = lone_shell.run("audit", *words, str(tmp_path / "out"), "--input", str(tmp_path / "none"))
+
+    assert f"{tmp_path / 'none'}: expected" in ended.err

@@ -211,3 +211,33 @@ def test_a_pipe_or_a_link_is_no_input(lone_shell: Shell, tmp_path: Path) -> None
     assert (pipe.code, link.code) == (2, 2)
     assert "expected a folder to read" in pipe.err
     assert "a link, which is not followed" in link.err
+
+
+def test_a_folder_that_lacks_a_log_is_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
+    """Each file is good; the zxids tell that one is missing. Files named alone may be some of many."""
+    folder = copy(INCIDENTS, tmp_path)
+    (folder / "log.c6.gz").unlink()
+
+    document = lone_shell.json("audit", "inspect", str(folder), code=3)
+    ended = lone_shell.run("audit", "inspect", str(tmp_path))
+    alone = lone_shell.run("audit", "inspect", *map(str, sorted(folder.glob("log.*"))))
+
+    assert {file["healthy"] for file in document["files"]} == {True}
+    assert document["missing"] == [{"from_zxid": 0xC6, "to_zxid": 0x1AD}]
+    assert (ended.code, ended.err) == (3, "damaged: zxids 0xc6 to 0x1ad are missing\n")
+    assert (alone.code, alone.err) == (0, "")
+
+
+def test_a_table_names_files_below_their_common_folder_and_cuts_no_reason(
+    lone_shell: Shell, tmp_path: Path
+) -> None:
+    """At 80 columns the reason of each file is there whole."""
+    for name in ("snapshot.4", "log.5"):
+        (tmp_path / name).write_bytes(b"PK not a log" if name == "log.5" else b"\xca\xfe" * 50)
+
+    ended = lone_shell.run("audit", "inspect", str(tmp_path), env={"COLUMNS": "80"})
+
+    assert [line.split()[0] for line in ended.lines if line[0] != " "][:3] == ["FILE", "snapshot.4", "log.5"]
+    text = " ".join(ended.out.split())
+    assert "starts with 'ZKSN', found 0xcafecafecafecafe" in text
+    assert "starts with 'ZKLG', found 'PK not a'" in text
