@@ -331,6 +331,12 @@ class NotZooKeeperFileError(ConfigError):
         self.found = found
 
 
+class MissingFileError(NotZooKeeperFileError):
+    """A file or directory that was named does not exist."""
+
+    exit_code = NotFoundError.exit_code
+
+
 class MixedEnsembleError(ConfigError):
     """Data directories that were given as one ensemble belong to different ensembles."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.zkfiles import snappy
 
 PIECE_BYTES: Final = 256 * 1024
@@ -109,6 +109,8 @@ def open_regular(path: Path, expected: str) -> int:
     try:
         descriptor = os.open(path, _REGULAR_ONLY)
     except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not path.is_symlink():
+            raise MissingFileError(str(path), expected, "nothing") from error
         found = "a link, which is not followed" if path.is_symlink() else _words(error)
         raise NotZooKeeperFileError(str(path), f"{expected} to read", found) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.errors import MissingFileError, NotZooKeeperFileError
 
 SNAPSHOT: Final = "snapshot"
 LOG: Final = "log"
@@ -127,6 +127,16 @@ def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:
                 if file is not None:
                     yield file, stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
     except OSError as error:
-        is_link = folder.is_symlink() and not folder.is_dir()
-        found = "a link, which is not followed" if is_link else error.strerror or str(error)
-        raise NotZooKeeperFileError(str(folder), "a folder to read", found) from error
+        raise _not_listed(folder, error) from error
+
+
+def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
+    """Why a folder cannot be listed, in words."""
+    path, expected = str(folder), "a folder"
+    if folder.is_symlink() and not folder.is_dir():
+        return NotZooKeeperFileError(path, expected, "a link, which is not followed")
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        if not os.path.lexists(folder):
+            return MissingFileError(path, expected, "nothing")
+        return NotZooKeeperFileError(path, expected, "a file" if folder.is_file() else "no folder")
+    return NotZooKeeperFileError(path, f"{expected} to read", error.strerror or str(error))

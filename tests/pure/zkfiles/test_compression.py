@@ -184,7 +184,7 @@ def test_links_folders_pipes_and_missing_files_are_no_files(tmp_path: Path) -> N
         (link, "a link, which is not followed"),
         (tmp_path, "no regular file"),
         (pipe, "no regular file"),
-        (tmp_path / "missing", "No such file"),
+        (tmp_path / "missing", "expected a snapshot or log, found nothing"),
         (Path("nul\0"), "null byte"),
     ):
         with pytest.raises(NotZooKeeperFileError, match=words) as caught:

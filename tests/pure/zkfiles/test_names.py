@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.errors import MissingFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 
 
@@ -100,9 +100,9 @@ def test_a_folder_without_any_or_none_at_all(tmp_path: Path) -> None:
     """The message says what was looked for and what is there."""
     with pytest.raises(NotZooKeeperFileError, match="found none"):
         list_files(tmp_path)
-    with pytest.raises(NotZooKeeperFileError, match="No such file"):
+    with pytest.raises(MissingFileError, match="expected a folder, found nothing"):
         list_files(tmp_path / "missing")
-    with pytest.raises(NotZooKeeperFileError, match="Not a directory"):
+    with pytest.raises(NotZooKeeperFileError, match="expected a folder, found a file"):
         list_files(folder_of(tmp_path, "log.1") / "log.1")
     links = tmp_path / "links"
     links.mkdir()

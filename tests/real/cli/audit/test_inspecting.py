@@ -120,13 +120,13 @@ def test_an_export_is_inspected_too(lone_shell: Shell, tmp_path: Path) -> None:
 
 
 def test_what_is_none_of_zookeepers_is_refused(lone_shell: Shell, tmp_path: Path) -> None:
-    """Exit 2 with the path, never a traceback: nothing, an empty folder, another file, no name at all."""
+    """With the path, never a traceback. Exit 5 for nothing; 2 for an empty folder, another file, no name."""
     other = tmp_path / "notes.txt"
     other.write_text("hello")
     (tmp_path / "empty").mkdir()
     for given in (tmp_path / "none", tmp_path / "empty", tmp_path, other):
         ran = lone_shell.run("audit", "inspect", str(given))
-        assert (ran.code, ran.out) == (2, ""), given
+        assert (ran.code, ran.out) == (5 if given.name == "none" else 2, ""), given
         assert str(given) in ran.err
         assert "bug" not in ran.err
     assert lone_shell.run("audit", "inspect").code == 2
@@ -209,7 +209,7 @@ def test_a_pipe_or_a_link_is_no_input(lone_shell: Shell, tmp_path: Path) -> None
 
     assert lone_shell.run(*words, str(export)).code == 0
     assert (pipe.code, link.code) == (2, 2)
-    assert "expected a folder to read" in pipe.err
+    assert "expected a folder, found no folder" in pipe.err
     assert "a link, which is not followed" in link.err
 
 
