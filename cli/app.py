@@ -26,7 +26,7 @@ from .param_types import (
     SOME_TIME,
     nearest,
 )
-from .render import FORMATS, Output
+from .render import FORMATS, Output, drop_output
 
 EXIT_ERROR = 1
 EXIT_CHECK_FAILED = 3
@@ -348,8 +348,9 @@ class Root(Group):
             return self._report(ctx, error, error.exit_code, str(error))
         except (click.ClickException, click.exceptions.Abort, click.exceptions.Exit):
             raise
-        except BrokenPipeError:  # here, since click's own `main` would make it exit code 1
-            return _after_broken_pipe()
+        except BrokenPipeError:  # of events without end; here, since click's own `main` exits with 1
+            drop_output()
+            return 0
         except Exception as error:  # noqa: BLE001 - the last resort: a bug must not print a traceback
             kind = type(error).__name__
             hint = "" if shared(ctx).verbose >= 2 else "; -vv shows where"
@@ -371,14 +372,6 @@ def _never_fail_on_characters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _after_broken_pipe() -> int:
-    """The reader has closed the pipe (`| head`), which is no error; keeps the interpreter's exit quiet."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -73,17 +73,22 @@ class Output:
         return click.style(text, **_STYLES[style]) if self.color else plain(text, style)
 
     def line(self, text: str = "") -> None:
-        """A line of data for a person."""
-        click.echo(text, err=self.stderr, color=self.color)
+        """A line of data for a person; dropped where nobody reads on."""
+        with dropped():
+            self.event_line(text)
 
     def table(self, columns: Sequence[TableColumn[R]], rows: Iterable[R]) -> None:
         for text in render(columns, rows, width=self.width, paint=self.paint):
             self.line(text)
 
     def event(self, document: JsonObject) -> None:
-        """One object on one line, at once."""
+        """One object on one line, at once. Raises BrokenPipeError."""
         click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")), color=False)
         sys.stdout.flush()
+
+    def event_line(self, text: str) -> None:
+        """One line for a person. Raises BrokenPipeError, so that what runs on and on ends."""
+        click.echo(text, err=self.stderr, color=self.color)
 
     def document(self, document: JsonObject, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
         """Prints the document unless the format is `table`; returns whether it did.
@@ -93,16 +98,37 @@ class Output:
         """
         if self.format == "table":
             return False
+        with dropped():
+            self._print(document, rows, columns)
+        return True
+
+    def _print(self, document: JsonObject, rows: str | None, columns: Sequence[str]) -> None:
         if self.format == "json":
             click.echo(json.dumps(document, ensure_ascii=False, indent=self.indent), color=False)
-            return True
+            return
         items: Sequence[JsonObject] = document[rows] if rows else [document]
         if self.format == "ndjson":
             for item in items:
                 self.event(item)
         else:
             click.echo(_csv(items, columns or tuple(items[0] if items else ())), nl=False, color=False)
-        return True
+
+
+@contextmanager
+def dropped() -> Iterator[None]:
+    """What the block still has to print is dropped once the reader of stdout has closed the pipe (`| head`).
+
+    The command goes on: its exit code is the same whether or not all was read.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Sends what is still printed to nowhere; keeps the interpreter's exit quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo_err(text: str) -> None:

@@ -132,7 +132,7 @@ class EventLines:
             return
         label = f"{event.name:<{self.WIDTH}}"
         label = self._out.paint(label, self.STYLES[event.name]) if event.name in self.STYLES else label
-        self._out.line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")
+        self._out.event_line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ def export(groups: tuple[str, ...]) -> None:
     document = documents.OFFSET_EXPORT.json(as_of, documents.OffsetExport(offsets=saved))
     if not out.document(document, "offsets", documents.SAVED_OFFSET.keys):
         for line in files.offset_lines(saved):
-            click.echo(line)
+            out.line(line)
     unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
     if unreadable:
         raise PartlyDoneError(f"not exported: {'; '.join(map(str, unreadable))}")
