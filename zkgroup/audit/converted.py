@@ -47,7 +47,7 @@ class ConvertedSource:
         )
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        from_zxid, to_zxid = zxid_range(start, end, self.zxid_at)
+        from_zxid, to_zxid = self.zxids(start, end)
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
@@ -60,6 +60,11 @@ class ConvertedSource:
         converted = self.tables.converted
         seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
         return Rows(lambda: columns().events(), seen, to_zxid, columns, parts, self.progress)
+
+    def zxids(
+        self, start: PointInTime | None = None, end: PointInTime | None = None
+    ) -> tuple[int, int | None]:
+        return zxid_range(start, end, self.zxid_at)
 
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""

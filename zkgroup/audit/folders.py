@@ -47,7 +47,7 @@ class Folders:
         return seen
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        from_zxid, to_zxid = zxid_range(start, end, self.history.zxid_at)
+        from_zxid, to_zxid = self.zxids(start, end)
         if not self.history.last_zxid:
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
@@ -102,6 +102,11 @@ class Folders:
             return None if found is None else (found, builder.transactions())
 
         return Rows(events, seen, to_zxid, columns, parts, self.progress, columns_of_group, session_columns)
+
+    def zxids(
+        self, start: PointInTime | None = None, end: PointInTime | None = None
+    ) -> tuple[int, int | None]:
+        return zxid_range(start, end, self.history.zxid_at)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What differs at and below a path (of the servers) between two moments, in either order.

@@ -33,8 +33,7 @@ class OneTree:
         return SeenTree(tree, self.zxid, self.time_ms, self.is_exact, False, self.detail)
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        if start is not None or end is not None:
-            raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
+        self.zxids(start, end)
         seen = self.tree()
         seeds = seen.tree
 
@@ -43,6 +42,13 @@ class OneTree:
             return events_of((), stored, self.chroot)
 
         return Rows(events, seen, None)
+
+    def zxids(
+        self, start: PointInTime | None = None, end: PointInTime | None = None
+    ) -> tuple[int, int | None]:
+        if start is not None or end is not None:
+            raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
+        return 0, None
 
     def damages(self) -> list[str]:
         return []

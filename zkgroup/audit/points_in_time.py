@@ -49,3 +49,9 @@ def _first_of(start: PointInTime, zxid_at: Callable[[int], int]) -> int:
         return zxid_at(start.time_ms - 1) + 1
     except NotFoundError:
         return 0  # the files begin later, so everything in them is behind it
+
+
+def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
+    """Whether something was at some time of a range; None is before all and to the end."""
+    first, last = zxids
+    return (to_zxid is None or to_zxid >= first) and (last is None or (from_zxid or 0) <= last)

@@ -87,6 +87,12 @@ class Source(Protocol):
         """What happened from one moment to another, both included, on top of what stood before."""
         ...
 
+    def zxids(
+        self, start: PointInTime | None = None, end: PointInTime | None = None
+    ) -> tuple[int, int | None]:
+        """The first zxid and the last of that range, as of `zxid_range`."""
+        ...
+
     def damages(self) -> list[str]:
         """What is wrong with what was read so far."""
         ...

@@ -91,9 +91,15 @@ class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
 @click.option(
     "--severity",
     type=click.Choice(SEVERITIES),
-    help="Only what is as bad as this, or worse.  [default: warning; for programs info]",
+    help="Only what is as bad as this, or worse.  [default: warning; info with --findings and for programs]",
 )
 @click.option("--findings", "as_rows", is_flag=True, help="Print a row for each finding, not incidents.")
+@click.option(
+    "--incidents",
+    "as_incidents",
+    is_flag=True,
+    help="In csv and ndjson, too, a row for each incident, not for each finding.",
+)
 @between_options
 @click.pass_context
 def findings(
@@ -104,19 +110,23 @@ def findings(
     bounds: Sequence[tuple[str, str]],
     severity: Severity | None,
     as_rows: bool,
+    as_incidents: bool,
     start: PointInTime | None,
     end: PointInTime | None,
 ) -> None:
     """Find what went wrong with groups, brokers and the ensemble.
 
     Also with offsets and controllers. Findings that have one cause are printed as one incident, errors first;
-    JSON has both. Exit code 3 where there is an error, or a file is damaged. In one tree (an export, a live
+    JSON has both; csv and ndjson have a row for each finding, whose `incident` is the `number` of a row with
+    --incidents. Exit code 3 where there is an error, or a file is damaged. In one tree (an export, a live
     ensemble) only the findings that need no log are searched for.
 
     \b
     Example:
       zkgroup audit findings --input copy/version-2 --only double_ownership,offset_regression
     """
+    if as_rows and as_incidents:
+        raise click.UsageError("--findings and --incidents exclude each other")
     out = output()
     chosen = bounds_given(bounds)
     with opened(inputs) as (source, _report):
@@ -126,7 +136,10 @@ def findings(
     if only:
         found, told = only_of(only, found, told)
     fields = findings_document(found, as_bad_as(severity or "info", told))
-    if not out.document(fields, "findings", documents.NUMBERED_FINDING.keys):
+    rows, shape = (
+        ("incidents", documents.INCIDENT) if as_incidents else ("findings", documents.NUMBERED_FINDING)
+    )
+    if not out.document(fields, rows, shape.keys):
         chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), told)
         if as_rows:
             out.table(_COLUMNS, chosen_ones.findings)

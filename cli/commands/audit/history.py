@@ -8,8 +8,8 @@ import click
 
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.views.group_rows import GroupPartition, rows_by_partition
+from zkgroup.audit.points_in_time import PointInTime, is_within
+from zkgroup.audit.views.group_rows import GroupPartition, require_partition, rows_by_partition
 from zkgroup.audit.views.offsets import OffsetRow, offsets_of
 from zkgroup.audit.views.owners import owners_of
 from zkgroup.audit.views.sessions import SessionRow
@@ -49,8 +49,9 @@ _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good
     nargs=2,
     type=MOMENT,
     metavar="A B",
-    help="Only who owned it at some time from A to B, each a zxid or a time.",
+    help="The same as --since A --until B: who owned it at some time from A to B.",
 )
+@between_options
 @click.pass_context
 def owners(
     ctx: click.Context,
@@ -58,27 +59,37 @@ def owners(
     group: str,
     partition: TopicPartition | None,
     between: tuple[PointInTime, PointInTime] | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
 ) -> None:
     """Show who owned the partitions of a group when, and how that ended.
 
     `release`: deleted by its own session. `session_end`: its session was closed or expired.
-    `deleted_by_other`: deleted by another session. `open`: it existed at the end. Exit code 5 where there
-    never was such a group.
+    `deleted_by_other`: deleted by another session. `open`: it existed at the end of the files. --since and
+    --until select ownerships; each is shown from its beginning to its end. Exit code 5 where the files show
+    no such group, or no such partition.
 
     \b
     Example:
       zkgroup audit owners --input copy/version-2 --group billing --partition orders:3
     """
     out = output()
+    if between is not None:
+        if start is not None or end is not None:
+            raise click.UsageError("--between A B stands for --since A --until B: give one or the other")
+        start, end = between
     with opened(inputs) as (source, _report):
-        facts, rows = read_partitions(source.rows(between and between[0], between and between[1]), group)
+        zxids = source.zxids(start, end)
+        facts, rows = read_partitions(source.rows(start), group)
         mine = rows_by_partition(rows, group)
         if partition is not None:
+            require_partition(partition, mine, facts)
             mine = {where: mine[where] for where in (GroupPartition(group, partition),) if where in mine}
         lives = [
             documents.PartitionOwner(where.topic_partition, life)
             for where, events in sorted(mine.items())
             for life in owners_of(events, facts, *where)
+            if is_within(life.from_zxid, life.to_zxid, zxids)
         ]
     document = documents.OWNERS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
@@ -149,8 +160,8 @@ def offsets(
     """Show every write of an offset, and which session wrote it.
 
     Also whether the writer was the owner. `claim` writes what was there, to fence others off; `reset` is an
-    operator's; `snapshot` is what existed before the first transaction. Exit code 5 where there never was
-    such a group.
+    operator's; `snapshot` is what existed before the first transaction. Exit code 5 where the files show no
+    such group, or no such partition.
 
     \b
     Example:
@@ -160,6 +171,8 @@ def offsets(
     with opened(inputs) as (source, _report):
         facts, rows = read_partitions(source.rows(start, end), group)
         mine = rows_by_partition(rows, group)
+        if partition is not None:
+            require_partition(partition, mine, facts)
         found = [
             documents.PartitionOffset(where, row)
             for where, events in mine.items()
@@ -216,7 +229,9 @@ def sessions(
     """Show the life of every session and how it ended.
 
     Also which client it was, and how long it was silent before its end. `closed` is by the client, `expired`
-    by the servers. `server` is the myid in the session's id, a hint.
+    by the servers. `server` is the myid in the session's id, a hint. --since and --until select the sessions
+    that lived at some time then; each is shown with its whole life, and WRITES counts all its transactions in
+    the files.
 
     \b
     Example:
@@ -224,9 +239,14 @@ def sessions(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        facts, all_sessions, groups = read_sessions(source.rows(start, end))
+        zxids = source.zxids(start, end)
+        facts, all_sessions, groups = read_sessions(source.rows())
         require_group(group, groups)
-        found = [row for row in all_sessions if group is None or _is_of(row, group)]
+        found = [
+            row
+            for row in all_sessions
+            if (group is None or _is_of(row, group)) and is_within(row.from_zxid, row.to_zxid, zxids)
+        ]
     document = documents.SESSIONS.json(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.AuditSessionsDocument(found)
     )

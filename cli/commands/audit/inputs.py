@@ -263,7 +263,7 @@ def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "end",
         type=MOMENT,
         metavar="ZXID|TIME",
-        help="Up to this moment. --to is the old name.  [default: the last]",
+        help="Up to this moment; also --to.  [default: the last]",
     )(function)
     return click.option(
         "--since",
@@ -271,7 +271,7 @@ def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "start",
         type=MOMENT,
         metavar="ZXID|TIME",
-        help="From this moment on. --from is the old name.  [default: the first]",
+        help="From this moment on; also --from.  [default: the first]",
     )(function)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import is_of_groups, require_group
+from zkgroup.audit.partitions import topic_of
+from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import path_kind
+
+_NAMED = 8
 
 
 class GroupPartition(NamedTuple):
@@ -37,3 +43,19 @@ def rows_by_partition(
             found.setdefault(where, []).append(event)
     require_group(group, groups)
     return dict(sorted(found.items()))
+
+
+def require_partition(partition: TopicPartition, shown: Collection[GroupPartition], facts: Facts) -> None:
+    """Raises NotFoundError for a partition that neither rows of a group nor its topic show."""
+    known = {
+        where.topic_partition.partition for where in shown if where.topic_partition.topic == partition.topic
+    }
+    for change in facts.topics.get(partition.topic, ()):
+        topic = topic_of(Topic.path(partition.topic), change.data)
+        known |= set() if topic is None else set(topic.partitions)
+    if partition.partition not in known:
+        numbers = ", ".join(map(str, sorted(known)[:_NAMED])) or "none"
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        raise NotFoundError(
+            f"{partition}: no such partition in these files; those of {partition.topic}: {numbers}{more}"
+        )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
+from tests.waiting import ended
+from tests.worlds.processes import pipe_without_reader, started
 from tests.worlds.shell import Shell
 
 G4 = ("--group", "g4", "--partition", "orders:1")
@@ -33,27 +37,106 @@ def test_the_owners_of_a_partition_over_time(lone_shell: Shell) -> None:
 
 
 def test_the_owners_of_a_partition_between_two_moments(lone_shell: Shell) -> None:
-    """What stood at the first moment is there; what stands at the second one is open."""
-    words = ("audit", "owners", "--input", str(V346), *G4, "--between")
+    """Who owned it then, from the beginning to the end: also an end after the second moment is known."""
+    words = ("audit", "owners", "--input", str(V346), *G4)
+    times = "0x1d5", "2026-11-20T23:08:55Z"
 
-    rows = lone_shell.json(*words, "0x1d5", "2026-11-20T23:08:55Z")["intervals"]
+    rows = lone_shell.json(*words, "--between", *times)["intervals"]
 
     assert [(row["from_zxid"], row["to_zxid"], row["ended_by"]) for row in rows] == [
         (0x1D4, 0x1F7, "release"),
-        (0x1FA, None, "open"),
+        (0x1FA, 0x202, "session_end"),
     ]
+    for names in (("--from", "--to"), ("--since", "--until")):
+        assert lone_shell.json(*words, names[0], times[0], names[1], times[1])["intervals"] == rows
+    early = lone_shell.json(*words, "--until", "0x1c9")["intervals"]
+    assert [(row["from_zxid"], row["to_zxid"]) for row in early] == [(0x1A4, 0x1C0)]
+    assert lone_shell.run(*words, "--between", *times, "--to", "0x1c9").code == 2
+
+
+def test_sessions_of_a_stretch_have_their_whole_lives(lone_shell: Shell) -> None:
+    """Those that lived then; each is as without the stretch."""
+    words = ("audit", "sessions", "--input", str(INCIDENTS))
+    every = lone_shell.json(*words)["sessions"]
+
+    late = lone_shell.json(*words, "--group", "pause", "--since", "0x110")["sessions"]
+    early = lone_shell.json(*words, "--until", "0x110")["sessions"]
+
+    (paused,) = [row for row in late if row["session"] == "0x1a1fb66fa0f000e"]
+    assert (paused["from"], paused["writes"]) == ("2026-11-21T00:00:56.827Z", 21)
+    assert paused in every
+    assert early == [row for row in every if (row["from_zxid"] or 0) <= 0x110]
 
 
 def test_a_group_that_never_was_is_exit_5(lone_shell: Shell) -> None:
-    """Those that were are named; a partition that never had an owner is an answer."""
-    words = ("audit", "owners", str(V346), "--group")
-    missing = lone_shell.run(*words, "g44", "--partition", "orders:1")
-    unowned = lone_shell.run(*words, "g4", "--partition", "orders:99")
+    """Those that were are named; a partition that the group never owned is an answer."""
+    words = ("audit", "owners", str(INCIDENTS), "--group")
+    missing = lone_shell.run(*words, "g44", "--partition", "t:1")
+    unowned = lone_shell.run(*words, "adopt", "--partition", "mv:0")
 
     assert (missing.code, unowned.code) == (5, 0)
     assert "/consumers/g44" in missing.err
-    assert "g4" in missing.err
-    assert "orders-99 of g4 had no owner" in unowned.err
+    assert "g, idle" in missing.err
+    assert "mv-0 of adopt had no owner" in unowned.err
+
+
+@pytest.mark.parametrize("command", ["owners", "offsets"])
+def test_a_partition_that_never_was_is_exit_5(lone_shell: Shell, command: str) -> None:
+    """Those of its topic are named."""
+    words = ("audit", command, str(INCIDENTS), "--group", "g", "--partition")
+    ran = lone_shell.run(*words, "t:9")
+    topic = lone_shell.run(*words, "u:0")
+
+    assert (ran.code, ran.out, topic.code, topic.out) == (5, "", 5, "")
+    assert "t-9: no such partition in these files; those of t: 0, 1, 2, 3" in ran.err
+    assert "u-0: no such partition in these files; those of u: none" in topic.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("summary",), ("inspect",), ("tree",), ("diff", "0x1", "0x2"), ("owners", "--group", "g")),
+        *(("offsets",), ("sessions",), ("findings",), ("report", "NEW.html"), ("export", "NEW")),
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_input_that_is_not_there_is_exit_5(
+    lone_shell: Shell, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """What was expected and what was found, in words; a file where a folder is meant is wrong usage."""
+    command = [word.replace("NEW", str(tmp_path / "new")) for word in words]
+    missing = lone_shell.run("audit", *command, "--input", str(tmp_path / "gone"))
+
+    assert (missing.code, missing.out) == (5, "")
+    assert f"{tmp_path / 'gone'}: expected a " in missing.err
+    assert ", found nothing" in missing.err
+
+
+def test_a_log_is_no_folder(lone_shell: Shell, tmp_path: Path) -> None:
+    """In words."""
+    log = tmp_path / "log.1"
+    log.write_bytes(b"ZKLG")
+
+    ran = lone_shell.run("audit", "findings", "--input", str(log))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{log}: expected a folder, found a file" in ran.err
+
+
+def test_rows_of_incidents_explain_those_of_findings(lone_shell: Shell) -> None:
+    """In csv and ndjson the number of a finding's incident is that of a row with `--incidents`."""
+    words = ("audit", "findings", str(INCIDENTS))
+    document = lone_shell.json(*words, code=3)
+
+    rows = list(csv.DictReader(lone_shell.run(*words, "--incidents", "--format", "csv").lines))
+    lines = [json.loads(line) for line in lone_shell.run(*words, "--incidents", "--format", "ndjson").lines]
+
+    assert lines == document["incidents"]
+    assert [(int(row["number"]), row["title"], row["act"]) for row in rows] == [
+        (one["number"], one["title"], one["act"]) for one in lines
+    ]
+    assert json.loads(rows[0]["cause"]) == lines[0]["cause"]
+    assert lone_shell.run(*words, "--incidents", "--findings").code == 2
 
 
 @pytest.mark.parametrize(
@@ -347,3 +430,21 @@ def test_a_missing_input_is_refused_before_spark_starts(
     ended = lone_shell.run("audit", *words, str(tmp_path / "out"), "--input", str(tmp_path / "none"))
 
     assert f"{tmp_path / 'none'}: expected" in ended.err
+
+
+@pytest.mark.parametrize("output_format", ["table", "ndjson"])
+def test_the_exit_code_of_findings_is_the_same_where_nobody_reads(
+    lone_shell: Shell, output_format: str
+) -> None:
+    """`| head -1`: the rest is dropped, and the errors of the history still count."""
+    words = ("audit", "findings", str(INCIDENTS), "--format", output_format)
+    with os.fdopen(pipe_without_reader(), "wb") as gone:
+        ran = started(words, lone_shell.variables, stdout=gone.fileno(), stderr=subprocess.PIPE)
+        with ran:
+            assert ran.stderr is not None
+            message = ran.stderr.read()
+            code = ended(ran)
+
+    assert code == 3
+    assert b"Traceback" not in message
+    assert b"BrokenPipe" not in message
