@@ -46,6 +46,7 @@ WHAT_TO_DO = {
     "RecordsUnknownError": "Check whether the records are there (`zkgroup consume --source brokers`); if they are appended again they may be there twice.",
     "ReplicaStorageError": "Repair what the message names: a full disk, rights, a file that is not a broker's.",
     "NotZooKeeperFileError": "Give a readable `version-2` folder or files of one, not links.",
+    "MissingFileError": "Correct the path; on a cluster all workers need it.",
     "MixedEnsembleError": "Name the folders of one ensemble's servers together, and use a separate command for each ensemble.",
     "DamagedFileError": "See how far it is good: `zkgroup audit inspect FILE`. Copy it again, or take another server's.",
     "UnencodableError": "Correct the value that the message names: a name too long, a number beyond its field.",

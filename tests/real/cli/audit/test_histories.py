@@ -429,6 +429,7 @@ def test_a_missing_input_is_refused_before_spark_starts(
 
     ended = lone_shell.run("audit", *words, str(tmp_path / "out"), "--input", str(tmp_path / "none"))
 
+    assert ended.code == 5
     assert f"{tmp_path / 'none'}: expected" in ended.err
 
 
