@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import is_of_groups, require_group
-from zkgroup.audit.partitions import topic_of
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import path_kind
@@ -51,8 +51,9 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
         where.topic_partition.partition for where in shown if where.topic_partition.topic == partition.topic
     }
     for change in facts.topics.get(partition.topic, ()):
-        topic = topic_of(Topic.path(partition.topic), change.data)
-        known |= set() if topic is None else set(topic.partitions)
+        if change.data is not None:
+            with suppress(CorruptZnodeError):
+                known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
     if partition.partition not in known:
         numbers = ", ".join(map(str, sorted(known)[:_NAMED])) or "none"
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
