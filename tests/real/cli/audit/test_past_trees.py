@@ -161,12 +161,12 @@ def test_folders_of_two_ensembles_are_refused(lone_shell: Shell) -> None:
 def test_what_is_no_folder_of_zookeeper_is_refused(
     lone_shell: Shell, tmp_path: Path, command: list[str]
 ) -> None:
-    """Nothing, an empty folder, a file: exit 2 with the path, never a traceback."""
+    """With the path, never a traceback. Exit 5 for nothing; 2 for an empty folder and a file."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("hello")
-    for name in ("none", "empty", "file"):
+    for name, code in (("none", 5), ("empty", 2), ("file", 2)):
         ran = lone_shell.run("audit", *command, "--input", str(tmp_path / name))
-        assert (ran.code, ran.out) == (2, ""), ran
+        assert (ran.code, ran.out) == (code, ""), ran
         assert str(tmp_path / name) in ran.err
         assert "bug" not in ran.err
 
