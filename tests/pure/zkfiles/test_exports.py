@@ -12,7 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
+from zkgroup.errors import (
+    ConfigError,
+    DamagedFileError,
+    MissingFileError,
+    NotZooKeeperFileError,
+    RefusedError,
+)
 from zkgroup.model.requests import ZnodeStat
 from zkgroup.zkfiles.exports import (
     ExportedZnode,
@@ -245,6 +251,7 @@ def test_only_exports_are_taken_for_one(written: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     """A folder under that name, or nothing."""
-    for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(NotZooKeeperFileError, match="a file to read"):
-            ExportReader(path)
+    with pytest.raises(NotZooKeeperFileError, match="expected a file to read, found no regular file"):
+        ExportReader(tmp_path)
+    with pytest.raises(MissingFileError, match="expected a file, found nothing"):
+        ExportReader(tmp_path / "none")
