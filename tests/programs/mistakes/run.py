@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.programs.mistakes.mistake import Mistake, StaleError
-from tests.programs.mistakes.tree import Copy, Run
+from tests.programs.mistakes.tree import PATIENCE_WITH_MISTAKE_S, Copy, Run
 
 TAIL: Final = 30
 """Lines of pytest that are shown where it did not do what it should."""
@@ -91,14 +91,19 @@ def _without(copies: Copies, tests: tuple[str, ...]) -> str:
 
 def _with(copies: Copies, mistake: Mistake) -> Result:
     with copies.one() as copy:
-        try:
-            source = mistake.put_in(copy.root)
-        except StaleError as error:
-            return Result(mistake, "", 0.0, f"stale: {error}")
-        try:
-            run = copy.pytest(mistake.tests)
-        finally:
-            mistake.take_out(copy.root, source)
+        return with_mistake(copy, mistake)
+
+
+def with_mistake(copy: Copy, mistake: Mistake) -> Result:
+    """What the tests of a mistake find in a copy that has it; afterwards the copy is as before."""
+    try:
+        source = mistake.put_in(copy.root)
+    except StaleError as error:
+        return Result(mistake, "", 0.0, f"stale: {error}")
+    try:
+        run = copy.pytest(mistake.tests, PATIENCE_WITH_MISTAKE_S)
+    finally:
+        mistake.take_out(copy.root, source)
     if run.caught:
         return Result(mistake, run.failed, run.seconds)
     trouble = "no test failed" if run.passed else f"pytest ended otherwise:\n{_tail(run)}"

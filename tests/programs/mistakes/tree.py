@@ -29,6 +29,12 @@ LIMIT_S: Final = 600.0
 """For one run of pytest; a test that hangs is ended earlier, by `TEST_LIMIT_S`."""
 TEST_LIMIT_S: Final = 240
 """A test of half a minute must also end on a machine that is several times as slow."""
+PATIENCE_WITH_MISTAKE_S: Final = 20
+"""Of `tests.waiting`, where a test is meant to fail.
+
+What a failed test left open stays open with its traceback, and the search for leaks waits for that just as
+long.
+"""
 TESTS_FAILED: Final = 1
 """Exit status of pytest where tests failed; another one says that they could not be run."""
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTILINE)
@@ -66,22 +72,23 @@ class Copy:
         (folder / "zkgroup_cli").symlink_to("cli")
         self._require_own_imports()
 
-    def pytest(self, tests: Sequence[str]) -> Run:
-        """Runs these tests up to the first failure."""
+    def pytest(self, tests: Sequence[str], patience_s: float | None = None) -> Run:
+        """Runs these tests up to the first failure. patience_s: in place of the one patience of all tests."""
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly", "-n", "0"]
         options += [f"--timeout={TEST_LIMIT_S}", "--hypothesis-seed=0"]
-        status, output, seconds = self._python("-m", "pytest", *options, *tests)
+        patience = {} if patience_s is None else {"ZKGROUP_TEST_PATIENCE_S": str(patience_s)}
+        status, output, seconds = self._python("-m", "pytest", *options, *tests, **patience)
         found = _FAILED.search(output) if status == TESTS_FAILED else None
         return Run(status == 0, found[1] if found else "", seconds, output)
 
-    def _python(self, *arguments: str) -> tuple[int, str, float]:
-        """Exit status (negative for a signal), output and seconds of CPU."""
+    def _python(self, *arguments: str, **variables: str) -> tuple[int, str, float]:
+        """Exit status (negative for a signal), output and seconds of CPU, with more environment variables."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=self.root,
-                env={**kept, "PYTHONPATH": str(self.root), "PYTHONHASHSEED": "0"},
+                env={**kept, "PYTHONPATH": str(self.root), "PYTHONHASHSEED": "0", **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

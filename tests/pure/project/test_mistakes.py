@@ -9,8 +9,9 @@ import pytest
 
 from tests.programs.mistakes.catalogue import MISTAKES, PARTS
 from tests.programs.mistakes.mistake import Mistake, StaleError
-from tests.programs.mistakes.run import Result
+from tests.programs.mistakes.run import Result, with_mistake
 from tests.programs.mistakes.table import HEAD, PAGE, table
+from tests.programs.mistakes.tree import Copy
 from tests.project import ROOT, setup_cfg
 
 LEAST = 60
@@ -72,6 +73,22 @@ def test_mistake_that_is_put_in_can_be_taken_out(tmp_path: Path) -> None:
     compiled.touch()
     mistake.take_out(tmp_path, before)
     assert (source.read_text(), compiled.exists()) == ("a = 1\n", False)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_with_a_mistake_tests_wait_less(tmp_path: Path, status: int) -> None:
+    """A failed test keeps open what its traceback holds, and the search for leaks waits for that."""
+    (tmp_path / "pytest.py").write_text(
+        f"import os\nprint('FAILED t.py::test_of_' + os.environ['ZKGROUP_TEST_PATIENCE_S'])\nexit({status})\n"
+    )
+    (tmp_path / "m.py").write_text("a = 1\n")
+    copy = Copy.__new__(Copy)  # without the tree
+    copy.root = tmp_path
+    mistake = Mistake("m", "claim", "m.py", "It is wrong.", "a = 1\n", "a = 2\n", ("t.py",))
+
+    found = with_mistake(copy, mistake)
+
+    assert found.caught_by == ("t.py::test_of_20" if status else "")
 
 
 def test_table_names_what_caught_each_mistake() -> None:
