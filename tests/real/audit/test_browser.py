@@ -86,8 +86,9 @@ def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path, shape: dic
     assert tab.ask(length) == pytest.approx(whole)
 
 
-def test_an_incident_is_marked_in_all_pictures(tab: Page, tmp_path: Path) -> None:
-    """Its button sets the time of all of them and the group of the owners; Escape marks nothing again."""
+@pytest.fixture(scope="module")
+def accidents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of two groups: a stranger sets back g's offset and deletes h's claim."""
     log = AuditLog()
     log.topic("t", 1)
     for group, session in (("g", 1), ("h", 2)):
@@ -98,11 +99,94 @@ def test_an_incident_is_marked_in_all_pictures(tab: Page, tmp_path: Path) -> Non
     log.open(9)
     log.commit("g", ("t", 0), 120, 9)
     log.passes(60_000)
-    file = tmp_path / "report.html"
+    log.release("h", ("t", 0), 2)
+    log.claim("h", ("t", 0), "m-0", 2)
+    log.passes(200)
+    log.release("h", ("t", 0), 9)
+    log.passes(1_000)
+    file = tmp_path_factory.mktemp("accidents") / "report.html"
     file.write_text(page(data_of(log)), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_all_pictures_have_one_time_axis(tab: Page, accidents: Path, size: tuple[int, int]) -> None:
+    """The same ticks at the same places of the screen, two or more, and the day beside them."""
+    tab.open(accidents, *size, phone=size == PHONE)
+    drawn = """(async () => {
+      const own = CanvasRenderingContext2D.prototype.fillText, texts = [];
+      const owners = document.querySelector('#owners canvas');
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        if (this.canvas === owners && y < AXIS) texts.push([text, owners.getBoundingClientRect().left + x]);
+        return own.call(this, text, x, y);
+      };
+      shownTime.whole();
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      CanvasRenderingContext2D.prototype.fillText = own;
+      const inSvg = (place) => [...document.querySelectorAll(`${place} svg.plot text.tick`)].map((each) => {
+        const box = each.getBoundingClientRect();
+        return [each.textContent, (box.left + box.right) / 2];
+      });
+      return [texts[0][0], texts.slice(1), inSvg('.strip'), inSvg('#offsets'), inSvg('#load')];
+    })()"""
+
+    day, owners, *others = tab.ask(drawn)
+
+    assert day == tab.ask("timeOf(report.from).slice(0, 10)")
+    assert len(owners) >= 2
+    for ticks in others:
+        assert [text for text, _ in ticks] == [text for text, _ in owners]
+        assert [x for _, x in ticks] == pytest.approx([x for _, x in owners], abs=1)
+
+
+def test_labels_of_an_axis_stand_apart_at_every_zoom(tab: Page, accidents: Path) -> None:
+    """On a phone: two labels or more up to a month, none on the next one."""
+    tab.open(accidents, *PHONE, phone=True)
+    worst = """(() => {
+      const pen = document.createElement('canvas').getContext('2d');
+      pen.font = `11.5px ${colour('sans')}`;
+      let least = Infinity, fewest = Infinity;
+      for (let length = 30; length < 30 * 864e5; length *= 1.3) {
+        const { ticks } = ticksOf(report.from, report.from + length, 226);
+        fewest = Math.min(fewest, ticks.length);
+        ticks.slice(1).forEach((tick, at) => {
+          const needed = (pen.measureText(tick.text).width + pen.measureText(ticks[at].text).width) / 2;
+          least = Math.min(least, ((tick.ms - ticks[at].ms) / length) * 226 - needed);
+        });
+      }
+      return [least, fewest];
+    })()"""
+
+    least, fewest = tab.ask(worst)
+
+    assert least > 0
+    assert fewest >= 2
+
+
+def test_a_deleted_claim_is_crossed_on_a_phone(tab: Page, accidents: Path) -> None:
+    """However short the span was; at first the group of the worst incident is chosen."""
+    tab.open(accidents, *PHONE, phone=True)
+    red = f"""(() => {{ const c = {CANVAS};
+      const error = colour('error').match(/\\w\\w/g).map((each) => parseInt(each, 16));
+      const all = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      let count = 0;
+      const isRed = (at) => error.every((ink, of) => Math.abs(all[at + of] - ink) < 30);
+      for (let at = 0; at < all.length; at += 4) count += isRed(at);
+      return count; }})()"""
+    chosen = "document.querySelector('#owners select').selectedOptions[0].text"
+    first = tab.ask(f"[{chosen}, nameOf(report.incidents.rows[0][3])]")
+    tab.ask("filters.ownersGroup(report.names.indexOf('h'))")
+    tab.settle()
+
+    assert first == ["g", "g"]
+    assert tab.ask(red) > 10
+
+
+def test_an_incident_is_marked_in_all_pictures(tab: Page, accidents: Path) -> None:
+    """Its button sets the time of all of them and the group of the owners; Escape marks nothing again."""
     marked = "document.querySelectorAll('[data-marked]').length"
 
-    tab.open(file, *LAPTOP)
+    tab.open(accidents, *LAPTOP)
     title = tab.ask("document.querySelector('.card h3').textContent")
     bars = tab.ask("document.querySelectorAll('.strip rect.incident').length")
     tab.ask("document.querySelector('.card button.act').click()")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from zkgroup.audit.report.packing import packed
 
 SCRIPTS: Final = (
-    *("base.js", "timeline.js", "spans.js", "chart.js"),
+    *("base.js", "time_axis.js", "timeline.js", "spans.js", "chart.js"),
     *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
 )
 """In the order in which they stand in the page."""

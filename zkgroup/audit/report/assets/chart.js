@@ -1,7 +1,8 @@
 // Plots drawn as SVG, again whenever their width or the time they show changes.
 
-class Plot {
+class Plot extends Picture {
   constructor(holder, { height, label }) {
+    super();
     this.height = height;
     this.node = svg("svg", { class: "plot", role: "img", "aria-label": label });
     holder.append(el("div", { class: "chart" }, this.node));
@@ -9,6 +10,7 @@ class Plot {
     selection.listeners.push(() => this.later());
     new ResizeObserver(() => this.later()).observe(this.node.parentNode);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.later());
+    matchMedia("print").addEventListener("change", () => this.drawAnew()); // paper waits for no frame
   }
 
   later() {
@@ -16,31 +18,36 @@ class Plot {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      this.width = this.node.parentNode.clientWidth;
-      if (!this.width) return;
-      this.node.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
-      this.node.style.height = `${this.height}px`;
-      this.left = 64;
-      this.node.replaceChildren();
-      this.mark();
-      this.draw();
+      this.drawAnew();
     });
+  }
+
+  drawAnew() {
+    this.width = this.node.parentNode.clientWidth;
+    if (!this.width) return;
+    this.place(this.node);
+    this.node.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.node.style.height = `${this.height}px`;
+    this.node.replaceChildren();
+    this.mark();
+    this.draw();
+  }
+
+  /* The day and the ticks, below. */
+  timeLabels() {
+    const { ticks, day } = this.axis, y = this.height - 9;
+    this.node.append(
+      svg("text", { x: this.left - timeAxis.apart, y, "text-anchor": "end" }, day),
+      ...ticks.map(({ ms, text }) => svg("text", { class: "tick", x: this.x(ms), y, "text-anchor": "middle" }, text)),
+    );
   }
 
   /* The selected time, behind everything. */
   mark() {
     if (selection.from === null) return;
-    const from = Math.max(this.x(selection.from), this.left), to = Math.min(this.x(selection.to), this.width - 14);
-    if (to < this.left || from > this.width - 14) return;
+    const from = Math.max(this.x(selection.from), this.left), to = Math.min(this.x(selection.to), this.right);
+    if (to < this.left || from > this.right) return;
     this.node.append(svg("rect", { class: "selected", x: from, y: 0, width: Math.max(to - from, 2), height: this.height - 24 }));
-  }
-
-  x(ms) {
-    return this.left + ((ms - shownTime.from) / (shownTime.to - shownTime.from)) * (this.width - this.left - 14);
-  }
-
-  ms(x) {
-    return shownTime.from + ((x - this.left) / (this.width - this.left - 14)) * (shownTime.to - shownTime.from);
   }
 
   y(value) {
@@ -55,15 +62,11 @@ class Plot {
     for (let value = this.low; value <= this.high; value += step) {
       const y = Math.round(this.y(value)) + 0.5;
       this.node.append(
-        svg("line", { class: "grid", x1: this.left, x2: this.width - 14, y1: y, y2: y }),
+        svg("line", { class: "grid", x1: this.left, x2: this.right, y1: y, y2: y }),
         svg("text", { x: this.left - 8, y: y + 4, "text-anchor": "end" }, shortNumber(value)),
       );
     }
-    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.left)) {
-      const x = this.x(tick.ms);
-      if (x < this.left + 20 || x > this.width - 34) continue;
-      this.node.append(svg("text", { x, y: this.height - 9, "text-anchor": "middle" }, tick.text));
-    }
+    this.timeLabels();
   }
 
   draw() {}
@@ -122,7 +125,7 @@ class OffsetPlot extends Plot {
       return;
     }
     this.axes(values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b)));
-    const clamped = (ms) => Math.min(Math.max(this.x(ms), this.left), this.width - 14).toFixed(1);
+    const clamped = (ms) => Math.min(Math.max(this.x(ms), this.left), this.right).toFixed(1);
     let path = "";
     inside.forEach(([ms, offset], at) => (path += at ? `H${clamped(ms)}V${this.y(offset).toFixed(1)}` : `M${clamped(ms)},${this.y(offset).toFixed(1)}`));
     if (path) this.node.append(svg("path", { class: "curve", d: `${path}H${clamped(report.to)}` }));
@@ -176,7 +179,7 @@ class LoadPlot extends Plot {
       for (let at = low; at < high; at += 1) {
         if (!counts[at]) continue;
         const x = Math.max(this.x(report.from + at * step), this.left);
-        const end = Math.min(this.x(report.from + (at + 1) * step), this.width - 14);
+        const end = Math.min(this.x(report.from + (at + 1) * step), this.right);
         const y = this.y(base[at] + counts[at]), bottom = this.y(base[at]);
         base[at] += counts[at];
         if (end > x) path += `M${x.toFixed(1)},${bottom.toFixed(1)}V${y.toFixed(1)}H${Math.max(end - (end - x > 3 ? 1 : 0), x + 0.5).toFixed(1)}V${bottom.toFixed(1)}Z`;

@@ -44,9 +44,10 @@ function pickers(holder, rows, timeline) {
   const tools = holder.querySelector(".tools");
   if (topics.length > 1) tools.prepend(el("label", {}, "Topic", topic));
   if (groups.length > 1) tools.prepend(el("label", {}, "Group", group));
-  /* On a phone names of groups and topics do not fit beside each other. */
+  /* On a phone names of groups and topics do not fit beside each other: the group with the worst incident comes first. */
   if (groups.length > 1 && isNarrow()) {
-    group.value = String(groups[0]);
+    const worst = report.incidents.rows.find((row) => groups.includes(row[3]));
+    group.value = String(worst ? worst[3] : groups[0]);
     apply();
   }
   filters.ownersGroup = (number) => {

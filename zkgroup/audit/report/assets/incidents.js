@@ -39,7 +39,7 @@ class IncidentStrip extends Plot {
   }
 
   draw() {
-    const right = this.width - 14;
+    const { right } = this;
     SEVERITIES.forEach((severity, lane) => {
       const y = 4 + lane * LANE;
       this.node.append(
@@ -47,11 +47,7 @@ class IncidentStrip extends Plot {
         svg("text", { x: this.left - 8, y: y + 12, "text-anchor": "end" }, NOUNS[lane][1]),
       );
     });
-    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.left)) {
-      const x = this.x(tick.ms);
-      if (x < this.left + 20 || x > right - 20) continue;
-      this.node.append(svg("text", { x, y: this.height - 9, "text-anchor": "middle" }, tick.text));
-    }
+    this.timeLabels();
     for (const row of this.rows) {
       const [number, severity, title, , from, to] = row;
       const till = to === null ? report.to : to;

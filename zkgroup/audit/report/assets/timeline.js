@@ -20,9 +20,12 @@ function toneOfMember(member) {
   return { colour: number % PALETTE, lines: Math.floor(number / PALETTE) % (LINES + 1) };
 }
 
-class Timeline {
+const isForeign = (ended) => ended === "deleted_by_other" || ended.startsWith("deleted by session");
+
+class Timeline extends Picture {
   /* rows: {label, spans}; what: what a row is; toneOf: a span's {fill, hatched, lines}; isBad: gaps are good. */
   constructor(holder, { rows, what, label, toneOf = null, gaps = false, visible = 16 }) {
+    super();
     Object.assign(this, { all: rows, rows, what, toneOf, gaps });
     this.row = 0;
     this.span = null;
@@ -50,6 +53,7 @@ class Timeline {
     this.spacer.style.height = `${Math.max(this.rows.length - rows, 0) * ROW}px`;
     this.view.scrollTop = 0;
     this.hint();
+    timeAxis.needs(this, this.rows.reduce((most, row) => Math.max(most, this.nameOfRow(row).length), 0));
     this.later();
   }
 
@@ -70,24 +74,8 @@ class Timeline {
     });
   }
 
-  get gutter() {
-    return Math.round(Math.min(Math.max(this.width * 0.24, 96), 230, 30 + this.longest * 6.6));
-  }
-
-  get longest() {
-    if (this.measured !== this.rows) {
-      this.measured = this.rows;
-      this.length = this.rows.reduce((most, row) => Math.max(most, (this.isOneGroup ? row.short : row.label).length), 8);
-    }
-    return this.length;
-  }
-
-  x(ms) {
-    return this.gutter + ((ms - shownTime.from) / (shownTime.to - shownTime.from)) * (this.width - this.gutter - 8);
-  }
-
-  ms(x) {
-    return shownTime.from + ((x - this.gutter) / (this.width - this.gutter - 8)) * (shownTime.to - shownTime.from);
+  nameOfRow(row) {
+    return this.isOneGroup ? row.short : row.label;
   }
 
   tone(span) {
@@ -99,6 +87,7 @@ class Timeline {
   draw() {
     this.width = this.view.clientWidth;
     if (!this.width) return;
+    this.place(this.view);
     const ratio = devicePixelRatio || 1, canvas = this.canvas;
     if (canvas.width !== Math.round(this.width * ratio) || canvas.height !== Math.round(this.height * ratio)) {
       canvas.width = Math.round(this.width * ratio);
@@ -123,14 +112,14 @@ class Timeline {
     pen.clip();
     for (let at = this.first; at < this.rows.length && this.y(at) < this.height; at += 1) this.drawRow(at);
     pen.restore();
-    if (!this.rows.length) this.text("nothing matches", this.gutter + 8, AXIS + ROW / 2 + 2, this.inks.soft);
+    if (!this.rows.length) this.text("nothing matches", this.left + 8, AXIS + ROW / 2 + 2, this.inks.soft);
   }
 
   /* The selected time, behind the bars. */
   mark() {
     if (selection.from === null) return;
-    const from = Math.max(this.x(selection.from), this.gutter), to = Math.min(this.x(selection.to), this.width - 8);
-    if (to < this.gutter || from > this.width - 8) return;
+    const from = Math.max(this.x(selection.from), this.left), to = Math.min(this.x(selection.to), this.right);
+    if (to < this.left || from > this.right) return;
     this.pen.fillStyle = this.inks.box;
     this.pen.fillRect(from, 0, Math.max(to - from, 2), this.height);
     this.pen.fillStyle = this.inks.accent;
@@ -148,26 +137,27 @@ class Timeline {
   }
 
   grid() {
-    const { pen, inks } = this;
+    const { pen, inks } = this, { ticks, day } = this.axis;
     pen.lineWidth = 1;
-    for (const tick of ticksOf(shownTime.from, shownTime.to, this.width - this.gutter)) {
+    this.text(day, this.left - timeAxis.apart, AXIS / 2 - 1, inks.soft, "right");
+    for (const tick of ticks) {
       const x = Math.round(this.x(tick.ms)) + 0.5;
       pen.strokeStyle = inks.line;
       pen.beginPath();
       pen.moveTo(x, AXIS - 5);
       pen.lineTo(x, this.height);
       pen.stroke();
-      if (x > this.gutter + 24 && x < this.width - 30) this.text(tick.text, x, AXIS / 2 - 1, inks.soft, "center");
+      this.text(tick.text, x, AXIS / 2 - 1, inks.soft, "center");
     }
   }
 
   drawRow(at) {
-    const { pen, inks } = this, row = this.rows[at], y = this.y(at), left = this.gutter, right = this.width - 8;
+    const { pen, inks } = this, row = this.rows[at], y = this.y(at), { left, right } = this;
     if (at === this.row && document.activeElement === this.view) {
       pen.fillStyle = inks.box;
       pen.fillRect(0, y, this.width, ROW);
     }
-    this.text(fitted(pen, this.isOneGroup ? row.short : row.label, left - 18), 10, y + ROW / 2, inks.ink);
+    this.text(fitted(pen, this.nameOfRow(row), left - 18), 10, y + ROW / 2, inks.ink);
     pen.save();
     pen.beginPath();
     pen.rect(left, y, right - left, ROW);
@@ -181,6 +171,7 @@ class Timeline {
       this.drawSpan(span, end, y);
     }
     if (this.gaps && before !== null && before < report.to) this.gap(row, before, report.to, y);
+    this.crosses(row, y);
     pen.restore();
   }
 
@@ -196,19 +187,19 @@ class Timeline {
 
   dots(from, to, y) {
     const x = this.x(from), end = this.x(to);
-    if (end < this.gutter || x > this.width || end - x < 1) return;
+    if (end < this.left || x > this.right || end - x < 1) return;
     this.pen.strokeStyle = this.inks.soft;
     this.pen.setLineDash([2, 4]);
     this.pen.beginPath();
-    this.pen.moveTo(Math.max(x, this.gutter) + 1, Math.round(y + ROW / 2) + 0.5);
-    this.pen.lineTo(Math.min(end, this.width), Math.round(y + ROW / 2) + 0.5);
+    this.pen.moveTo(Math.max(x, this.left) + 1, Math.round(y + ROW / 2) + 0.5);
+    this.pen.lineTo(Math.min(end, this.right), Math.round(y + ROW / 2) + 0.5);
     this.pen.stroke();
     this.pen.setLineDash([]);
   }
 
   drawSpan(span, end, y) {
     const { pen, inks } = this;
-    const x = Math.max(this.x(span[0]), this.gutter - 2), till = Math.min(this.x(end), this.width + 2);
+    const x = Math.max(this.x(span[0]), this.left - 2), till = Math.min(this.x(end), this.right + 2);
     const width = Math.max(till - x - (till - x > 4 ? 1 : 0), 1.5), tone = this.tone(span);
     pen.fillStyle = tone.fill;
     pen.fillRect(x, y + 3, width, ROW - 6);
@@ -222,8 +213,9 @@ class Timeline {
       this.text(fitted(pen, text, width - 14), x + 5, y + ROW / 2 + 0.5, inks.paper);
     }
     const ended = nameOf(span[6]);
-    if (width > 6 && ended !== "open" && ended !== "release" && ended !== "over") {
-      this.ending(x + width, y, ended === "deleted_by_other" || ended.startsWith("deleted by session"));
+    if (width > 4 && !isForeign(ended) && ended !== "open" && ended !== "release" && ended !== "over") {
+      pen.fillStyle = inks.ink;
+      pen.fillRect(x + width - 2, y + 1, 2, ROW - 2);
     }
     if (selection.session >= 0 && span[3] === selection.session) {
       pen.fillStyle = inks.accent;
@@ -254,24 +246,26 @@ class Timeline {
     pen.restore();
   }
 
-  /* A cross where another session ended it, a bar where its session did. */
-  ending(x, y, isForeign) {
+  /* Where another session ended a span, however short it was: over all bars, and once where many are close. */
+  crosses(row, y) {
     const { pen, inks } = this;
-    pen.strokeStyle = isForeign ? inks.error : inks.ink;
-    pen.lineWidth = 2;
-    pen.beginPath();
-    if (isForeign) {
-      pen.fillStyle = inks.paper;
-      pen.fillRect(x - 9, y + 5, 10, ROW - 10);
-      pen.moveTo(x - 7, y + 7);
-      pen.lineTo(x - 1, y + ROW - 7);
-      pen.moveTo(x - 1, y + 7);
-      pen.lineTo(x - 7, y + ROW - 7);
-    } else {
-      pen.moveTo(x - 1, y + 1);
-      pen.lineTo(x - 1, y + ROW - 1);
+    let last = -Infinity;
+    for (const span of row.spans) {
+      if (span[1] === null || span[1] < shownTime.from || span[1] > shownTime.to || !isForeign(nameOf(span[6]))) continue;
+      const x = Math.max(this.x(span[1]) - 4, this.left + 4);
+      if (x - last < 4) continue;
+      last = x;
+      pen.beginPath();
+      for (const side of [-3, 3]) {
+        pen.moveTo(x - side, y + 7);
+        pen.lineTo(x + side, y + ROW - 7);
+      }
+      for (const [ink, width] of [[inks.paper, 5], [inks.error, 2]]) {
+        pen.strokeStyle = ink;
+        pen.lineWidth = width;
+        pen.stroke();
+      }
     }
-    pen.stroke();
     pen.lineWidth = 1;
   }
 
@@ -315,7 +309,7 @@ class Timeline {
 
   over(event) {
     if (this.grabbed && event.buttons) {
-      const ms = ((this.grabbed.x - event.clientX) / (this.width - this.gutter - 8)) * (this.grabbed.to - this.grabbed.from);
+      const ms = ((this.grabbed.x - event.clientX) / (this.right - this.left)) * (this.grabbed.to - this.grabbed.from);
       if (Math.abs(this.grabbed.x - event.clientX) > 3) shownTime.set(this.grabbed.from + ms, this.grabbed.to + ms);
       hideTip();
       return;
@@ -327,7 +321,7 @@ class Timeline {
 
   hit(event) {
     const { x, y } = this.at(event);
-    if (y < AXIS || x < this.gutter) return null;
+    if (y < AXIS || x < this.left) return null;
     const row = this.first + Math.floor((y - this.shift) / ROW);
     if (!this.rows[row]) return null;
     const slack = (3 * (shownTime.to - shownTime.from)) / this.width, ms = this.ms(x);
