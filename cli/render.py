@@ -1,8 +1,8 @@
 """Output: data to stdout in the format asked for, everything else to stderr; text tables, progress.
 
 A table fits the terminal. Columns that name things are shortened first, in their middle (the ends
-distinguish ids), texts go on in further lines, then the least important columns are left out and named below
-the table. Without a width nothing is shortened.
+distinguish ids), texts go on in further lines or below their row, then the least important columns are left
+out and named below the table. Without a width nothing is shortened.
 """
 
 from __future__ import annotations
@@ -156,10 +156,16 @@ def _csv_value(value: object) -> object:
 
 
 GUTTER = "  "
+INDENT = "    "
+"""Before what is below a row."""
 ELLIPSIS = "…"
 
-Shorten = Literal["no", "middle", "end", "wrap"]
-"""`wrap` cuts nothing: the text goes on in further lines, below its column."""
+Shorten = Literal["no", "middle", "end", "wrap", "below"]
+"""`wrap` and `below` cut nothing: the text goes on in further lines.
+
+With `wrap` they are below its column. With `below`, which is for the last column, they are below the row
+from its left side on, where the table is too wide otherwise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,8 @@ class TableColumn(Generic[R]):
     """Width below which a shortened column is not squeezed further."""
     rank: int = 0
     """Columns of the highest rank are left out first; rank 0 never."""
+    lines: int | None = None
+    """Lines of a `wrap`; what is longer ends in an ellipsis. None: as many as it needs."""
 
 
 Paint = Callable[[str, str], str]
@@ -203,18 +211,19 @@ def render(
 ) -> list[str]:
     """The table as lines without trailing blanks; a last line names the columns left out, if any."""
     cells = [[_cell(column.value(row)) for column in columns] for row in rows]
-    visible, widths = _fit(columns, cells, width)
-    lines = [
-        _line(
-            [Cell(columns[i].header, "header") for i in visible], [columns[i] for i in visible], widths, paint
-        ),
-        *(
-            _line(line, [columns[i] for i in visible], widths, paint)
-            for row in cells
-            for line in _wrapped([row[i] for i in visible], [columns[i] for i in visible], widths)
-        ),
-    ]
-    hidden = [column.header for i, column in enumerate(columns) if i not in visible]
+    inside = list(columns)
+    if width is not None and _is_below(columns, cells, width):
+        inside = inside[:-1]
+    visible, widths = _fit(inside, cells, width)
+    shown = [inside[i] for i in visible]
+    lines = [_line([Cell(column.header, "header") for column in shown], shown, widths, paint)]
+    for row in cells:
+        lines += [
+            _line(line, shown, widths, paint) for line in _wrapped([row[i] for i in visible], shown, widths)
+        ]
+        if width is not None and len(inside) < len(columns):
+            lines += _below(row[-1], width, paint)
+    hidden = [column.header for i, column in enumerate(inside) if i not in visible]
     if hidden:
         lines.append(paint(f"left out for the width: {', '.join(hidden)}", "dim"))
     return lines
@@ -222,7 +231,7 @@ def render(
 
 def shorten(text: str, width: int, how: Shorten) -> str:
     """At most `width` characters; the middle or the end becomes an ellipsis."""
-    if len(text) <= width or how in ("no", "wrap"):
+    if len(text) <= width or how in ("no", "wrap", "below"):
         return text
     if width <= 1:
         return ELLIPSIS[:width]
@@ -242,13 +251,46 @@ def _wrapped(
 ) -> Iterator[list[Cell]]:
     """The lines of one row: one, unless a column wraps its text."""
     parts = [
-        textwrap.wrap(cell.text, width, break_on_hyphens=False) or [""]
-        if column.shorten == "wrap" and len(cell.text) > width
+        _lines_of(cell.text, width, column.lines)
+        if column.shorten in ("wrap", "below") and len(cell.text) > width
         else [cell.text]
         for cell, column, width in zip(cells, columns, widths, strict=True)
     ]
     for texts in zip_longest(*parts, fillvalue=""):
         yield [Cell(text, cell.style) for text, cell in zip(texts, cells, strict=True)]
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks a word that is longer than a line behind a `_` or a `/`, where it has one."""
+
+    def _handle_long_word(
+        self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int
+    ) -> None:
+        word, room = reversed_chunks[-1], max(width - cur_len, 0)
+        end = max(word.rfind(mark, 0, room) for mark in "_/") + 1
+        if end:
+            cur_line.append(word[:end])
+            reversed_chunks[-1] = word[end:]
+        else:
+            super()._handle_long_word(reversed_chunks, cur_line, cur_len, width)
+
+
+def _lines_of(text: str, width: int, at_most: int | None) -> list[str]:
+    wrapper = _Wrapper(width, break_on_hyphens=False, max_lines=at_most, placeholder=ELLIPSIS)
+    return wrapper.wrap(text) or [""]
+
+
+def _is_below(columns: Sequence[TableColumn[Any]], rows: Sequence[Sequence[Cell]], width: int) -> bool:
+    """Whether the last column is `below` and does not fit beside all the others."""
+    if columns[-1].shorten != "below":
+        return False
+    return _least(columns, _natural(columns, rows), range(len(columns))) > width
+
+
+def _below(cell: Cell, width: int, paint: Paint) -> Iterator[str]:
+    """The lines below a row."""
+    for line in _lines_of(cell.text, max(width - len(INDENT), 1), None):
+        yield INDENT + (paint(line, cell.style) if cell.style else line)
 
 
 def _cell(value: CellValue) -> Cell:
@@ -261,9 +303,7 @@ def _cell(value: CellValue) -> Cell:
 def _fit(
     columns: Sequence[TableColumn[Any]], rows: Sequence[Sequence[Cell]], width: int | None
 ) -> tuple[list[int], list[int]]:
-    natural = [
-        max([len(column.header), *(len(row[i].text) for row in rows)]) for i, column in enumerate(columns)
-    ]
+    natural = _natural(columns, rows)
     visible = list(range(len(columns)))
     if width is None:
         return visible, natural
@@ -284,6 +324,12 @@ def _fit(
         widths[widest] -= 1
         over -= 1
     return visible, [widths[i] for i in visible]
+
+
+def _natural(columns: Sequence[TableColumn[Any]], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max([len(column.header), *(len(row[i].text) for row in rows)]) for i, column in enumerate(columns)
+    ]
 
 
 def _floor(column: TableColumn[Any], natural: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -13,9 +14,10 @@ import click
 
 from ..app import EXIT_CHECK_FAILED, Shared, command, shared
 from ..context import client_settings, target
-from ..render import Cell, Output, TableColumn, echo_err
+from ..render import Cell, Output, TableColumn, echo_err, printable
 from ..units import counted
 from .audit.history import show_owners
+from .audit.incident_text import WIDTH
 from .audit.inputs import hex_zxid
 
 if TYPE_CHECKING:
@@ -229,8 +231,8 @@ _AIRPORT_COLUMNS: list[TableColumn[AirportDelay]] = [
 ]
 _CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
     TableColumn("proved", lambda one: Cell("yes", "good") if one.holds else Cell("NO", "bad")),
-    TableColumn("", lambda one: one.statement),
-    TableColumn("evidence", lambda one: one.evidence, shorten="end", least=20),
+    TableColumn("", lambda one: one.statement, shorten="wrap", least=32),
+    TableColumn("evidence", lambda one: one.evidence, shorten="wrap", least=20),
 ]
 _CLIENT_COLUMNS: list[TableColumn[ClientRun]] = [
     TableColumn("client", lambda one: one.client),
@@ -252,7 +254,7 @@ _PLANTED_COLUMNS: list[TableColumn[Planted]] = [
     TableColumn("before", lambda one: one.before, right=True),
     TableColumn("after", lambda one: one.after, right=True),
     TableColumn("zxid", lambda one: hex_zxid(one.zxid), right=True),
-    TableColumn("found as", lambda one: ", ".join(one.findings), shorten="end", least=20),
+    TableColumn("found as", lambda one: ", ".join(one.findings), shorten="wrap", least=20),
 ]
 
 
@@ -381,12 +383,17 @@ def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     out.table(_PLANTED_COLUMNS, report.planted)
     out.line()
     out.line(out.paint(f"Who owned partition {report.partition}, whose offset was set back", "bold"))
-    show_owners(out, report.owners)
+    show_owners(out, report.owners, ())
     out.line()
     check_table(out, report.checks)
     out.line()
     counts = ", ".join(counted(report.severities.get(one, 0), noun) for one, noun in NOUNS.items())
     out.line(f"{counts} in the files of a run of {report.took_s:.0f} s.")
+    incidents = counted(len(report.incidents), "incident")
+    out.line(f"They are {incidents} and notes{':' if report.incidents else '.'}")
+    for title in report.incidents:
+        for line in textwrap.wrap(printable(title), out.width or WIDTH, break_on_hyphens=False):
+            out.line(line)
 
 
 def _echo_left_of_audit(report: AuditDemoReport) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zkgroup.audit.facts import Facts
 from zkgroup.znodes.paths import path_kind
 
@@ -12,6 +14,12 @@ _NAMED_MAX = 3
 def session_text(session: int) -> str:
     """A session as ZooKeeper's own tools print it."""
     return f"0x{session & _UNSIGNED:x}"
+
+
+def session_digits(sessions: Iterable[int]) -> int:
+    """How many last digits, two or more, tell these sessions apart."""
+    texts = {session_text(session) for session in sessions}
+    return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
 
 
 def server_of(session: int) -> int:

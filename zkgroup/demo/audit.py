@@ -327,6 +327,8 @@ class AuditDemoReport:
     planted: tuple[Planted, ...]
     severities: Mapping[str, int]
     """Number of findings of each severity."""
+    incidents: tuple[str, ...]
+    """The titles of those that are more than notes."""
     partition: int
     """The partition whose offset was rewound."""
     owners: tuple[OwnerLife, ...]
@@ -393,6 +395,9 @@ def _audit(stage: PlantedGroup, shared: group.GroupDemoReport, options: AuditDem
         checks=(*checks, *shared.checks),
         planted=tuple(stage.planted),
         severities=Counter(one.severity for one in found.findings),
+        incidents=tuple(
+            one.incident.title for one in report.incidents.incidents if one.incident.severity != "info"
+        ),
         partition=partition,
         owners=tuple(lives.get(partition, ())),
         report=tuple(written),

@@ -27,7 +27,8 @@ from ...param_types import (
     nearest,
 )
 from ...render import Cell, TableColumn, echo_err
-from ...units import counted, iso_time
+from ...units import counted
+from .brief import Brief
 from .incident_text import STYLES, show_incidents
 from .inputs import (
     Inputs,
@@ -142,7 +143,9 @@ def findings(
     if not out.document(fields, rows, shape.keys):
         chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), told)
         if as_rows:
-            out.table(_COLUMNS, chosen_ones.findings)
+            brief = Brief(out, (one.finding.from_ms for one in chosen_ones.findings))
+            brief.show_dates()
+            out.table(_columns(brief), chosen_ones.findings)
         else:
             show_incidents(out, chosen_ones.incidents)
         summary(found, told)
@@ -174,16 +177,17 @@ def as_bad_as(severity: Severity, found: FoundIncidents) -> FoundIncidents:
     )
 
 
-_COLUMNS: list[TableColumn[NumberedFinding]] = [
-    TableColumn("FROM", lambda row: iso_time(row.finding.from_ms), rank=2),
-    TableColumn("SEVERITY", lambda row: Cell(row.finding.severity, STYLES[row.finding.severity])),
-    TableColumn("FINDING", lambda row: row.finding.finding),
-    TableColumn("INCIDENT", lambda row: row.incident, right=True, rank=3),
-    TableColumn("GROUP", lambda row: row.finding.group, shorten="middle", least=8, rank=1),
-    TableColumn("PARTITION", lambda row: _place(row.finding), shorten="middle", least=8, rank=1),
-    TableColumn("ZXID", lambda row: hex_zxid(row.finding.from_zxid), right=True, rank=3),
-    TableColumn("DETAIL", lambda row: row.finding.detail, shorten="wrap", least=24),
-]
+def _columns(brief: Brief) -> list[TableColumn[NumberedFinding]]:
+    return [
+        TableColumn("FROM", lambda row: brief.time(row.finding.from_ms), rank=2),
+        TableColumn("SEVERITY", lambda row: Cell(row.finding.severity, STYLES[row.finding.severity])),
+        TableColumn("FINDING", lambda row: row.finding.finding, shorten="wrap", least=12),
+        TableColumn("INCIDENT", lambda row: row.incident, right=True, rank=3),
+        TableColumn("GROUP", lambda row: row.finding.group, shorten="middle", least=8, rank=1),
+        TableColumn("PARTITION", lambda row: _place(row.finding), shorten="middle", least=8, rank=1),
+        TableColumn("ZXID", lambda row: hex_zxid(row.finding.from_zxid), right=True, rank=3),
+        TableColumn("DETAIL", lambda row: row.finding.detail, shorten="below", least=40),
+    ]
 
 
 def _counts(counts: Mapping[Severity, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -18,7 +18,8 @@ from zkgroup.model import TopicPartition
 from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, output
 from ...render import Cell, Output, TableColumn, echo_err
-from ...units import counted, iso_time
+from ...units import counted
+from .brief import Brief
 from .inputs import (
     MOMENT,
     Inputs,
@@ -97,24 +98,31 @@ def owners(
     )
     if not out.document(document, "intervals", documents.PARTITION_OWNER.keys):
         if partition is None:
-            out.table(_GROUP_COLUMNS, lives)
+            brief = _brief(out, [each.life for each in lives], facts.sessions)
+            brief.show_dates()
+            out.table(_group_columns(brief), lives)
         else:
-            show_owners(out, [each.life for each in lives])
+            show_owners(out, [each.life for each in lives], facts.sessions)
         if not lives:
             echo_err(f"{f'{partition} of {group}' if partition else group} had no owner")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
-_OWNER_COLUMNS: list[TableColumn[OwnerLife]] = [
-    TableColumn("FROM", lambda life: iso_time(life.from_ms)),
-    TableColumn("TO", lambda life: iso_time(life.to_ms)),
-    TableColumn("OWNER", lambda life: life.thread, shorten="middle", least=24),
-    TableColumn("ENDED BY", lambda life: Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by))),
-    TableColumn("FROM ZXID", lambda life: hex_zxid(life.from_zxid), right=True, rank=1),
-    TableColumn("TO ZXID", lambda life: hex_zxid(life.to_zxid), right=True, rank=1),
-    TableColumn("SESSION", lambda life: documents.session_text(life.session), right=True, rank=2),
-]
+def _owner_columns(brief: Brief) -> list[TableColumn[OwnerLife]]:
+    return [
+        TableColumn("FROM", lambda life: brief.time(life.from_ms)),
+        TableColumn("TO", lambda life: brief.time(life.to_ms)),
+        TableColumn("OWNER", lambda life: life.thread, shorten="middle", least=8),
+        TableColumn(
+            *("ENDED BY", lambda life: Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by))),
+            shorten="wrap",
+            least=11,
+        ),
+        TableColumn("FROM ZXID", lambda life: hex_zxid(life.from_zxid), right=True, rank=2),
+        TableColumn("TO ZXID", lambda life: hex_zxid(life.to_zxid), right=True, rank=3),
+        TableColumn("SESSION", lambda life: brief.session(life.session), right=True, rank=1),
+    ]
 
 
 def _of_life(column: TableColumn[OwnerLife]) -> TableColumn[documents.PartitionOwner]:
@@ -125,18 +133,26 @@ def _of_life(column: TableColumn[OwnerLife]) -> TableColumn[documents.PartitionO
         shorten=column.shorten,
         least=column.least,
         rank=column.rank,
+        lines=column.lines,
     )
 
 
-_GROUP_COLUMNS: list[TableColumn[documents.PartitionOwner]] = [
-    TableColumn("PARTITION", lambda row: str(row.topic_partition), shorten="middle", least=10),
-    *map(_of_life, _OWNER_COLUMNS),
-]
+def _group_columns(brief: Brief) -> list[TableColumn[documents.PartitionOwner]]:
+    return [
+        TableColumn("PARTITION", lambda row: str(row.topic_partition), shorten="middle", least=10),
+        *map(_of_life, _owner_columns(brief)),
+    ]
 
 
-def show_owners(out: Output, lives: Sequence[OwnerLife]) -> None:
-    """One row an ownership."""
-    out.table(_OWNER_COLUMNS, lives)
+def _brief(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]) -> Brief:
+    return Brief(out, (time for life in lives for time in (life.from_ms, life.to_ms)), sessions)
+
+
+def show_owners(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]) -> None:
+    """One row an ownership; `sessions` are all of the history."""
+    brief = _brief(out, lives, sessions)
+    brief.show_dates()
+    out.table(_owner_columns(brief), lives)
 
 
 @command()
@@ -187,28 +203,35 @@ def offsets(
         documents.AuditOffsetsDocument(group, found),
     )
     if not out.document(document, "offsets", documents.OFFSET.keys):
-        out.table(_OFFSET_COLUMNS, found)
+        brief = Brief(out, (one.write.time_ms for one in found), facts.sessions)
+        brief.show_dates()
+        out.table(_offset_columns(brief, of_one_group=group is not None), found)
         echo_err(f"{counted(len(found), 'write')}, {sum(row.is_rewind for _, row in found)} of them rewinds")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
 
 _OWNED = {True: "yes", False: Cell("no", "bad"), None: None}
-_OFFSET_COLUMNS: list[TableColumn[documents.PartitionOffset]] = [
-    TableColumn("TIME", lambda row: iso_time(row.write.time_ms)),
-    TableColumn("GROUP", lambda row: row.where.group, shorten="middle", least=8, rank=1),
-    TableColumn("PARTITION", lambda row: str(row.where.topic_partition), shorten="middle", least=10),
-    TableColumn("KIND", lambda row: row.write.kind),
-    TableColumn("OFFSET", lambda row: _offset_cell(row.write), right=True),
-    TableColumn("BEFORE", lambda row: documents.position(row.write.previous), right=True),
-    TableColumn("OWNED", lambda row: _OWNED[row.write.owned]),
-    TableColumn("ZXID", lambda row: hex_zxid(row.write.zxid), right=True, rank=1),
-    TableColumn("SESSION", lambda row: documents.session_text(row.write.session), right=True, rank=2),
-    TableColumn(
-        "MEMBER", lambda row: ", ".join(row.write.members) or None, shorten="middle", least=16, rank=3
-    ),
-    TableColumn("OWNER", lambda row: row.write.owner, shorten="middle", least=16, rank=4),
-]
+
+
+def _offset_columns(brief: Brief, *, of_one_group: bool) -> list[TableColumn[documents.PartitionOffset]]:
+    return [
+        TableColumn("TIME", lambda row: brief.time(row.write.time_ms)),
+        TableColumn(
+            *("GROUP", lambda row: row.where.group), shorten="middle", least=8, rank=5 if of_one_group else 0
+        ),
+        TableColumn("PARTITION", lambda row: str(row.where.topic_partition), shorten="middle", least=10),
+        TableColumn("KIND", lambda row: row.write.kind, rank=3),
+        TableColumn("OFFSET", lambda row: _offset_cell(row.write), right=True),
+        TableColumn("BEFORE", lambda row: documents.position(row.write.previous), right=True),
+        TableColumn("OWNED", lambda row: _OWNED[row.write.owned], rank=4),
+        TableColumn("ZXID", lambda row: hex_zxid(row.write.zxid), right=True, rank=2),
+        TableColumn("SESSION", lambda row: brief.session(row.write.session), right=True),
+        TableColumn(
+            "MEMBER", lambda row: ", ".join(row.write.members) or None, shorten="middle", least=8, rank=1
+        ),
+        TableColumn("OWNER", lambda row: row.write.owner, shorten="middle", least=8, rank=1),
+    ]
 
 
 def _offset_cell(write: OffsetRow) -> Cell | int | None:
@@ -251,7 +274,9 @@ def sessions(
         documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.AuditSessionsDocument(found)
     )
     if not out.document(document, "sessions", documents.AUDITED_SESSION.keys):
-        out.table(_SESSION_COLUMNS, found)
+        brief = Brief(out, (time for row in found for time in (row.from_ms, row.to_ms)))
+        brief.show_dates()
+        out.table(_session_columns(brief), found)
         echo_err(f"{counted(len(found), 'session')}, {sum(row.ended == 'expired' for row in found)} expired")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
@@ -261,16 +286,18 @@ def _is_of(row: SessionRow, group: str) -> bool:
     return any(of == group for of, _ in row.members)
 
 
-_SESSION_COLUMNS: list[TableColumn[SessionRow]] = [
-    TableColumn("SESSION", lambda row: documents.session_text(row.session), right=True),
-    TableColumn("FROM", lambda row: iso_time(row.from_ms)),
-    TableColumn("TO", lambda row: iso_time(row.to_ms)),
-    TableColumn("ENDED", lambda row: Cell(row.ended, _SESSION_STYLES.get(row.ended))),
-    TableColumn("WRITES", lambda row: row.writes, right=True, rank=1),
-    TableColumn("SILENT MS", lambda row: row.silence_ms, right=True, rank=2),
-    TableColumn("TIMEOUT MS", lambda row: row.timeout_ms, right=True, rank=3),
-    TableColumn("WHO", lambda row: _who(row), shorten="middle", least=20, rank=1),
-]
+def _session_columns(brief: Brief) -> list[TableColumn[SessionRow]]:
+    """Sessions are whole here: this is where the id of a short one is looked up."""
+    return [
+        TableColumn("SESSION", lambda row: documents.session_text(row.session), right=True),
+        TableColumn("FROM", lambda row: brief.time(row.from_ms)),
+        TableColumn("TO", lambda row: brief.time(row.to_ms)),
+        TableColumn("ENDED", lambda row: Cell(row.ended, _SESSION_STYLES.get(row.ended))),
+        TableColumn("WRITES", lambda row: row.writes, right=True, rank=2),
+        TableColumn("SILENT MS", lambda row: row.silence_ms, right=True, rank=1),
+        TableColumn("TIMEOUT MS", lambda row: row.timeout_ms, right=True, rank=3),
+        TableColumn("WHO", lambda row: _who(row), shorten="wrap", least=12),
+    ]
 
 
 def _who(row: SessionRow) -> str | None:

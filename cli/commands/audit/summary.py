@@ -27,8 +27,10 @@ ROWS = 15
 def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
     """Show a history on one screen: each group and its worst incident.
 
-    Groups with errors come first. The last row is what is about no group: brokers, controllers, the ensemble.
-    JSON has all groups. Exit code 3 where there is an error, or a file is damaged.
+    Groups with errors come first; `audit findings --group GROUP` has the whole of a long title. The last row
+    is what is about no group: brokers, controllers, the ensemble. There REBALANCES are elections of
+    controllers, and EXPIRIES are of brokers' sessions. JSON has all groups. Exit code 3 where there is an
+    error, or a file is damaged.
 
     \b
     Example:
@@ -63,11 +65,11 @@ _COLUMNS: list[TableColumn[GroupSummary]] = [
     TableColumn(
         "GROUP", lambda row: "(cluster)" if row.group is None else row.group, shorten="middle", least=12
     ),
-    TableColumn("MEMBERS", lambda row: row.members, right=True, rank=2),
+    TableColumn("MEMBERS", lambda row: None if row.group is None else row.members, right=True, rank=1),
     TableColumn("REBALANCES", lambda row: row.rebalances, right=True, rank=3),
-    TableColumn("EXPIRIES", lambda row: row.expiries, right=True, rank=1),
+    TableColumn("EXPIRIES", lambda row: row.expiries, right=True, rank=2),
     TableColumn("ERRORS", lambda row: _bad(row.errors, "bad"), right=True),
     TableColumn("WARNINGS", lambda row: _bad(row.warnings, "warn"), right=True),
     TableColumn("NOTES", lambda row: row.notes, right=True, rank=4),
-    TableColumn("WORST", lambda row: row.worst, shorten="wrap", least=24),
+    TableColumn("WORST", lambda row: row.worst, shorten="wrap", least=44, lines=2),
 ]

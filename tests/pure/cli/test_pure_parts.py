@@ -37,6 +37,30 @@ def test_the_middle_of_a_name_gives_way_first() -> None:
     assert lines == ["NAME               COUNT  NOTE", "abcdefgh…stuvwxyz      1  n"]
 
 
+def test_a_text_is_below_its_row_where_it_does_not_fit_beside_the_others() -> None:
+    """No column is left out for it; with room it is a column like the others."""
+    columns = [*COLUMNS, TableColumn("DETAIL", itemgetter(3), shorten="below", least=20)]
+    row = ["orders", "7", "x", "one two three four five six"]
+
+    narrow, wide = render(columns, [row], width=24), render(columns, [row], width=60)
+
+    assert narrow == [
+        "NAME    COUNT  NOTE",
+        "orders      7  x",
+        *("    one two three four", "    five six"),
+    ]
+    assert wide[1:] == ["orders      7  x     one two three four five six"]
+
+
+def test_a_long_name_is_wrapped_behind_an_underscore() -> None:
+    """And a text ends in an ellipsis where its lines are counted."""
+    name: TableColumn[str] = TableColumn("N", str, shorten="wrap", least=16)
+    short: TableColumn[str] = TableColumn("N", str, shorten="wrap", least=16, lines=2)
+
+    assert render([name], ["owner_session_mismatch"], width=16)[1:] == ["owner_session_", "mismatch"]
+    assert render([short], ["one two three four five six seven"], width=14)[-1] == "four five six…"
+
+
 def test_the_least_important_column_is_left_out_and_named() -> None:
     """What does not fit is said, not lost in silence."""
     lines = render(COLUMNS, [["abcdefghijklmnop", 123456, "something long"]], width=22)

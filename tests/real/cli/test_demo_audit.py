@@ -16,6 +16,7 @@ from zkgroup.demo.progress import CheckResult
 from zkgroup.groups.ensemble import AsOf
 
 RIGHT = CheckResult("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
+TITLE = "00:00:02 session …bc, which is no member, set the offset of demo's orders-9 back: offsets 292 → 146"
 WRONG = CheckResult(
     "the audit's errors are exactly what was planted", False, "no error; missed: zombie_commit at 0x41"
 )
@@ -33,6 +34,7 @@ def report(check: CheckResult, page: Path, folder: Path | None = None) -> AuditD
         checks=(check,),
         planted=(Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)),
         severities={"error": 3, "info": 1},
+        incidents=(TITLE,),
         partition=9,
         owners=(OwnerLife("demo_cleo-0", 0xDEF, 0x26, 1_000, 0x89, 2_000, "release", 0xDEF),),
         report=(page,),
@@ -62,10 +64,28 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, 
     owners = next(row for row in rows if "demo_cleo-0" in row)
     assert owners[2:4] == ["demo_cleo-0", "release"]
     assert "yes     the audit's errors are exactly what was planted  zombie_commit at 0x41" in ran.out
-    assert "3 errors, 0 warnings, 1 note in the files of a run of 43 s." in ran.out
+    assert (
+        "3 errors, 0 warnings, 1 note in the files of a run of 43 s.\nThey are 1 incident and notes:\n"
+        in ran.out
+    )
+    assert TITLE in " ".join(ran.out.split())
     assert f"report: {tmp_path / 'report.html'}" in ran.err
     assert "kept" not in ran.err
     assert [one.keep for one in options] == [False]
+
+
+def test_on_80_columns_the_evidence_is_whole(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It goes on in further lines."""
+    long = CheckResult("a statement", True, " ".join(f"{number} transactions" for number in range(9)))
+    stage(monkeypatch, report(long, tmp_path / "report.html"))
+    shell.environment["COLUMNS"] = "80"
+
+    ran = shell.run("demo", "audit")
+
+    assert max(map(len, ran.lines)) <= 80
+    assert long.evidence in " ".join(ran.out.split())
 
 
 def test_demo_that_found_something_else_ends_with_3(

@@ -13,7 +13,7 @@ from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind, Parti
 from zkgroup.audit.incidents.note_titles import NOTES
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.texts import count_text, duration_text, session_text
+from zkgroup.audit.texts import count_text, duration_text, session_digits, session_text
 from zkgroup.znodes.consumers import Owner
 
 _DAY_MS = 86_400_000
@@ -28,8 +28,7 @@ class Titles:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        texts = {session_text(session) for session in facts.sessions}
-        self._digits = next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
+        self._digits = session_digits(facts.sessions)
         self._is_one_day = facts.end_ms - facts.start_ms < _DAY_MS
 
     def title(self, cause: Cause, findings: Sequence[Finding], damage: _Damage, from_ms: int | None) -> str:

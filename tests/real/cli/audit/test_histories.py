@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from zkgroup_cli.commands.audit.brief import Brief
+from zkgroup_cli.render import Output
 
 from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
 from tests.waiting import ended
@@ -346,11 +348,62 @@ def test_a_summary_is_one_screen(lone_shell: Shell) -> None:
 
     assert ran.code == 3
     assert max(map(len, ran.lines)) <= 80
+    assert len(ran.lines) <= 2 + 2 * len(document["groups"]) + 1
+    assert ran.lines[1].split() == ["GROUP", "ERRORS", "WARNINGS", "WORST"]
+    lone_shell.environment["COLUMNS"] = "200"
+    cluster = lone_shell.run("audit", "summary", str(INCIDENTS)).lines[-1]
+    assert cluster.split()[:4] == ["(cluster)", "-", "9", "3"]
     assert [row["group"] for row in document["groups"]] == ["g", "adopt", "idle", "pause", None]
     assert [(row["errors"], row["warnings"]) for row in document["groups"]] == [
         *((2, 2), (1, 0), (1, 0), (0, 1), (2, 5)),
     ]
     assert document["groups"][3]["worst"].endswith("pause_e of pause was paused past its session of 3.0 s")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["findings", "--findings"], "FROM SEVERITY FINDING INCIDENT GROUP PARTITION ZXID"),
+        (["sessions"], "FROM TO ENDED SILENT MS WHO"),
+        (["owners", "--group", "g"], "PARTITION FROM TO OWNER ENDED BY FROM ZXID SESSION"),
+        (["offsets", "--group", "g", "--rewinds"], "TIME OFFSET BEFORE ZXID SESSION MEMBER OWNER"),
+        (["offsets", "--since", "0x60", "--until", "0x90"], "TIME GROUP OFFSET ZXID SESSION MEMBER OWNER"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
+)
+def test_what_a_question_is_about_stays_on_80_columns(
+    lone_shell: Shell, words: list[str], shown: str
+) -> None:
+    """With clock times, and the date once above them."""
+    lone_shell.environment["COLUMNS"] = "80"
+    ran = lone_shell.run("audit", *words, "--input", str(INCIDENTS))
+
+    dates, heads, *rows = ran.lines
+    assert dates.startswith("times in UTC, 2026-11-2")
+    assert set(shown.split()) <= set(heads.split())
+    assert max(map(len, ran.lines)) <= 80
+    assert not [row for row in rows if "2026-" in row]
+
+
+def test_the_writer_of_a_rewind_is_named_on_80_columns(lone_shell: Shell) -> None:
+    """The session as titles of incidents have it; off a terminal the whole id and time."""
+    words = ("audit", "offsets", "--input", str(INCIDENTS), "--group", "g", "--rewinds")
+    whole = lone_shell.run(*words).lines[1].split()
+    lone_shell.environment["COLUMNS"] = "80"
+    short = lone_shell.run(*words).lines[2].split()
+
+    assert (short[0], short[6], short[7]) == ("00:00:24.088", "…04", "g_a")
+    assert (whole[0], whole[8], whole[10]) == ("2026-11-21T00:00:24.088Z", "0x1a1fb66fa0f0004", "g_other-0")
+
+
+def test_times_of_several_days_have_their_dates() -> None:
+    """A clock time alone could then be of each of them."""
+    out, day_ms = Output("table", color=False, width=80), 86_400_000
+
+    one_day, two_days = Brief(out, [0, None, day_ms - 1]), Brief(out, [0, day_ms])
+
+    assert (one_day.time(1), one_day.time(None)) == ("00:00:00.001", None)
+    assert two_days.time(1) == "1970-01-01 00:00:00.001"
 
 
 def test_a_damaged_folder_still_answers_with_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
