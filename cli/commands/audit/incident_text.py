@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.incidents.incident import Incident
+from zkgroup.audit.incidents.note_titles import called
 from zkgroup.audit.incidents.numbered import NumberedIncident
 from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.rules import Severity
@@ -54,7 +55,7 @@ def _rows(one: Incident) -> Iterator[tuple[str, str]]:
     if damage:
         yield "damage", damage
     counts = counts_of(one.findings)
-    yield "found", ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts.items())
+    yield "found", ", ".join(f"{count} {called(name, count)}" for name, count in counts.items())
     yield "to do", one.act
 
 

@@ -188,6 +188,7 @@ def test_an_incident_is_marked_in_all_pictures(tab: Page, accidents: Path) -> No
 
     tab.open(accidents, *LAPTOP)
     title = tab.ask("document.querySelector('.card h3').textContent")
+    inside = tab.ask("document.querySelector('.card summary').textContent")
     bars = tab.ask("document.querySelectorAll('.strip rect.incident').length")
     tab.ask("document.querySelector('.card button.act').click()")
     tab.settle()
@@ -198,11 +199,31 @@ def test_an_incident_is_marked_in_all_pictures(tab: Page, accidents: Path) -> No
     tab.settle()
 
     assert title.endswith("session …9 set back g's t-0 without owning it: offset 500 → 120")
+    assert inside == "2 findings: 1 offset set back, 1 commit without ownership"
     assert bars >= 1
     assert chosen[1:] == [True, True]
     assert seen == [True, True]
     assert group == "g"
     assert tab.ask(f"[selection.from, {marked}]") == [None, 0]
+    assert tab.faults == []
+
+
+def test_an_address_names_an_incident(tab: Page, accidents: Path) -> None:
+    """`#incident-2` shows the card with that number and marks it, a note's too, which is folded before."""
+    tab.open(accidents, *LAPTOP)
+    tab.ask("document.documentElement.style.scrollBehavior = 'auto'")
+    told = """(() => {
+      const card = document.getElementById('incident-%s'), { top, bottom } = card.getBoundingClientRect();
+      const numbered = card.querySelector('h3').textContent;
+      return [numbered.slice(0, 3), top > 0 && bottom <= innerHeight && bottom > top, selection.incident];
+    })()"""
+    rows = tab.ask("report.incidents.rows.filter((row) => row[4] !== null).map((row) => row.slice(0, 2))")
+
+    for number, severity in (rows[0], rows[-1]):
+        tab.ask(f"location.hash = '#incident-{number}'")
+        tab.settle()
+        assert tab.ask(told % number) == [f"{'✕!i'[severity]}{number}.", True, number]
+    assert [rows[0][1], rows[-1][1]] == [0, 2]
     assert tab.faults == []
 
 

@@ -60,3 +60,8 @@ NOTES: Mapping[str, tuple[str, str]] = {
     "session_leak": ("idle session kept alive", "idle sessions kept alive"),
     "open_acl": ("finding about ACLs", "findings about ACLs"),
 }
+
+
+def called(name: str, count: int) -> str:
+    """What so many findings of a name are called, without the number."""
+    return NOTES[name][0 if count == 1 else 1]

@@ -16,7 +16,7 @@ from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.note_titles import NOTES
+from zkgroup.audit.incidents.note_titles import called
 from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.membership import TimeRange, merged
@@ -217,7 +217,7 @@ def _incidents(found: FoundIncidents, names: Names, limits: Limits) -> dict[str,
                 *(hex_zxid(one.to_zxid), shown(cause_text(one.cause), limits.text)),
                 names.of(session_text(one.cause.session)) if one.cause.session else NOBODY,
                 *(shown(damage_text(one.damage), limits.text), one.act),
-                [[names.of(name), count] for name, count in counts_of(one.findings).items()],
+                [[names.of(called(name, count)), count] for name, count in counts_of(one.findings).items()],
             ]
             for number, one in kept
         ],
@@ -251,7 +251,7 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Lim
         rules.append(
             {
                 "name": rule.name,
-                "title": NOTES[rule.name][0 if len(mine) == 1 else 1],
+                "title": called(rule.name, len(mine)),
                 "question": rule.question,
                 "act": rule.act,
                 "counts": [counts[severity] for severity in _SEVERITIES],

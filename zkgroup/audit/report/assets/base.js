@@ -160,12 +160,14 @@ function expandable(row, detailOf, width) {
   });
 }
 
-/* Built when it is opened for the first time. */
+/* Built when it is opened for the first time; `show` opens it at once. */
 function folded(title, build) {
   const details = el("details", { class: "table" }, el("summary", {}, title));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(build());
-  });
+  details.show = () => {
+    if (details.children.length === 1) details.append(build());
+    details.open = true;
+  };
+  details.addEventListener("toggle", () => details.open && details.show());
   return details;
 }
 

@@ -65,7 +65,7 @@ class IncidentStrip extends Plot {
 
 /* Brings all pictures to the time of an incident, and marks it in them. */
 function selectIncident(row, scrolls) {
-  const [number, , , group, from, to, , , , session] = row;
+  const [number, severity, , group, from, to, , , , session] = row;
   if (from !== null) {
     const till = to === null ? report.to : to;
     const length = Math.max(till - from, (report.to - report.from) / 50, 2000);
@@ -73,12 +73,16 @@ function selectIncident(row, scrolls) {
     shownTime.set(from - length * 0.6, till + length * 0.6);
   }
   if (group >= 0 && filters.ownersGroup) filters.ownersGroup(group);
-  const card = document.querySelector(`.card[data-incident="${number}"]`);
-  if (scrolls && card) {
-    const notes = card.closest("details");
-    if (notes) notes.open = true;
-    card.scrollIntoView({ block: "center" });
-  }
+  if (!scrolls) return;
+  if (severity === 2) document.querySelector("#incidents > .body > details").show();
+  document.getElementById(`incident-${number}`).scrollIntoView({ block: "center" });
+}
+
+/* What an address like `report.html#incident-2` names; findings.json has the same numbers. */
+function showLinked() {
+  const [, number] = location.hash.match(/^#incident-(\d+)$/) || [];
+  const row = report.incidents.rows.find((each) => String(each[0]) === number);
+  if (row) selectIncident(row, true);
 }
 
 function cardOf(row, findingsOf) {
@@ -90,11 +94,11 @@ function cardOf(row, findingsOf) {
   fact("Damage", damage);
   fact("What to do", act.replaceAll("`", ""));
   const total = counts.reduce((sum, [, count]) => sum + count, 0);
-  const inside = folded(`${counted(total, "finding")}: ${counts.map(([name, count]) => `${count} ${nameOf(name)}`).join(", ")}`,
+  const inside = folded(`${counted(total, "finding")}: ${counts.map(([called, count]) => `${count} ${nameOf(called)}`).join(", ")}`,
     () => findingTable(title, findingsOf(number)));
   const button = from === null ? null : el("button", { class: "act", type: "button", onclick: () => selectIncident(row, false) }, "Mark in all pictures");
-  return el("article", { class: `card ${SEVERITIES[severity]}`, "data-incident": number, tabindex: -1 },
-    el("h3", {}, sign(severity), el("span", {}, title)), facts, inside, button);
+  return el("article", { class: `card ${SEVERITIES[severity]}`, id: `incident-${number}`, "data-incident": number, tabindex: -1 },
+    el("h3", {}, sign(severity), el("a", { class: "number", href: `#incident-${number}`, title: "Link to this incident" }, `${number}.`), el("span", {}, title)), facts, inside, button);
 }
 
 function incidentsSection() {

@@ -49,6 +49,8 @@ for (const [name, build] of Object.entries(SECTIONS)) {
 }
 shownTime.whole();
 follow();
+showLinked();
+addEventListener("hashchange", showLinked);
 /* On paper the worst of it is open, and tips are gone. */
 addEventListener("beforeprint", () => document.querySelectorAll("details.rule.error").forEach((each) => (each.open = true)));
 addEventListener("scroll", hideTip, { passive: true });
