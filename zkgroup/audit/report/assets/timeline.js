@@ -252,15 +252,15 @@ class Timeline extends Picture {
     let last = -Infinity;
     for (const span of row.spans) {
       if (span[1] === null || span[1] < shownTime.from || span[1] > shownTime.to || !isForeign(nameOf(span[6]))) continue;
-      const x = Math.max(this.x(span[1]) - 4, this.left + 4);
+      const x = Math.max(this.x(span[1]) - 5, this.left + 5);
       if (x - last < 4) continue;
       last = x;
       pen.beginPath();
-      for (const side of [-3, 3]) {
+      for (const side of [-4, 4]) {
         pen.moveTo(x - side, y + 7);
         pen.lineTo(x + side, y + ROW - 7);
       }
-      for (const [ink, width] of [[inks.paper, 5], [inks.error, 2]]) {
+      for (const [ink, width] of [[inks.paper, 5.5], [inks.error, 2.5]]) {
         pen.strokeStyle = ink;
         pen.lineWidth = width;
         pen.stroke();
