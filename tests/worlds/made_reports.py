@@ -10,7 +10,7 @@ from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.engine import Found, find
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.incidents.numbered import numbered
-from zkgroup.audit.report.data import About, drawn_of, gather
+from zkgroup.audit.report.data import About, drawn_of, report_data
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.tables import Nowhere
 
@@ -39,7 +39,7 @@ def shape_of(log: AuditLog) -> dict[str, Any]:
 
 def _gathered(log: AuditLog, found: Found, limits: Limits) -> dict[str, Any]:
     drawn = drawn_of(log.events(), found.facts, limits, Nowhere())
-    return gather(drawn, found, numbered(found), About(inputs=["made"]), limits)
+    return report_data(drawn, found, numbered(found), About(inputs=["made"]), limits)
 
 
 def data_in(html: str) -> dict[str, Any]:

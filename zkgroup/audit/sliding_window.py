@@ -14,7 +14,7 @@ class Occurrence(NamedTuple):
     time_ms: int
 
 
-class Burst(NamedTuple):
+class FullWindow(NamedTuple):
     """A time in which every window had enough of them, from the first to the last."""
 
     first: Occurrence
@@ -23,18 +23,18 @@ class Burst(NamedTuple):
 
 
 class SlidingWindow:
-    """Counts moments in a sliding window; remembers no more of them than are enough."""
+    """Counts events in a sliding window; remembers no more of them than are enough."""
 
     def __init__(self, enough: int, window_ms: float) -> None:
         self._recent: deque[Occurrence] = deque(maxlen=max(enough, 1))
         self._window_ms = window_ms
-        self._open: Burst | None = None
+        self._open: FullWindow | None = None
 
-    def add(self, event: Event) -> Burst | None:
-        """One more; the burst that this one is too late for, if there was one."""
-        return self.add_moment(event.zxid, event.time_ms)
+    def add(self, event: Event) -> FullWindow | None:
+        """One more; the full window that this one is too late for, if there was one."""
+        return self.add_at(event.zxid, event.time_ms)
 
-    def add_moment(self, zxid: int, time_ms: int) -> Burst | None:
+    def add_at(self, zxid: int, time_ms: int) -> FullWindow | None:
         now, over = Occurrence(zxid, time_ms), None
         if self._open is not None and time_ms - self._open.last.time_ms > self._window_ms:
             over = self.end()
@@ -42,26 +42,26 @@ class SlidingWindow:
         first = self._recent[0]
         if len(self._recent) == self._recent.maxlen and time_ms - first.time_ms <= self._window_ms:
             times = len(self._recent) if self._open is None else self._open.times + 1
-            self._open = Burst(first if self._open is None else self._open.first, now, times)
+            self._open = FullWindow(first if self._open is None else self._open.first, now, times)
         elif self._open is not None:
             over = self.end()
             self._recent.append(now)
         return over
 
-    def end(self) -> Burst | None:
-        """The burst that is under way, now over."""
+    def end(self) -> FullWindow | None:
+        """The full window that is open, now over."""
         over, self._open = self._open, None
         self._recent.clear()
         return over
 
 
-def bursts(events: Iterable[Event], enough: int, window_ms: float) -> Iterator[Burst]:
+def full_windows(events: Iterable[Event], enough: int, window_ms: float) -> Iterator[FullWindow]:
     """The times in which rows were many: `enough` of them within every window."""
     window = SlidingWindow(enough, window_ms)
     for event in events:
-        burst = window.add(event)
-        if burst is not None:
-            yield burst
+        full = window.add(event)
+        if full is not None:
+            yield full
     last = window.end()
     if last is not None:
         yield last

@@ -63,14 +63,14 @@ class StateBuilder:
 
 def rows_from(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
     """The rows from a transaction on, behind what stood before it."""
-    standing, has_begun = StateBuilder(), False
+    state, has_begun = StateBuilder(), False
     for event in events:
         if event.zxid < from_zxid or event.seed:
-            standing.see(event)
+            state.see(event)
             continue
         if not has_begun:
-            yield from standing.seeds()
+            yield from state.seeds()
             has_begun = True
         yield event
     if not has_begun:
-        yield from standing.seeds()
+        yield from state.seeds()

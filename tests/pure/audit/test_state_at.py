@@ -42,11 +42,11 @@ def test_what_is_refused_or_gone_leaves_nothing() -> None:
         Operation(TransactionType.ERROR, error=-110),
     )
     log.expire(1)
-    standing = StateBuilder()
+    state = StateBuilder()
     for event in log.events():
-        standing.see(event)
+        state.see(event)
 
-    session, znode = standing.seeds()
+    session, znode = state.seeds()
 
     assert (session.op, session.session, session.seed) == ("createSession", 2, True)
     assert (znode.path, znode.data, znode.version, znode.sub) == ("/a", b"2", 1, -1)

@@ -77,10 +77,10 @@ def behind(columns: Columns, zxid: int) -> Columns:
     """The rows behind a transaction, on what stood then."""
     is_before = columns.seed | (columns.zxid <= zxid)
     before, later = (columns.take(np.flatnonzero(mask)) for mask in (is_before, ~is_before))
-    return joined([standing(before), later])
+    return joined([state_of(before), later])
 
 
-def standing(columns: Columns) -> Columns:
+def state_of(columns: Columns) -> Columns:
     """What stands behind rows, as seeds of what follows. Memory: an object a znode and session."""
     op, path = columns.op, columns.path
     size = len(columns.paths)

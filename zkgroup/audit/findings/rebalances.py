@@ -16,7 +16,7 @@ from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity
-from zkgroup.audit.sliding_window import Burst, SlidingWindow
+from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner
@@ -115,28 +115,28 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     window = SlidingWindow(most + 1, _HOUR_MS)
     causes: Counter[str] = Counter()
     for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
-        burst = window.add_moment(each.from_zxid, each.from_ms)
-        if burst is not None:
-            yield _storm_finding(key[0], burst, most, causes)
+        full = window.add_at(each.from_zxid, each.from_ms)
+        if full is not None:
+            yield _storm_finding(key[0], full, most, causes)
             causes.clear()
         causes.update(iter(_causes(each)))
-    burst = window.end()
-    if burst is not None:
-        yield _storm_finding(key[0], burst, most, causes)
+    full = window.end()
+    if full is not None:
+        yield _storm_finding(key[0], full, most, causes)
 
 
-def _storm_finding(group: str, burst: Burst, most: int, causes: Mapping[str, int]) -> Finding:
+def _storm_finding(group: str, full: FullWindow, most: int, causes: Mapping[str, int]) -> Finding:
     often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
     return Finding(
         "rebalance_storm",
         "warning",
         group,
-        from_zxid=burst.first.zxid,
-        to_zxid=burst.last.zxid,
-        from_ms=burst.first.time_ms,
-        to_ms=burst.last.time_ms,
-        detail=f"{burst.times} rebalances, more than {most} an hour; among their causes: {named}",
+        from_zxid=full.first.zxid,
+        to_zxid=full.last.zxid,
+        from_ms=full.first.time_ms,
+        to_ms=full.last.time_ms,
+        detail=f"{full.times} rebalances, more than {most} an hour; among their causes: {named}",
     )
 
 
@@ -452,26 +452,28 @@ def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
         if len(lives) <= most:
             continue
         window = SlidingWindow(most + 1, bounds["window_ms"])
-        bursts = [window.add_moment(life.from_zxid, life.from_ms) for life in lives]
-        for burst in (*bursts, window.end()):
-            if burst is not None:
-                yield _flapping_finding(key[0], member, lives, burst, facts)
+        windows = [window.add_at(life.from_zxid, life.from_ms) for life in lives]
+        for full in (*windows, window.end()):
+            if full is not None:
+                yield _flapping_finding(key[0], member, lives, full, facts)
 
 
-def _flapping_finding(group: str, member: str, lives: Sequence[Life], burst: Burst, facts: Facts) -> Finding:
-    within = [life for life in lives if burst.first.zxid <= life.from_zxid <= burst.last.zxid]
+def _flapping_finding(
+    group: str, member: str, lives: Sequence[Life], full: FullWindow, facts: Facts
+) -> Finding:
+    within = [life for life in lives if full.first.zxid <= life.from_zxid <= full.last.zxid]
     lasted = [(facts.end_ms if life.to_ms is None else life.to_ms) - life.from_ms for life in within]
     return Finding(
         "member_flapping",
         "warning",
         group=group,
         session=within[-1].session,
-        from_zxid=burst.first.zxid,
-        to_zxid=burst.last.zxid,
-        from_ms=burst.first.time_ms,
-        to_ms=burst.last.time_ms,
-        detail=f"member {member} registered {burst.times} times within"
-        f" {duration_text(burst.last.time_ms - burst.first.time_ms)}, for"
+        from_zxid=full.first.zxid,
+        to_zxid=full.last.zxid,
+        from_ms=full.first.time_ms,
+        to_ms=full.last.time_ms,
+        detail=f"member {member} registered {full.times} times within"
+        f" {duration_text(full.last.time_ms - full.first.time_ms)}, for"
         f" {duration_text(int(median(lasted)))} each (median)",
     )
 

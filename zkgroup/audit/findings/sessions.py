@@ -10,7 +10,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_SESSION, Key
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
-from zkgroup.audit.sliding_window import Burst, bursts
+from zkgroup.audit.sliding_window import FullWindow, full_windows
 from zkgroup.audit.texts import (
     count_text,
     duration_text,
@@ -30,17 +30,17 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
 
-def _of_burst(name: str, session: int, burst: Burst, detail: str, facts: Facts) -> Finding:
+def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
     """A warning about what a session did many times."""
     return Finding(
         name,
         "warning",
         group=only_group(facts, session),
         session=session,
-        from_zxid=burst.first.zxid,
-        to_zxid=burst.last.zxid,
-        from_ms=burst.first.time_ms,
-        to_ms=burst.last.time_ms,
+        from_zxid=full.first.zxid,
+        to_zxid=full.last.zxid,
+        from_ms=full.first.time_ms,
+        to_ms=full.last.time_ms,
         detail=detail,
     )
 
@@ -183,11 +183,13 @@ SESSION_LEAK: Final = Rule(
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail to create owner znodes again and again, because other owners have them."""
     session = int(key[0])
-    for burst in bursts(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
+    for full in full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
         if members_of(facts, session):
-            lasted = duration_text(burst.last.time_ms - burst.first.time_ms)
-            detail = f"{burst.times} requests of {who(facts, session)} failed in {lasted}"
-            yield _of_burst("failed_claims", session, burst, f"{detail} because the znode existed", facts)
+            lasted = duration_text(full.last.time_ms - full.first.time_ms)
+            detail = f"{full.times} requests of {who(facts, session)} failed in {lasted}"
+            yield _of_full_window(
+                "failed_claims", session, full, f"{detail} because the znode existed", facts
+            )
 
 
 def _contentions(rows: KeyRows) -> Iterator[Event]:
@@ -237,10 +239,10 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     """Sessions that make and drop ephemerals all the time, or live for moments only."""
     session = int(key[0])
     changes = list(_own_ephemerals(rows))
-    for burst in bursts(changes, int(bounds["per_hour"]), _HOUR_MS):
-        lasted = duration_text(burst.last.time_ms - burst.first.time_ms)
-        detail = f"{who(facts, session)} created and deleted ephemerals {burst.times} times in {lasted}"
-        yield _of_burst("ephemeral_churn", session, burst, detail, facts)
+    for full in full_windows(changes, int(bounds["per_hour"]), _HOUR_MS):
+        lasted = duration_text(full.last.time_ms - full.first.time_ms)
+        detail = f"{who(facts, session)} created and deleted ephemerals {full.times} times in {lasted}"
+        yield _of_full_window("ephemeral_churn", session, full, detail, facts)
     created = sum(event.op == "create" for event in changes)
     life = facts.sessions.get(session)
     if not created or life is None or life.from_ms is None or life.to_ms is None:

@@ -88,7 +88,7 @@ class Drawn(NamedTuple):
         }
 
 
-def gather(
+def report_data(
     drawn: Drawn, found: Found, incidents: FoundIncidents, about: About, limits: Limits | None = None
 ) -> dict[str, Any]:
     """The data of a report.

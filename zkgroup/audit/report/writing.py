@@ -16,7 +16,7 @@ from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report import parquet
-from zkgroup.audit.report.data import About, Drawn, drawn_of, gather
+from zkgroup.audit.report.data import About, Drawn, drawn_of, report_data
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
@@ -131,7 +131,7 @@ def report_of(
     )
     incidents = numbered(found)
     drawn = drawn_of_rows(asked, limits, rows or Nowhere())
-    return Report(gather(drawn, found, incidents, about, limits), found, incidents)
+    return Report(report_data(drawn, found, incidents, about, limits), found, incidents)
 
 
 def drawn_of_rows(asked: AskedRows, limits: Limits, rows: Rows) -> Drawn:

@@ -151,15 +151,15 @@ def _fold(
     if not ensembles:
         return
     tables, asked, names = ensembles[0].tables, {}, question.names
-    standing = _standing(ensembles, parts, progress)
-    progress("gathering facts", len(ensembles))
+    states = _states_before(ensembles, parts, progress)
+    progress("reading facts", len(ensembles))
     for each in ensembles:
-        known = known_of(each, parts[each.name], standing.get(each.name))
+        known = known_of(each, parts[each.name], states.get(each.name))
         of = facts[each.name] = facts_in(known)
         names = question.names - {one.rule.name for one in _skipped(each, of, question)}
         rules = [rule for rule in RULES if rule.name in names]
         part = parts[each.name]
-        is_rolled = each.name not in standing or _has_state(each.converted, part)
+        is_rolled = each.name not in states or _has_state(each.converted, part)
         closes = table_of(
             closes_in(known)
             if is_rolled
@@ -179,7 +179,7 @@ def _fold(
         found[name] += find_in_tree(rules, made_trees, facts[name], question.bounds)
 
 
-def _standing(
+def _states_before(
     ensembles: Sequence[Ensemble], parts: Mapping[str, Part], progress: Progress
 ) -> dict[str, list[Columns]]:
     """What stands before parts that begin later, the rows of facts in it by bucket.
@@ -189,7 +189,7 @@ def _standing(
     later = [each for each in ensembles if parts[each.name].after_zxid > each.converted.base_zxid]
     if not later:
         return {}
-    progress("reading what stood before", len(later))
+    progress("reading the states before", len(later))
     tables = later[0].tables
     number = tables.manifest.number + 1
     kept = {

@@ -25,17 +25,17 @@ def part_of(of: Ensemble, start: PointInTime | None, end: PointInTime | None) ->
     return Part(max(of.converted.base_zxid, from_zxid - 1), to_zxid)
 
 
-def known_of(of: Ensemble, part: Part, standing: Sequence[Columns] | None) -> Columns:
+def known_of(of: Ensemble, part: Part, state: Sequence[Columns] | None) -> Columns:
     """The rows that make the facts of a part, and those of its sessions, behind what stood before.
 
     Args:
-        standing: such rows among what stands before the part, by bucket; None for the beginning of all.
+        state: such rows among what stands before the part, by bucket; None for the beginning of all.
     """
     tables, converted = of.tables, of.converted
-    if standing is None:
+    if state is None:
         before = rows_in(tuple(tables.seed_facts(of.name)), tables.source)
     else:
-        before = sorted_seeds(joined([columns_of(()), *standing]))
+        before = sorted_seeds(joined([columns_of(()), *state]))
     cut = [log for log in converted.logs if _is_cut(log, part, converted.base_zxid)]
     starts = {log.start for log in cut}
     files = [each for each in tables.files(FACTS, of.name) if each.log not in starts]

@@ -16,7 +16,7 @@ from zkgroup.audit.folders import Folders
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.tables import Nowhere, Rows
 from zkgroup.audit.report.writing import Report, drawn_of_rows
@@ -79,7 +79,7 @@ def report(
         )
         limits = Limits()
         drawn = drawn_of_rows(asked, limits, rows or Nowhere())
-        data = gather(drawn, audited.found, audited.incidents, about, limits)
+        data = report_data(drawn, audited.found, audited.incidents, about, limits)
         return Reported(Report(data, audited.found, audited.incidents), about.damages, about.notes)
 
 

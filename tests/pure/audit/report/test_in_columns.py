@@ -20,7 +20,7 @@ from zkgroup.audit.engine import AskedRows, Found, PlainRows, asked_rows
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.report import in_columns, load
-from zkgroup.audit.report.data import About, gather
+from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.writing import drawn_of_rows, rows_beside
@@ -58,7 +58,7 @@ def check_equal(rows: Rows, group: str | None = None, limits: Limits | None = No
     for asked in (PlainRows(rows, group), asked_rows(rows, group)):
         taken, nothing = Taken(), Found([], [], asked.facts)
         drawn = drawn_of_rows(asked, limits or Limits(), taken)
-        found.append((gather(drawn, nothing, numbered(nothing), ABOUT, limits), taken.in_order()))
+        found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.in_order()))
     (by_rows, tables), (by_columns, tables_of_columns) = found
     for section, fields in by_rows.items():
         assert by_columns[section] == fields, section
