@@ -134,6 +134,10 @@ def _values_in(records: bytes) -> tuple[bytes, ...]:
     return tuple(record.value or b"" for record in all_records(records))
 
 
+MOST_FETCHES = 10_000
+"""Of `replicate`; no log of a test has so many batches."""
+
+
 def replicate(
     leader: ReplicaManager,
     follower: ReplicaManager,
@@ -144,9 +148,10 @@ def replicate(
 ) -> bool:
     """Fetches for a follower, batch by batch, without a network: to the leader's end, or to offset `until`.
 
-    The leader then knows the follower's offset. Returns whether the follower came that far.
+    The leader then knows the follower's offset. Returns whether the follower came that far. Fails if it is
+    still fetching after `MOST_FETCHES`.
     """
-    while True:
+    for _ in range(MOST_FETCHES):
         request = follower.next_fetch(topic_partition, 1)
         if request is None:
             return False
@@ -158,6 +163,7 @@ def replicate(
             return False
         if agrees and request.offset >= response.log_end_offset:
             return until is None
+    raise AssertionError(f"{topic_partition}: the follower still fetches, from {request.offset}")
 
 
 def append(host: ReplicaManager, leader_epoch: int, *values: bytes) -> AppendResult:

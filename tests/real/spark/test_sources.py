@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.sources import open_source
@@ -155,6 +156,8 @@ def test_filters_find_the_same_with_and_without_pushdown(spark: Any, pushes: boo
 
 def test_a_growing_folder_is_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
     """Each batch has what was written since the one before, rolled logs included, and nothing twice."""
+    from pyspark.errors import StreamingQueryException
+
     data, out = tmp_path / "version-2", tmp_path / "out"
     data.mkdir()
     world = ServerHistory()
@@ -162,7 +165,7 @@ def test_a_growing_folder_is_read_as_a_stream(spark: Any, tmp_path: Path) -> Non
     world.create("/a", b"1")
     world.log(data)
 
-    def read() -> list[int]:
+    def is_over() -> bool:
         query = (
             spark.readStream.format("zookeeper-txnlog")
             .option("columns", "zxid,path")
@@ -172,7 +175,16 @@ def test_a_growing_folder_is_read_as_a_stream(spark: Any, tmp_path: Path) -> Non
             .trigger(availableNow=True)
             .start(str(out))
         )
-        assert query.awaitTermination(120)
+        try:
+            return bool(query.awaitTermination(PATIENCE_S))
+        except StreamingQueryException as error:
+            # Spark gives the process of Python 10 s to start; no setting changes that.
+            if "failed to connect back" in str(error):
+                return False
+            raise
+
+    def read() -> list[int]:
+        eventually(is_over, what="a query over what there is")
         lines = [line for file in out.glob("*.json") for line in file.read_text().splitlines()]
         return sorted(json.loads(line)["zxid"] for line in lines)
 
