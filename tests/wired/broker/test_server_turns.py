@@ -68,6 +68,67 @@ async def test_a_handler_that_is_cancelled_in_its_first_turn_gets_it_where_it_wa
 
 
 @on_a_loop
+async def test_what_comes_while_a_handler_goes_on_after_its_timeout_is_answered_next() -> None:
+    """Past bug: such bytes were dropped, and a client got the answer to a later request."""
+    timed_out, go_on = asyncio.Event(), asyncio.Event()
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        if context.client_id == "times out":
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                timed_out.set()
+                await go_on.wait()
+        return ANSWER
+
+    server, (client,) = await _clients(respond)
+    first, second = encode_request(ALL, 1, "times out"), encode_request(ALL, 2, "x")
+    client.writer.write(first)
+    await timed_out.wait()
+    client.writer.write(second)
+    await until(lambda: server.held == len(first) + len(second))
+    go_on.set()
+
+    assert await client.receive(MetadataResponse, 1) == ANSWER
+    assert await client.receive(MetadataResponse, 2) == ANSWER
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_what_comes_in_the_turn_of_a_timeout_is_answered_next() -> None:
+    """`asyncio.timeout` cancels the task, which has not run yet when more is read."""
+    waiting = asyncio.Event()
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        if context.client_id == "times out":
+            try:
+                waiting.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                assert task is not None
+                task.uncancel()
+        return ANSWER
+
+    server, (client,) = await _clients(respond)
+    client.writer.write(encode_request(ALL, 1, "times out"))
+    await waiting.wait()
+    (connection,) = server._connections
+    frame = encode_request(ALL, 2, "x")
+    connection._chunk[: len(frame)] = frame
+    assert connection._task is not None
+    connection._task.cancel()
+    connection.buffer_updated(len(frame))
+
+    assert await client.receive(MetadataResponse, 1) == ANSWER
+    assert await client.receive(MetadataResponse, 2) == ANSWER
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
 async def test_a_handler_that_has_begun_is_ended_with_the_server() -> None:
     """Also if the task of the connection has not continued it yet."""
     ended: list[str] = []

@@ -299,7 +299,9 @@ class Connection(asyncio.BufferedProtocol):
                 try:
                     await self._idle
                 except asyncio.CancelledError as cancelled:
-                    error = cancelled  # it ends the request that has begun meanwhile, if there is one
+                    error = cancelled  # of the request that has begun meanwhile, if there is one
+                finally:
+                    self._idle = None  # a request that goes on after a timeout is finished by the task
             started, self._started = self._started, None
             if started is not None:
                 if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
@@ -437,7 +439,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         idle = self._idle
-        if self._end is not None or (idle is not None and idle.done()):
+        is_cancelled = idle is not None and idle.done()
+        if self._end is not None or (is_cancelled and self._started is None):
             return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
