@@ -141,7 +141,7 @@ class KafkaPython:
 
     def __init__(self, member, servers, group, topic, assignor, settings):
         from kafka import ConsumerRebalanceListener, KafkaConsumer
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaConnectionError, KafkaError
 
         if assignor == "range":
             from kafka.coordinator.assignors.range import RangePartitionAssignor as Assignor
@@ -161,6 +161,7 @@ class KafkaPython:
                 member.revoked(lost, "lost")
 
         self.refusals = (KafkaError,)
+        self._unreachable = KafkaConnectionError
         self._member = member
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers,
@@ -179,7 +180,10 @@ class KafkaPython:
         self._consumer.subscribe([topic], listener=Listener())
 
     def poll(self):
-        polled = self._consumer.poll(int(LONG_POLL_S * 1000))
+        try:
+            polled = self._consumer.poll(int(LONG_POLL_S * 1000))
+        except self._unreachable:
+            return  # it looked for the coordinator, and asked a broker for metadata that has just been killed
         self._member.read((one.partition, one.offset) for records in polled.values() for one in records)
 
     def commit(self):
