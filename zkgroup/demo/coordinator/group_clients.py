@@ -98,7 +98,11 @@ def run_kafka_python(work: MemberWork) -> None:
 
     consumer.subscribe([TOPIC], listener=_kafka_python_listener(work, consumer))
     while not work.is_stopping:
-        for records in consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE).values():
+        try:
+            polled = consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE)
+        except kafka.errors.KafkaConnectionError:
+            continue  # of its request for metadata, to a broker that has just been killed
+        for records in polled.values():
             for one in records:
                 work.process(one.partition, one.offset, one.value)
         commit(work.due())
