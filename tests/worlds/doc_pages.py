@@ -206,7 +206,7 @@ def compare(block: Example, printed: str) -> None:
 def shape(line: str) -> str:
     """A line without what differs between runs: numbers with units, ids, and column widths."""
     line = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "#", line)
-    line = re.sub(r"\b[0-9a-f-]+…[0-9a-f-]+\b", "#", line)  # an id that was shortened
+    line = re.sub(r"(\b[0-9a-f-]+)?…[0-9a-f-]+\b", "#", line)  # an id that was shortened
     line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b", "#", line)
     line = re.sub(r"\d[\d.,:TZ-]*( ?(ms|s|min|m|h)\b)?", "#", line)
     return re.sub(r"([\s─━-])[\s─━-]*", r"\1", line).strip()

@@ -136,7 +136,7 @@ def test_the_audit_of_a_healthy_day_makes_few_calls_for_an_operation() -> None:
     report = Report()
     audit_measurements.audit(Plan(repeats=1, short=True), report)
     assert missed(report) == []
-    assert len(report.goals) == 3
+    assert len(report.goals) == 4
 
 
 def test_a_tree_out_of_many_files_reads_one_snapshot_and_its_log() -> None:

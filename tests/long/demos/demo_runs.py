@@ -13,11 +13,11 @@ from zkgroup.demo.brokers.kafka_tools import KafkaTools
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
 
 
-def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def demo(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs it to its end; its files go below `folder`."""
     return subprocess.run(
         [ZKGROUP, *arguments],
-        env={**os.environ, "TMPDIR": str(folder), "ZKGROUP_ZOOKEEPER": "nowhere.invalid:1"},
+        env={**os.environ, "TMPDIR": str(folder), "ZKGROUP_ZOOKEEPER": "nowhere.invalid:1", **environment},
         capture_output=True,
         text=True,
     )

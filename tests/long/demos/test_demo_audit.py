@@ -53,7 +53,7 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
 
 def test_only_the_report_is_left(tmp_path: Path) -> None:
     """Without --keep only the report stays, in a folder of its own, and it has what was planted."""
-    done = demo("demo", "audit", folder=tmp_path)
+    done = demo("demo", "audit", folder=tmp_path, COLUMNS="200")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "yes     the audit's errors are exactly what was planted" in done.stdout
