@@ -33,11 +33,11 @@ from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, SlotOwner, slots_path
+from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.paths import zkgroup_path
 
 ASK_MS: Final = 5_000
 """Longest wait for a coordinator that is to delete a group."""
-DELETES_AT_ONCE: Final = 1000
 OPERATOR: Final = -1
 """The owner of a slot that an operator has fenced."""
 
@@ -212,8 +212,10 @@ def _delete_behind_fence(ensemble: Ensemble, slot: SlotView, leaves_first: Seque
     owner = slot.owner.znode if slot.owner else None
     guard = list(_fence(slot.slot, state, owner))
     version = 0 if slot.owner is None else slot.owner.stat.version + 1
-    for start in range(0, len(leaves_first), DELETES_AT_ONCE):
-        batch = leaves_first[start : start + DELETES_AT_ONCE]
+    done = 0
+    for paths in in_transactions([znode.path for znode in leaves_first]):
+        batch = leaves_first[done : done + len(paths)]
+        done += len(paths)
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
-        write(ensemble, [*guard, *deletes], batch[-1].path, None)
+        write(ensemble, [*guard, *deletes], paths[-1], None)
         guard = [Check(SlotOwner.path(slot.slot), version)]

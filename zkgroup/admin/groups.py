@@ -40,9 +40,8 @@ from zkgroup.znodes.consumers import (
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
+from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.ids import number_of
-
-DELETES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +143,9 @@ def _delete_znodes(ensemble: Ensemble, plan: DeletionPlan) -> int:
     leaves_first = list(reversed(plan.znodes))
     done = 0
     try:
-        while leaves_first[done:]:
-            batch = leaves_first[done : done + DELETES_AT_ONCE]
-            _remove(ensemble, plan.group, batch, last=False)
-            done += len(batch)
+        for paths in in_transactions([znode.path for znode in leaves_first]):
+            _remove(ensemble, plan.group, leaves_first[done : done + len(paths)], last=False)
+            done += len(paths)
         _remove(ensemble, plan.group, [], last=True)
     except Exception as error:
         if not done:

@@ -6,11 +6,12 @@ import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.groups import DELETES_AT_ONCE, delete_group, plan_deletion
+from zkgroup.admin.groups import delete_group, plan_deletion
 from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi
 from zkgroup.znodes.consumers import Offset, Owner
+from zkgroup.znodes.deletions import DELETES_MAX
 from zkgroup.znodes.group_records import Reset
 
 
@@ -82,7 +83,7 @@ def test_a_living_owner_is_never_deleted(idle: MemoryGroups) -> None:
 def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(world: MemoryGroups) -> None:
     """recipes 8: interrupted between two transactions means partly done; the next run finishes it."""
     world.server.put("/consumers/g/ids")
-    for number in range(DELETES_AT_ONCE + 5):
+    for number in range(DELETES_MAX + 5):
         world.server.put(Offset.path("g", TopicPartition("t", number)), b"1")
     left = []
 
@@ -92,13 +93,25 @@ def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(wor
 
     store = MeddledStore(world.server.client(), before_nth(Multi, 2, join))
 
-    with pytest.raises(PartlyDoneError, match=f"{DELETES_AT_ONCE} znodes are removed"):
+    with pytest.raises(PartlyDoneError, match=f"{DELETES_MAX} znodes are removed"):
         delete_group(world.operator(store), plan_deletion(world.ensemble, "g"))
     assert len(_below(world)) == left[0]
     world.leave("g", "late")
     delete_group(world.ensemble, plan_deletion(world.ensemble, "g"))
 
     assert _below(world) == []
+
+
+def test_a_group_with_a_name_of_many_bytes_is_deleted_in_transactions_that_fit(world: MemoryGroups) -> None:
+    """recipes 8: a ZooKeeper group may have a longer name than a coordinator takes."""
+    group = "g" * 2_000
+    world.server.put(f"/consumers/{group}/ids")
+    for number in range(600):
+        world.server.put(Offset.path(group, TopicPartition("t", number)), b"1")
+
+    delete_group(world.ensemble, plan_deletion(world.ensemble, group))
+
+    assert world.server.find(f"/consumers/{group}") is None
 
 
 def test_every_transaction_carries_the_guard(idle: MemoryGroups) -> None:

@@ -50,6 +50,7 @@ from zkgroup.znodes.coordinated_groups import (
     ProtocolMarker,
     meta_path,
 )
+from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.group_records import StoredAssignment
 
 PARTITIONS_AT_ONCE: Final = 500
@@ -179,7 +180,7 @@ class Deletions:
         """Deletes offsets with their parents, metadata, chunks, marker and header.
 
         With `keeps_offsets` nothing of a group that has an offset. One that is written after it was listed
-        refuses the transaction, because the parents are deleted too.
+        refuses a transaction, because the parents are deleted too.
         What ZooKeeper consumers have left without a member goes too, so that no tool lists the group.
         """
         for _ in range(TRIES):
@@ -188,10 +189,9 @@ class Deletions:
                 return WriteOutcome.HAS_OFFSETS
             meta_topics, metadata = yield from self._list([meta_path(slot.number, group_id)])
             parents = yield from self._parents(slot, group_id)
-            leaves = [*offsets, *metadata]
-            root = yield from self._root(group_id)
-            rest = [*topics, *meta_topics, *parents]
-            outcome = yield from self._delete_paths(slot, group_id, leaves, rest, root)
+            below_root, root = yield from self._root(group_id)
+            below = [*offsets, *metadata, *topics, *meta_topics, *below_root]
+            outcome = yield from self._delete_paths(slot, group, below, [*parents, *root])
             if outcome is WriteOutcome.STORED:
                 group.forget()
             if outcome is not None:
@@ -217,10 +217,11 @@ class Deletions:
         existing = [path for path, znode in zip(paths, found.znodes, strict=True) if znode is not None]
         return [*children, *existing]
 
-    def _root(self, group_id: str) -> Procedure[list[str]]:
-        """The group's znode with what is left below it, the deepest first; `ids` is the guard.
+    def _root(self, group_id: str) -> Procedure[tuple[list[str], list[str]]]:
+        """What is left below the znodes of a group, and these with the group's own znode, the deepest first.
 
-        Empty where there is none, where it has owners, and where it has a child that is not known here.
+        `ids` is the guard. Both are empty where there is no znode, where it has owners, and where it has a
+        child that is not known here.
         """
         owner_topics, owners = yield from self._list([owners_path(group_id)])
         root = group_path(group_id)
@@ -230,35 +231,42 @@ class Deletions:
         is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}
         ((found,),) = yield from read_many([root])
         if found is None or owners or not is_ours.issuperset(below):
-            return []
+            return [], []
         left = yield from _children(of_members)
-        return [*owner_topics, *left, *(each for each in known if each in below), root]
+        return [*owner_topics, *left], [*(each for each in known if each in below), root]
 
     def _delete_paths(
-        self,
-        slot: LedSlot,
-        group_id: str,
-        leaves: Sequence[str],
-        rest: Sequence[str],
-        root: Sequence[str],
+        self, slot: LedSlot, group: StoredGroup, below: Sequence[str], last: Sequence[str]
     ) -> Procedure[WriteOutcome | None]:
-        """Deletes offsets in several transactions, and the rest with the last of them; None after a race."""
-        starts = range(0, max(len(leaves), 1), PARTITIONS_AT_ONCE)
-        for start in starts:
-            is_last = start == starts[-1]
-            paths = [*leaves[start : start + PARTITIONS_AT_ONCE], *((*rest, *root) if is_last else ())]
-            if not paths:
-                return WriteOutcome.STORED
-            has_guard = is_last and ids_path(group_id) in root
-            guard = [] if has_guard else (yield from self._guard(group_id))
-            operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
-            outcome = yield from write(operations, {slot.path})
-            if not isinstance(outcome, MultiDone):
-                is_member = outcome.code is Code.NOT_EMPTY and operations[outcome.index].path == ids_path(
-                    group_id
-                )
-                return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
-        return WriteOutcome.STORED
+        """Deletes what is below the group's own znodes, and these in a last transaction; None after a race.
+
+        What is below can be thousands of long names. The header is in the last transaction, so a deletion
+        that ends between two of them leaves an empty group with fewer offsets, which can be deleted again.
+        """
+        for paths in in_transactions(below):
+            guard = yield from self._guard(group.group_id)
+            outcome = yield from self._delete_some(slot, group, guard, paths)
+            if outcome is not WriteOutcome.STORED:
+                return outcome
+        if not last:
+            return WriteOutcome.STORED
+        has_guard = ids_path(group.group_id) in last
+        guard = [] if has_guard else (yield from self._guard(group.group_id))
+        return (yield from self._delete_some(slot, group, guard, last))
+
+    def _delete_some(
+        self, slot: LedSlot, group: StoredGroup, guard: Sequence[Operation], paths: Sequence[str]
+    ) -> Procedure[WriteOutcome | None]:
+        """One transaction; None where a znode is not as it was listed."""
+        operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
+        outcome = yield from write(operations, {slot.path})
+        if isinstance(outcome, MultiDone):
+            group.existing.update(dict.fromkeys(paths, False))
+            return WriteOutcome.STORED
+        is_member = outcome.code is Code.NOT_EMPTY and operations[outcome.index].path == ids_path(
+            group.group_id
+        )
+        return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
 
 
 def _children(parents: Sequence[str]) -> Procedure[list[str]]:

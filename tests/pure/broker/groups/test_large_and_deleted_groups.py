@@ -10,10 +10,17 @@ from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led
 from zkgroup.broker.groups.store_events import DeleteStoredOffsets, OffsetsDeleted
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Multi
+from zkgroup.model.requests import Check, Create, Delete, Multi
 from zkgroup.testing.memory_zookeeper import Fault
-from zkgroup.znodes.consumers import group_path, ids_path, owner_path, owners_topic_path
-from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk
+from zkgroup.znodes.consumers import (
+    group_path,
+    ids_path,
+    offsets_path,
+    offsets_topic_path,
+    owner_path,
+    owners_topic_path,
+)
+from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk, SlotOwner
 from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
@@ -188,6 +195,72 @@ def test_a_zookeeper_consumer_that_registers_while_its_group_is_deleted_keeps_th
 
     assert node.outcome(deleted) is WriteOutcome.ZOOKEEPER_MEMBERS
     assert world.offset() == b"1"
+
+
+LONG = "g" * 255
+TOPICS = [f"{number:04}".ljust(249, "t") for number in range(2_200)]
+
+
+def empty_with_long_names() -> tuple[SteppedStores, StoreNode]:
+    """An empty group whose offsets once were of 2,200 topics; their paths have 1.1 MiB, and two are left."""
+    world, node = led()
+    world.commit(node, dict.fromkeys([TopicPartition(TOPICS[0], 0), TopicPartition(TOPICS[1], 0)], 1), LONG)
+    world.run()
+    for topic in TOPICS:
+        world.server.put(offsets_topic_path(LONG, topic))
+    return world, node
+
+
+def test_a_group_with_many_long_names_of_topics_is_deleted_in_parts() -> None:
+    """Each transaction is below 1 MiB, and has the check of the slot and the guard of `ids`."""
+    world, node = empty_with_long_names()
+    before = len(world.server.log)
+    deleted = world.delete(node, LONG)
+    world.run()
+
+    assert node.outcome(deleted) is STORED
+    assert [path for path in world.server.tree() if LONG in path] == []
+    sent = [transaction.operations for transaction in world.server.log[before:]]
+    deletions = [each for each in sent if any(isinstance(operation, Delete) for operation in each)]
+    assert len(deletions) >= 3
+    for operations in deletions:
+        assert operations[0] == Check(SlotOwner.path(0), 1)
+        assert Delete(ids_path(LONG), -1) in operations[1:] or Create(ids_path(LONG), None) in operations
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_a_deletion_that_ends_between_its_parts_can_be_repeated(done: int) -> None:
+    """The next coordinator has an empty group, which ZooKeeper consumers can join, without what is gone."""
+    world, node = empty_with_long_names()
+    world.delete(node, LONG)
+    for _ in range(done):
+        world.until_asks(node, Multi)
+        world.deliver(world.server.pending()[0])
+    world.server.expire("n1")
+    second = world.node(2)
+    world.move(second)
+    world.run()
+
+    assert len([path for path in world.server.tree() if path.startswith(offsets_path(LONG))]) > 1
+    assert second.loaded[LONG].members == ()
+    assert not world.has_marker(LONG)
+    deleted = world.delete(second, LONG)
+    world.run()
+    assert second.outcome(deleted) is STORED
+    assert [path for path in world.server.tree() if LONG in path] == []
+
+
+def test_a_zookeeper_consumer_that_registers_between_the_parts_of_a_deletion_keeps_the_group() -> None:
+    """It can claim and commit: what it needs is there, or is made by it."""
+    world, node = empty_with_long_names()
+    deleted = world.delete(node, LONG)
+    world.until_asks(node, Multi)
+    world.deliver(world.server.pending()[0])
+    world.zookeeper_member(LONG)
+    world.run()
+
+    assert node.outcome(deleted) is WriteOutcome.ZOOKEEPER_MEMBERS
+    assert world.server.find(f"{ids_path(LONG)}/c1") is not None
 
 
 def empty_beside_a_consumer() -> tuple[SteppedStores, StoreNode]:
