@@ -74,7 +74,9 @@ DIFFERENCES = [
             "An id that no znode can have gets error 24: `.`, `..`, and any with `/`, `%`, control characters or "
             "other characters that ZooKeeper refuses (U+D800 to U+F8FF, U+FFF0 and above, as emoji). The empty id "
             "gets 24, too, also for commits, which Kafka stores; OffsetFetch finds no offset of it. So does an id of "
-            "more than 255 bytes in UTF-8: ZooKeeper sends the names of all groups in one packet of at most 1 MiB."
+            "more than 255 bytes in UTF-8 in the requests that can make a group, and in those of its members: "
+            "ZooKeeper sends the names of all groups in one packet of at most 1 MiB. OffsetFetch, DescribeGroups, "
+            "DeleteGroups and OffsetDelete take it: ZooKeeper consumers may have such a group."
         ),
     ),
     (

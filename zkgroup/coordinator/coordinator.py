@@ -68,18 +68,21 @@ from zkgroup.model.error_codes import ErrorCode
 
 _MAY_HAVE_NO_NAME: Final = (CommitOffsets, FetchOffsets, DescribeGroup, RemoveGroup)
 """Requests that accept the empty group id."""
+_MAKES_NO_GROUP: Final = (FetchOffsets, DescribeGroup, RemoveGroup, RemoveOffsets)
+"""Requests that accept an id of more than `GROUP_ID_BYTES_MAX`: it may be that of ZooKeeper consumers."""
 
 
 GROUP_ID_BYTES_MAX: Final = 255
 """Longest group id, in UTF-8.
 
 ZooKeeper sends the names of all groups in one packet, and clients refuse one above 1 MiB (`jute.maxbuffer`).
-About 4,000 names of this length fit; of Kafka's longest group ids, of 32,767 bytes, 31.
+About 4,000 names of this length fit; of Kafka's longest group ids, of 32,767 bytes, 31. Offsets of a group
+of ZooKeeper consumers that has a longer id are read, described and deleted all the same.
 """
 
 
 def is_valid_group_id(group_id: str) -> bool:
-    """Whether a new group can have this id."""
+    """Whether a group can be made with this id."""
     return is_znode_name(group_id) and len(group_id.encode()) <= GROUP_ID_BYTES_MAX
 
 
@@ -189,7 +192,8 @@ class GroupCoordinator:
         group_id = request.group_id
         if group is None or not group_id:
             may_be_empty = isinstance(request, _MAY_HAVE_NO_NAME)
-            if not is_valid_group_id(group_id) or not (group_id or may_be_empty):
+            is_valid = is_znode_name if isinstance(request, _MAKES_NO_GROUP) else is_valid_group_id
+            if not is_valid(group_id) or not (group_id or may_be_empty):
                 return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -193,6 +193,14 @@ def test_an_invalid_group_id_comes_before_everything_else() -> None:
     assert errors(coordinator, "a/b") == dict.fromkeys(APIS, ErrorCode.INVALID_GROUP_ID)
 
 
+def test_a_group_id_of_zookeeper_consumers_may_be_longer_than_a_new_one() -> None:
+    """What makes no group takes it: offsets are read, described and deleted; members and commits get 24."""
+    found = errors(Coordinator(), "a" * 256)
+
+    refused = dict.fromkeys(("join", "sync", "heartbeat", "leave", "commit"), ErrorCode.INVALID_GROUP_ID)
+    assert found == {**UNKNOWN_GROUP, **refused}
+
+
 def test_a_moved_group_keeps_its_generation() -> None:
     """coordinator items 71, 72: members need not join again, also those with several protocols; their
     sessions begin anew.

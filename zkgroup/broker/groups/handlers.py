@@ -25,7 +25,7 @@ from zkgroup.broker.groups.store_events import (
 from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
 from zkgroup.broker.server.handlers import RequestContext, ServedApi
 from zkgroup.coordinator import events
-from zkgroup.coordinator.coordinator import is_valid_group_id
+from zkgroup.coordinator.coordinator import is_valid_group_id, is_znode_name
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,
     DescribedGroupResult,
@@ -203,7 +203,7 @@ class GroupHandlers:
         found: dict[TopicPartition, tuple[OffsetAndMetadata, int]] = dict.fromkeys(partitions, none)
         if not request.group:
             found.update(dict.fromkeys(known, (translation.NO_OFFSET, ErrorCode.UNKNOWN)))
-        elif not is_valid_group_id(request.group):
+        elif not is_znode_name(request.group):
             found.update(dict.fromkeys(known, (translation.NO_OFFSET, ErrorCode.INVALID_GROUP_ID)))
         elif known:
             service = self._service

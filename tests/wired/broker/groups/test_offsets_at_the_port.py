@@ -262,6 +262,22 @@ def delete_request(*partitions: TopicPartition) -> wire.OffsetDeleteRequest:
     )
 
 
+@pytest.mark.parametrize("version", [0, 1, 7])
+@on_a_loop
+async def test_offsets_of_zookeeper_consumers_with_a_long_group_id_are_read(version: int) -> None:
+    """Their group id may have more than 255 bytes; only a coordinator makes no such group."""
+    group = "g" * 300
+    async with group_server() as broker:
+        client = await broker.client()
+        broker.store.offsets[group] = {PARTITION: OffsetAndMetadata(offset=5)}
+
+        read = await client.fetch(PARTITION, version=version, group=group)
+
+        assert offsets_of(read) == {PARTITION: (5, "", 0)}
+        assert (await client.join(group=group)).error == 24
+        await client.close()
+
+
 @on_a_loop
 async def test_offsets_are_deleted_one_by_one() -> None:
     """An empty group without offsets is removed with the last one."""
