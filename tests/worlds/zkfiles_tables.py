@@ -71,11 +71,25 @@ def _with_digest(each: Transaction, number: int) -> Transaction:
     )  # fmt: skip
 
 
-def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the readers behave as if numpy were not installed."""
-    for name in ("zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"):
+WAYS = ("kernel", "numpy", "plain")
+"""In which logs become columns. Where the kernel was not built the first one is the second."""
+_NOT_THERE = {
+    "kernel": (),
+    "numpy": ("zkgroup.zkfiles.compiled",),
+    "plain": ("zkgroup.zkfiles.compiled", "zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"),
+}
+
+
+def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the readers behave as if the kernel, or numpy, were not installed."""
+    for name in _NOT_THERE[way]:
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delattr(name, raising=False)
+
+
+def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the readers behave as if numpy were not installed."""
+    use_way("plain", monkeypatch)
 
 
 def rows_of(batches: Iterable[Batch]) -> list[Row]:

@@ -1,23 +1,22 @@
 """Logs and snapshots as columns, batch by batch: the two tables of `schemas`, for analysis.
 
-With numpy installed the columns are made by it (`vectorised`, `snapshot_arrays`), else and for what it
-leaves over in plain Python (`log_lists`, `snapshot_lists`); the values are the same. `arrow.record_batch`
-makes Arrow of a batch.
+With numpy installed the columns are made by the kernel (`compiled`) or by numpy (`vectorised`,
+`snapshot_arrays`), else and for what these leave over in plain Python (`log_lists`, `snapshot_lists`); the
+values are the same. `arrow.record_batch` makes Arrow of a batch.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from zkgroup.zkfiles import log_lists, snapshot_lists
 from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.compression import PIECE_BYTES
-from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
-from zkgroup.zkfiles.log_lists import Taken, Wanted
+from zkgroup.zkfiles.log_lists import Wanted
+from zkgroup.zkfiles.log_ways import Take, fastest
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
 from zkgroup.zkfiles.snapshot_lists import Faster
@@ -25,9 +24,6 @@ from zkgroup.zkfiles.snapshots import open_snapshot
 
 ROWS_PER_BATCH: Final = 16_384
 _FIRST_ZXID, _LAST_ZXID = -(1 << 63), (1 << 63) - 1
-
-
-_Take = Callable[[LogChunk, int, Wanted], Taken | None]
 
 
 def log_columns(
@@ -64,16 +60,16 @@ def log_columns(
         path_prefix,
         max(rows_per_batch, 1),
     )
-    find, take, piece_bytes = _fastest()
+    way = fastest()
     reader = LogReader(
         path,
         from_offset=start_offset,
         to_offset=end_offset,
         resync=resync,
-        find=find,
-        piece_bytes=piece_bytes,
+        find=way.find,
+        piece_bytes=way.piece_bytes,
     )
-    return _batches(reader, wanted, take)
+    return _batches(reader, wanted, way.take)
 
 
 def snapshot_columns(
@@ -110,19 +106,10 @@ def _faster() -> Faster | None:
     return Faster(snapshot_arrays.find, snapshot_arrays.batches)
 
 
-def _fastest() -> tuple[Find, _Take, int]:
-    """How records are found and made columns of here, and how many bytes of them at a time."""
-    try:
-        from zkgroup.zkfiles import record_arrays, vectorised
-    except ImportError:
-        return whole_records, log_lists.take, PIECE_BYTES
-    return record_arrays.find, vectorised.take, vectorised.PIECE_BYTES
-
-
-def _batches(reader: LogReader, wanted: Wanted, fastest: _Take) -> Iterator[Batch]:
+def _batches(reader: LogReader, wanted: Wanted, fastest_take: Take) -> Iterator[Batch]:
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
-            first, take = 0, fastest
+            first, take = 0, fastest_take
             while first < len(chunk.starts):
                 taken = take(chunk, first, wanted)
                 if taken is None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from zkgroup.zkfiles.frames import ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
-from zkgroup.zkfiles.log_lists import Wanted
+from zkgroup.zkfiles.log_lists import Taken, Wanted
+from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.record_arrays import Bytes, find
+from zkgroup.zkfiles.record_arrays import Bytes
 from zkgroup.zkfiles.schemas import LOG, select
-from zkgroup.zkfiles.vectorised import PIECE_BYTES, take
 
 _ALL_ROWS: Final = 1 << 62
 
@@ -23,7 +23,8 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
 
     Raises DamagedFileError and NotZooKeeperFileError.
     """
-    reader = LogReader(path, find=find, piece_bytes=PIECE_BYTES)
+    way = fastest()
+    reader = LogReader(path, find=way.find, piece_bytes=way.piece_bytes)
     wanted = Wanted(select(LOG, ("zxid",)), str(path), -(1 << 63), (1 << 63) - 1, None, _ALL_ROWS)
     first = last = None
     records = 0
@@ -34,7 +35,7 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
         zxids = Bytes(chunk.data).view(">i8")[places + ZXID_AT].astype(np.int64)
         if (zxids[1:] <= zxids[:-1]).any() or (last is not None and zxids[0] <= last):
             return None
-        if not _is_decoded(chunk, wanted):
+        if not _is_decoded(way.take(chunk, 0, wanted), chunk):
             return None
         records += len(places)
         first = int(zxids[0]) if first is None else first
@@ -42,7 +43,6 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
     return reader, SeenRecords(first, last, records, last, [])
 
 
-def _is_decoded(chunk: LogChunk, wanted: Wanted) -> bool:
+def _is_decoded(taken: Taken | None, chunk: LogChunk) -> bool:
     """Whether each record holds what servers write."""
-    taken = take(chunk, 0, wanted)
     return taken is not None and taken.error is None and taken.until == len(chunk.starts)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
+from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.records import Transaction
@@ -222,13 +223,10 @@ class Server:
 
 
 def _hopping(path: Path) -> LogReader:
-    """A reader of records that are not decoded: with numpy, of a long log, ten times faster."""
+    """A reader of records that are not decoded: with numpy, of a long log, ten times faster or more."""
     if written_bytes(path) >= QUICK_BYTES:
-        with suppress(ImportError):
-            from zkgroup.zkfiles.record_arrays import find
-            from zkgroup.zkfiles.vectorised import PIECE_BYTES
-
-            return LogReader(path, resync=True, find=find, piece_bytes=PIECE_BYTES)
+        way = fastest()
+        return LogReader(path, resync=True, find=way.find, piece_bytes=way.piece_bytes)
     return LogReader(path, resync=True)
 
 

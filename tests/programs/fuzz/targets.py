@@ -14,9 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
-from tests.worlds.zkfiles_tables import log_rows, rows_of
+from tests.worlds.zkfiles_tables import WAYS, Row, log_rows, rows_of, use_way
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, exported, inspect_export, write_export
@@ -70,7 +72,15 @@ def log(data: bytes) -> None:
             assert not is_good
         assert skipped[: len(whole)] == whole
         if is_good and all(one.type in _KNOWN for each in whole for one in (each, *each.operations)):
-            assert rows_of(log_columns(path)) == list(log_rows(whole, path))
+            _compare_columns(path, list(log_rows(whole, path)))
+
+
+def _compare_columns(path: Path, expected: list[Row]) -> None:
+    """In each way in which they are made."""
+    for way in WAYS:
+        with pytest.MonkeyPatch.context() as patch:
+            use_way(way, patch)
+            assert rows_of(log_columns(path)) == expected
 
 
 def snapshot(data: bytes) -> None:

@@ -63,12 +63,30 @@ def test_extras_are_those_documented() -> None:
     }
 
 
-def test_pyproject_holds_the_build_system_and_ruff_only() -> None:
-    """One configuration file: pyproject.toml has only what setup.cfg cannot contain."""
+def test_pyproject_holds_what_setup_cfg_cannot() -> None:
+    """One configuration file: the build system, ruff, and the extension, which needs a bare project table."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-    assert set(content) == {"build-system", "tool"}
-    assert set(content["tool"]) == {"ruff"}
+    assert set(content) == {"build-system", "project", "tool"}
+    assert set(content["project"]) == {"name", "dynamic"}
+    assert set(content["tool"]) == {"ruff", "setuptools"}
+
+
+def test_each_c_file_is_an_extension_without_which_the_install_goes_on() -> None:
+    """Named by its place, with a stub, within the stable interface of the oldest Python."""
+    modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    sources = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("zkgroup/**/*.c"))
+
+    assert sources == sorted(source for module in modules for source in module["sources"])
+    for module in modules:
+        (source,) = module["sources"]
+        assert module["name"] == source.removesuffix(".c").replace("/", ".")
+        assert (ROOT / source).with_suffix(".pyi").exists()
+        assert module["optional"] is True
+        assert module["py-limited-api"] is True
+        assert module["define-macros"] == [["Py_LIMITED_API", "0x030B0000"]]
+    assert setup_cfg()["bdist_wheel"]["py_limited_api"] == "cp311"
+    assert "**/*.pyi" in setup_cfg()["options.package_data"]["*"]
 
 
 def test_top_level_is_fixed() -> None:

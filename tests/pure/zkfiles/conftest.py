@@ -1,18 +1,17 @@
-"""Both ways in which columns are made."""
+"""The ways in which columns are made."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.worlds.zkfiles_tables import use_plain_python
+from tests.worlds.zkfiles_tables import WAYS, use_way
 from zkgroup.zkfiles import snapshot_arrays
 
 
-@pytest.fixture(params=["numpy", "plain"])
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With numpy, and as if it were not installed."""
-    if request.param == "plain":
-        use_plain_python(monkeypatch)
+    """With the kernel, without it, and as if numpy were not installed either."""
+    use_way(request.param, monkeypatch)
     return str(request.param)
 
 

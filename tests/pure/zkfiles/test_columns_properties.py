@@ -1,4 +1,4 @@
-"""Whatever a log holds, numpy, plain Python and Arrow make the same columns of it."""
+"""Whatever a log holds, the kernel, numpy and plain Python make the same columns of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import log_rows, rows_of, use_plain_python
+from tests.worlds.zkfiles_tables import WAYS, log_rows, rows_of, use_way
 from zkgroup.zkfiles import record_arrays
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import whole_records
+from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType
 
@@ -118,10 +119,9 @@ def test_every_way_gives_what_the_plain_values_say(
         if low <= row["zxid"] <= high
         and (prefix is None or (row["path"] is not None and row["path"].startswith(prefix)))
     ]
-    for plain in (False, True):
+    for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
-            if plain:
-                use_plain_python(patch)
+            use_way(way, patch)
             assert rows_of(log_columns(path)) == expected
             found = rows_of(
                 log_columns(path, from_zxid=low, to_zxid=high, path_prefix=prefix, rows_per_batch=3)
@@ -135,7 +135,7 @@ def test_every_way_gives_what_the_plain_values_say(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_numpy_finds_the_records_that_hopping_finds(
+def test_all_find_the_records_that_hopping_finds(
     written: list[Transaction], pick: random.Random, changes: int
 ) -> None:
     """In bytes that were changed, cut off, or joined with zeros too."""
@@ -143,5 +143,8 @@ def test_numpy_finds_the_records_that_hopping_finds(
     for _ in range(changes):
         raw[pick.randrange(16, len(raw))] = pick.choice([0, 0x42, 0xFF, pick.randrange(256)])
     data = bytes(raw[: pick.randrange(len(raw) // 2, len(raw) + 1)]) + bytes(pick.choice([0, 3, 200]))
-    starts, ends, needed = record_arrays.find(data, 16)
-    assert ([*starts], [*ends], needed) == whole_records(data, 16)
+    for way in WAYS:
+        with pytest.MonkeyPatch.context() as patch:
+            use_way(way, patch)
+            starts, ends, needed = fastest().find(data, 16)
+        assert ([*starts], [*ends], needed) == whole_records(data, 16)

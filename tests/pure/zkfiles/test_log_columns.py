@@ -1,16 +1,14 @@
-"""The columns of a log hold what its transactions do, in plain Python and by numpy, whole and in parts."""
+"""The columns of a log hold what its transactions do: in plain Python, by numpy and by the kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.pure.zkfiles.test_golden_files import LOGS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single
-from zkgroup.zkfiles import vectorised
+from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single, use_way
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import LogChunk
 from zkgroup.zkfiles.log_lists import Taken, Wanted
@@ -22,21 +20,22 @@ T = TransactionType
 OPEN = writer.OPEN_ACL
 
 
-@pytest.fixture
-def taken_by_numpy(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether numpy took a piece of a chunk, or left it over, for each time it was asked."""
+@pytest.fixture(params=["compiled", "vectorised"])
+def was_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the kernel, or numpy, took a piece of a chunk, or left it over, for each time it was asked."""
+    name = f"zkgroup.zkfiles.{request.param}"
+    module = pytest.importorskip(name, exc_type=ImportError)
+    use_way("kernel" if request.param == "compiled" else "numpy", monkeypatch)
     answers: list[bool] = []
+    decode = module.take
 
     def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
-        taken = TAKE(chunk, first, wanted)
+        taken: Taken | None = decode(chunk, first, wanted)
         answers.append(taken is not None)
         return taken
 
-    monkeypatch.setattr(vectorised, "take", take)
+    monkeypatch.setattr(module, "take", take)
     return answers
-
-
-TAKE: Callable[[LogChunk, int, Wanted], Taken | None] = vectorised.take
 
 
 @pytest.fixture
@@ -50,13 +49,13 @@ def test_logs_of_real_servers(path: Path, way: str) -> None:
     assert rows_of(log_columns(path)) == list(log_rows(read_log(path), path))
 
 
-def test_numpy_decodes_what_real_servers_write(taken_by_numpy: list[bool]) -> None:
+def test_what_real_servers_write_is_not_left_to_plain_python(was_taken: list[bool]) -> None:
     """Only the pieces with paths beyond ASCII are left over: each of these files is one piece."""
     for path in LOGS:
         rows = rows_of(log_columns(path))
         assert rows
-        assert taken_by_numpy.pop() == all((row["path"] or "").isascii() for row in rows)
-        assert not taken_by_numpy
+        assert was_taken.pop() == all((row["path"] or "").isascii() for row in rows)
+        assert not was_taken
 
 
 def test_every_kind(log: Path, way: str) -> None:
@@ -72,10 +71,10 @@ def test_every_kind(log: Path, way: str) -> None:
         assert type(None) not in kinds, column.name
 
 
-def test_numpy_decodes_every_kind(log: Path, taken_by_numpy: list[bool]) -> None:
+def test_no_kind_is_left_to_plain_python(log: Path, was_taken: list[bool]) -> None:
     """Nothing of what servers write is left over, beyond ASCII aside."""
     assert rows_of(log_columns(log))
-    assert taken_by_numpy == [True]
+    assert was_taken == [True]
 
 
 ODD = {
@@ -90,7 +89,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_numpy_leaves_over(name: str, tmp_path: Path, way: str) -> None:
+def test_what_is_left_to_plain_python(name: str, tmp_path: Path, way: str) -> None:
     """One odd record among others: all of them are there."""
     log = writer.write_log(tmp_path, [*everything()[:40], ODD[name], *everything()[41:]])
     assert rows_of(log_columns(log)) == list(log_rows(read_log(log), log))

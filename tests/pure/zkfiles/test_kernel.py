@@ -1,0 +1,118 @@
+"""The compiled kernel gives what plain Python gives, whatever the bytes are, and is used where it is."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.worlds import zkfiles_writer as writer
+from tests.worlds.zkfiles_tables import Row, everything, rows_of
+from zkgroup.zkfiles import log_lists, log_ways, record_arrays, vectorised
+from zkgroup.zkfiles.frames import LogChunk, whole_records
+from zkgroup.zkfiles.log_lists import Wanted
+from zkgroup.zkfiles.records import TransactionType
+from zkgroup.zkfiles.schemas import LOG
+
+IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None
+compiled: Any = importlib.import_module("zkgroup.zkfiles.compiled") if IS_BUILT else None
+needs_kernel = pytest.mark.skipif(not IS_BUILT, reason="the kernel was not built: there was no compiler")
+ALL = Wanted(LOG, "log", -(1 << 63), (1 << 63) - 1, None, 1 << 20)
+ENTRIES = [writer.entry(each) for each in everything()[:17]]
+"""One of each kind."""
+
+
+def chunk_of(*entries: bytes) -> LogChunk:
+    """Entries as whole records, with right lengths and checksums."""
+    data = b"".join(map(writer.record, entries))
+    starts, ends, _ = whole_records(data, 0)
+    return LogChunk(data, 0, starts, ends)
+
+
+def rows_in_plain_python(chunk: LogChunk) -> list[Row] | None:
+    """None where a record holds what no server writes."""
+    taken = log_lists.take(chunk, 0, ALL)
+    if taken.error is not None:
+        return None
+    return rows_of([] if taken.batch is None else [taken.batch])
+
+
+def is_decoded_alike(chunk: LogChunk) -> bool:
+    """Whether the kernel decodes a chunk; its rows are compared then."""
+    taken = compiled.take(chunk, 0, ALL)
+    if taken is None:
+        return False
+    assert rows_of([] if taken.batch is None else [taken.batch]) == rows_in_plain_python(chunk)
+    return True
+
+
+def changed(entry: bytes, draw: random.Random) -> Iterator[bytes]:
+    """Each byte another one, and the entry cut off before it; the last byte doubled."""
+    for place in range(len(entry)):
+        for value in {0xFF, (entry[place] + draw.choice((1, -1))) & 0xFF, draw.randrange(256)}:
+            yield entry[:place] + bytes([value]) + entry[place + 1 :]
+        if place >= 32:  # less is no header, and no record
+            yield entry[:place]
+    yield entry + entry[-1:]
+
+
+@needs_kernel
+@pytest.mark.parametrize("place", range(len(ENTRIES)))
+def test_a_change_of_each_byte_is_decoded_alike_or_left_to_plain_python(place: int) -> None:
+    """Checksums hold, so that the bytes come to the decoder."""
+    draw = random.Random(place)
+    alike = sum(is_decoded_alike(chunk_of(entry)) for entry in changed(ENTRIES[place], draw))
+    assert is_decoded_alike(chunk_of(*ENTRIES, ENTRIES[place]))
+    assert alike > 32
+
+
+@needs_kernel
+@pytest.mark.parametrize("count", [-1, 2**31 - 1, -(2**31), 2**28, 3])
+@pytest.mark.parametrize("kind", [TransactionType.MULTI, TransactionType.CLOSE_SESSION])
+def test_a_count_that_cannot_be_is_left_to_plain_python(kind: int, count: int) -> None:
+    """No room is made for it."""
+    (entry,) = [each for each in ENTRIES if each[28:32] == kind.to_bytes(4, "big", signed=True)][:1]
+    damaged = entry[:32] + count.to_bytes(4, "big", signed=True) + entry[36:]
+    assert not is_decoded_alike(chunk_of(damaged))
+
+
+@needs_kernel
+def test_the_kernel_is_used_where_it_is_there() -> None:
+    """Not only installed."""
+    assert log_ways.fastest() == (compiled.find, compiled.take, compiled.PIECE_BYTES)
+
+
+def test_the_kernel_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy reads logs then."""
+    monkeypatch.setenv("ZKGROUP_KERNEL", "off")
+    monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.compiled", raising=False)
+    monkeypatch.delattr("zkgroup.zkfiles.compiled", raising=False)
+    assert log_ways.fastest() == (record_arrays.find, vectorised.take, vectorised.PIECE_BYTES)
+
+
+@needs_kernel
+def test_what_does_not_fit_the_buffers_is_an_error() -> None:
+    """And nothing is written behind their ends."""
+    kernel = importlib.import_module("zkgroup.zkfiles.kernel")
+    chunk = chunk_of(*ENTRIES)
+    starts, ends = np.array(chunk.starts), np.array(chunk.ends)
+    count = len(starts)
+    nothing = (None,) * 30
+    assert kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, nothing) is not None
+    assert kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 3, None, nothing) is None
+    with pytest.raises(ValueError, match="too short"):
+        kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, (np.empty(9), *nothing[1:]))
+    with pytest.raises(ValueError, match="columns"):
+        kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, nothing[1:])
+    with pytest.raises(ValueError, match="outside"):
+        kernel.measure(chunk.data, starts, ends, 0, count + 1, 0, 1 << 62, 1)
+    with pytest.raises(ValueError, match="outside"):
+        kernel.find(chunk.data, len(chunk.data) + 1, starts, ends)
+    assert kernel.measure(chunk.data, starts, ends + 10**6, 0, count, 0, 1 << 62, 1) is None
+    assert kernel.find(chunk.data, 0, starts[:2], ends[:1]) == (1, 0)

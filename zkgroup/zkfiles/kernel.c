@@ -1,0 +1,660 @@
+/* The parts of reading transaction logs that are dearest in Python: zkgroup/zkfiles/kernel.pyi says what each
+ * function gives, docs/adr/0022 why they are here.
+ *
+ * Sources: FileTxnLog.java, SerializeUtils.java and zookeeper.jute of ZooKeeper 3.4 to 3.9.
+ *
+ * Rules of this file:
+ * - Bytes of a log are read by `Reader` alone. It compares each length with what is there first; when something
+ *   does not fit, or is nothing that is decoded here, it is `odd` from then on and gives zeros.
+ * - Nothing is decided about damage: what is odd is left to plain Python as a whole.
+ * - Columns are buffers that the caller made. Their sizes are compared before anything is written.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024, DIGEST = 12, DIGEST_VERSION = 2 };
+enum {
+    CLOSE_SESSION = -11, CREATE_SESSION = -10, ERROR = -1, CREATE = 1, DELETE = 2, SET_DATA = 5, SET_ACL = 7,
+    CHECK = 13, MULTI = 14, CREATE2 = 15, RECONFIG = 16, CREATE_CONTAINER = 19, DELETE_CONTAINER = 20,
+    CREATE_TTL = 21
+};
+
+/* --- bytes of a log ------------------------------------------------------------------------------------ */
+
+static uint32_t u32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int32_t i32(const uint8_t *p) { return (int32_t)u32(p); }
+
+static int64_t i64(const uint8_t *p) { return (int64_t)((uint64_t)u32(p) << 32 | u32(p + 4)); }
+
+/* Numbers in a buffer of the caller, which need not be aligned. */
+static void put_long(uint8_t *to, int64_t place, int64_t value) { memcpy(to + 8 * place, &value, 8); }
+
+static int64_t long_of(const uint8_t *from, int64_t place) {
+    int64_t value;
+    memcpy(&value, from + 8 * place, 8);
+    return value;
+}
+
+typedef struct {
+    const uint8_t *raw;
+    int64_t at, end;
+    int odd;
+} Reader;
+
+/* Where a text or data lies; `there` is 0 for null. */
+typedef struct {
+    int32_t start, stop, there;
+} Piece;
+
+/* Whether so many bytes are left. */
+static int has(Reader *in, int64_t size) {
+    if (in->odd || size < 0 || size > in->end - in->at)
+        in->odd = 1;
+    return !in->odd;
+}
+
+static int32_t next_int(Reader *in) {
+    if (!has(in, 4))
+        return 0;
+    in->at += 4;
+    return i32(in->raw + in->at - 4);
+}
+
+static int64_t next_long(Reader *in) {
+    if (!has(in, 8))
+        return 0;
+    in->at += 8;
+    return i64(in->raw + in->at - 8);
+}
+
+static int next_flag(Reader *in) {
+    if (!has(in, 1) || in->raw[in->at] > 1) {
+        in->odd = 1;
+        return 0;
+    }
+    return in->raw[in->at++];
+}
+
+/* Bytes with their length in front; -1 stands for null. */
+static Piece next_buffer(Reader *in) {
+    Piece piece = {(int32_t)in->at, (int32_t)in->at, 0};
+    int32_t size = next_int(in);
+    if (in->odd || size == -1 || !has(in, size))
+        return piece;
+    piece.start = (int32_t)in->at;
+    in->at += size;
+    piece.stop = (int32_t)in->at;
+    piece.there = 1;
+    return piece;
+}
+
+static int is_ascii(const uint8_t *p, int64_t size) {
+    uint8_t all = 0;
+    for (int64_t i = 0; i < size; i++)
+        all |= p[i];
+    return all < 0x80;
+}
+
+/* A path in plain ASCII that begins with a slash; anything else is odd. */
+static Piece next_path(Reader *in) {
+    Piece piece = next_buffer(in);
+    const uint8_t *p = in->raw + piece.start;
+    if (in->odd || piece.stop == piece.start || *p != '/' || !is_ascii(p, piece.stop - piece.start))
+        in->odd = 1;
+    return piece;
+}
+
+/* --- checksums ----------------------------------------------------------------------------------------- */
+
+enum { ADLER_BASE = 65521, ADLER_BLOCK = 16, ADLER_BLOCKS = 5552 / ADLER_BLOCK };
+
+static uint32_t adler32_of(const uint8_t *p, int64_t size) {
+    uint32_t one = 1, two = 0;
+    while (size >= ADLER_BLOCK) {
+        int64_t blocks = size / ADLER_BLOCK < ADLER_BLOCKS ? size / ADLER_BLOCK : ADLER_BLOCKS;
+        size -= blocks * ADLER_BLOCK;
+        for (; blocks > 0; blocks--, p += ADLER_BLOCK) {
+            uint32_t sum = 0, weighted = 0;
+            for (int i = 0; i < ADLER_BLOCK; i++) {
+                sum += p[i];
+                weighted += (uint32_t)(ADLER_BLOCK - i) * p[i];
+            }
+            two += ADLER_BLOCK * one + weighted;
+            one += sum;
+        }
+        one %= ADLER_BASE;
+        two %= ADLER_BASE;
+    }
+    for (; size > 0; size--, p++) {
+        one += *p;
+        two += one;
+    }
+    return two % ADLER_BASE << 16 | one % ADLER_BASE;
+}
+
+/* --- records ------------------------------------------------------------------------------------------- */
+
+/* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.Find`. */
+static int64_t record_at(const uint8_t *p, int64_t left, int64_t *needed) {
+    *needed = FRAME;
+    if (left < FRAME)
+        return 0;
+    int64_t checksum = i64(p);
+    int32_t length = i32(p + 8);
+    *needed = 0;
+    if (length < HEADER || length > MOST_RECORD)
+        return 0;
+    if (FRAME + (int64_t)length >= left) {
+        *needed = FRAME + (int64_t)length + 1;
+        return 0;
+    }
+    if (p[FRAME + length] != 'B' || (int64_t)adler32_of(p + FRAME, length) != checksum)
+        return 0;
+    return FRAME + (int64_t)length + 1;
+}
+
+static int64_t find_records(const Py_buffer *data, int64_t at, uint8_t *starts, uint8_t *ends, int64_t room,
+                            int64_t *needed) {
+    const uint8_t *raw = data->buf;
+    int64_t count = 0;
+    for (; count < room; count++) {
+        int64_t size = record_at(raw + at, data->len - at, needed);
+        if (!size)
+            break;
+        put_long(starts, count, at);
+        at += size;
+        put_long(ends, count, at - 1);
+    }
+    return count;
+}
+
+/* --- rows ---------------------------------------------------------------------------------------------- */
+
+/* The order in which `fill` takes the columns. Flags tell where a number or a piece is there. */
+enum { ZXID, SESSION, TIME, OFFSET, TREE_DIGEST, TTL, LONGS };
+enum { EPOCH, SUB, CXID, TYPE, OP, LIFETIME, ACL, VERSION, ERROR_CODE, TIMEOUT, PARENT_CVERSION, INTS };
+enum { PATH, PARENT, DATA, PIECES };
+enum {
+    APPLIED, HAS_DIGEST, HAS_TTL, HAS_VERSION, HAS_ERROR, HAS_TIMEOUT, HAS_PARENT_CVERSION, HAS_PATH, HAS_PARENT,
+    HAS_DATA, FLAGS
+};
+enum { FIRST_INT = LONGS, FIRST_PIECE = FIRST_INT + INTS, FIRST_FLAG = FIRST_PIECE + PIECES };
+enum { COLUMNS = FIRST_FLAG + FLAGS, MOST_ACLS = 256 };
+
+/* One operation. */
+typedef struct {
+    int64_t longs[LONGS];
+    int32_t ints[INTS], pieces[PIECES][2];
+    uint8_t flags[FLAGS];
+} Row;
+
+typedef struct {
+    Py_buffer views[COLUMNS];
+    uint8_t *at[COLUMNS];
+    int64_t rows, room;
+    int32_t acls[MOST_ACLS][2], acl_count, last_acl;
+    const uint8_t *raw, *prefix;
+    int64_t prefix_size;
+} Table;
+
+/* A record of a chunk: `in` stands behind its header, which is in `head`. */
+typedef struct {
+    Reader in;
+    Row head;
+} Record;
+
+static Record open_record(const Py_buffer *data, int64_t start, int64_t end) {
+    Record record;
+    Reader *in = &record.in;
+    Row *head = &record.head;
+    memset(&record, 0, sizeof record);
+    in->raw = data->buf;
+    in->odd = start < 0 || end > data->len || end - start < FRAME + HEADER;
+    in->at = start + FRAME;
+    in->end = end;
+    head->longs[OFFSET] = start;
+    head->longs[SESSION] = next_long(in);
+    head->ints[CXID] = next_int(in);
+    head->longs[ZXID] = next_long(in);
+    head->longs[TIME] = next_long(in);
+    head->ints[TYPE] = next_int(in);
+    head->ints[EPOCH] = (int32_t)(head->longs[ZXID] >> 32);
+    head->flags[APPLIED] = 1;
+    return record;
+}
+
+/* How many parts of at least so many bytes follow. */
+static int64_t next_count(Reader *in, int64_t smallest) {
+    int32_t count = next_int(in);
+    has(in, count < 0 ? -1 : count * smallest);
+    return in->odd ? 0 : count;
+}
+
+/* Whether a close has no list: before 3.6, and where twelve bytes are a digest. */
+static int has_no_list(const Reader *in) {
+    int64_t left = in->end - in->at;
+    return left == 0 || (left == DIGEST && i32(in->raw + in->at) == DIGEST_VERSION);
+}
+
+static int64_t count_rows(Record *record) {
+    Reader in = record->in;
+    int32_t kind = record->head.ints[TYPE];
+    int64_t rows = 1;
+    if (kind == MULTI)
+        rows = next_count(&in, 8);
+    else if (kind == CLOSE_SESSION && !in.odd && !has_no_list(&in))
+        rows = 1 + next_count(&in, 4);
+    record->in.odd |= in.odd;
+    return rows;
+}
+
+static Row row_of(const Record *record, int32_t kind, int64_t sub) {
+    Row row = record->head;
+    row.ints[TYPE] = kind;
+    row.ints[SUB] = (int32_t)sub;
+    for (int piece = 0; piece < PIECES; piece++) /* where nothing comes: empty, behind those of the row before */
+        row.pieces[piece][0] = row.pieces[piece][1] = (int32_t)record->in.at;
+    return row;
+}
+
+static void set_int(Row *row, int column, int32_t value) {
+    row->ints[column] = value;
+    row->flags[HAS_VERSION + column - VERSION] = 1;
+}
+
+static void set_piece(Row *row, int column, Piece piece) {
+    if (!piece.there)
+        return;
+    row->pieces[column][0] = piece.start;
+    row->pieces[column][1] = piece.stop;
+    row->flags[HAS_PATH + column] = 1;
+}
+
+/* The path, and the one above; the root has none. */
+static void set_path(Row *row, Reader *in) {
+    Piece path = next_path(in);
+    if (in->odd)
+        return;
+    set_piece(row, PATH, path);
+    path.there = path.stop - path.start > 1;
+    while (path.there && in->raw[path.stop - 1] != '/')
+        path.stop--;
+    path.stop -= path.stop - 1 > path.start;
+    set_piece(row, PARENT, path);
+}
+
+/* Places in `compiled.OPS`. */
+static int32_t op_of(int32_t kind, int has_path) {
+    switch (kind) {
+    case CHECK: return 1;
+    case CLOSE_SESSION: return has_path ? 5 : 2;
+    case CREATE: case CREATE2: case CREATE_CONTAINER: case CREATE_TTL: return 3;
+    case CREATE_SESSION: return 4;
+    case DELETE: case DELETE_CONTAINER: return 5;
+    case ERROR: return 6;
+    case SET_DATA: case RECONFIG: return 7;
+    case SET_ACL: return 8;
+    default: return 0;
+    }
+}
+
+static int is_wanted(const Table *table, const Row *row) {
+    const int32_t *path = row->pieces[PATH];
+    return !table->prefix || (row->flags[HAS_PATH] && path[1] - path[0] >= table->prefix_size &&
+                              !memcmp(table->raw + path[0], table->prefix, (size_t)table->prefix_size));
+}
+
+static void put_row(Table *table, Row *row) {
+    int64_t at = table->rows;
+    if (!is_wanted(table, row))
+        return;
+    row->ints[OP] = op_of(row->ints[TYPE], row->flags[HAS_PATH]);
+    for (int i = 0; i < LONGS; i++)
+        if (table->at[i])
+            memcpy(table->at[i] + 8 * at, &row->longs[i], 8);
+    for (int i = 0; i < INTS; i++)
+        if (table->at[FIRST_INT + i])
+            memcpy(table->at[FIRST_INT + i] + 4 * at, &row->ints[i], 4);
+    for (int i = 0; i < PIECES; i++)
+        if (table->at[FIRST_PIECE + i])
+            memcpy(table->at[FIRST_PIECE + i] + 8 * at, row->pieces[i], 8);
+    for (int i = 0; i < FLAGS; i++)
+        if (table->at[FIRST_FLAG + i])
+            table->at[FIRST_FLAG + i][at] = row->flags[i];
+    table->rows++;
+}
+
+/* --- operations ---------------------------------------------------------------------------------------- */
+
+static const char OPEN_ACL[] = "\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06" "anyone";
+enum { OPEN_ACL_SIZE = sizeof OPEN_ACL - 1 };
+
+static int begins_with(const Reader *in, const char *bytes, int64_t size) {
+    return in->end - in->at >= size && !memcmp(in->raw + in->at, bytes, (size_t)size);
+}
+
+static void skip_acl(Reader *in) {
+    for (int64_t count = next_count(in, 12); count > 0 && !in->odd; count--) {
+        next_int(in);
+        for (int text = 0; text < 2 && !in->odd; text++) {
+            Piece piece = next_buffer(in);
+            in->odd |= !piece.there || !is_ascii(in->raw + piece.start, piece.stop - piece.start);
+        }
+    }
+}
+
+/* The code of a list of ACL entries: 0 for null, 1 for the open one, else 2 and its place in `acls`. */
+static int32_t next_acl(Table *table, Reader *in) {
+    int64_t start = in->at;
+    if (begins_with(in, OPEN_ACL, OPEN_ACL_SIZE) || begins_with(in, "\xff\xff\xff\xff", 4)) {
+        int is_open = in->raw[start] == 0;
+        in->at += is_open ? OPEN_ACL_SIZE : 4;
+        return is_open;
+    }
+    skip_acl(in);
+    for (int32_t turn = 0; turn < table->acl_count && !in->odd; turn++) {
+        int32_t place = (table->last_acl + turn) % table->acl_count, *known = table->acls[place];
+        if (known[1] - known[0] == in->at - start &&
+            !memcmp(in->raw + known[0], in->raw + start, (size_t)(in->at - start)))
+            return 2 + (table->last_acl = place);
+    }
+    in->odd |= table->acl_count == MOST_ACLS;
+    if (in->odd)
+        return 0;
+    table->acls[table->acl_count][0] = (int32_t)start;
+    table->acls[table->acl_count][1] = (int32_t)in->at;
+    return 2 + (table->last_acl = table->acl_count++);
+}
+
+static void read_create(Table *table, Reader *in, Row *row) {
+    int32_t kind = row->ints[TYPE];
+    set_path(row, in);
+    set_piece(row, DATA, next_buffer(in));
+    row->ints[ACL] = next_acl(table, in);
+    row->ints[LIFETIME] = kind == CREATE_CONTAINER ? 2 : kind == CREATE_TTL ? 3 : next_flag(in);
+    set_int(row, PARENT_CVERSION, next_int(in));
+    row->flags[HAS_TTL] = kind == CREATE_TTL;
+    if (kind == CREATE_TTL)
+        row->longs[TTL] = next_long(in);
+}
+
+static void read_body(Table *table, Reader *in, Row *row) {
+    switch (row->ints[TYPE]) {
+    case CREATE: case CREATE2: case CREATE_CONTAINER: case CREATE_TTL:
+        read_create(table, in, row);
+        break;
+    case DELETE: case DELETE_CONTAINER:
+        set_path(row, in);
+        break;
+    case SET_DATA: case RECONFIG:
+        set_path(row, in);
+        set_piece(row, DATA, next_buffer(in));
+        set_int(row, VERSION, next_int(in));
+        break;
+    case SET_ACL:
+        set_path(row, in);
+        row->ints[ACL] = next_acl(table, in);
+        set_int(row, VERSION, next_int(in));
+        break;
+    case CHECK:
+        set_path(row, in);
+        set_int(row, VERSION, next_int(in));
+        break;
+    case ERROR:
+        set_int(row, ERROR_CODE, next_int(in));
+        break;
+    default:
+        in->odd = 1;
+    }
+}
+
+static void read_multi(Table *table, Record *record) {
+    Reader *in = &record->in;
+    int64_t count = next_count(in, 8);
+    for (int64_t sub = 0; sub < count && !in->odd; sub++) {
+        int32_t kind = next_int(in), size = next_int(in);
+        if (!has(in, size))
+            return;
+        Row row = row_of(record, kind, sub);
+        Reader part = {in->raw, in->at, in->at + size, 0};
+        read_body(table, &part, &row);
+        in->at += size;
+        in->odd |= part.odd || part.at != part.end;
+        record->head.flags[APPLIED] &= kind != ERROR;
+        put_row(table, &row);
+    }
+}
+
+static void read_close(Table *table, Record *record) {
+    Reader *in = &record->in;
+    int64_t count = has_no_list(in) ? 0 : next_count(in, 4);
+    Row close = row_of(record, CLOSE_SESSION, -1);
+    put_row(table, &close);
+    for (int64_t sub = 0; sub < count && !in->odd; sub++) {
+        Row row = row_of(record, CLOSE_SESSION, sub);
+        set_path(&row, in);
+        put_row(table, &row);
+    }
+}
+
+static void read_single(Table *table, Record *record) {
+    Row row = row_of(record, record->head.ints[TYPE], -1);
+    if (row.ints[TYPE] == CREATE_SESSION)
+        set_int(&row, TIMEOUT, next_int(&record->in));
+    else
+        read_body(table, &record->in, &row);
+    record->head.flags[APPLIED] = row.ints[TYPE] != ERROR;
+    put_row(table, &row);
+}
+
+/* Nothing or a digest is behind the operations, and all rows of a record have it. */
+static void read_end(Table *table, Record *record, int64_t first) {
+    Reader *in = &record->in;
+    Row *head = &record->head;
+    if (!in->odd && in->at != in->end) {
+        head->flags[HAS_DIGEST] = 1;
+        next_int(in);
+        head->longs[TREE_DIGEST] = next_long(in);
+        in->odd |= in->at != in->end;
+    }
+    for (int64_t row = first; row < table->rows; row++) {
+        if (table->at[TREE_DIGEST])
+            put_long(table->at[TREE_DIGEST], row, head->longs[TREE_DIGEST]);
+        if (table->at[FIRST_FLAG + HAS_DIGEST])
+            table->at[FIRST_FLAG + HAS_DIGEST][row] = head->flags[HAS_DIGEST];
+        if (table->at[FIRST_FLAG + APPLIED])
+            table->at[FIRST_FLAG + APPLIED][row] = head->flags[APPLIED];
+    }
+}
+
+/* All rows of a record; 0 where it is odd. There is room for them, for their count was compared with it. */
+static int read_record(Table *table, Record *record) {
+    int64_t first = table->rows, rows = count_rows(record);
+    if (record->in.odd || rows > table->room - first)
+        return 0;
+    if (record->head.ints[TYPE] == MULTI)
+        read_multi(table, record);
+    else if (record->head.ints[TYPE] == CLOSE_SESSION)
+        read_close(table, record);
+    else
+        read_single(table, record);
+    read_end(table, record, first);
+    return !record->in.odd;
+}
+
+/* --- what Python calls --------------------------------------------------------------------------------- */
+
+static PyObject *find(PyObject *module, PyObject *args) {
+    Py_buffer data, starts, ends;
+    long long at;
+    int64_t count = -1, needed = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*Lw*w*", &data, &at, &starts, &ends))
+        return NULL;
+    if (at < 0 || at > data.len)
+        PyErr_SetString(PyExc_ValueError, "a place outside the bytes");
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        int64_t room = (starts.len < ends.len ? starts.len : ends.len) / 8;
+        count = find_records(&data, at, starts.buf, ends.buf, room, &needed);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&ends);
+    return count < 0 ? NULL : Py_BuildValue("LL", (long long)count, (long long)needed);
+}
+
+/* Records of a chunk that a call is about. */
+typedef struct {
+    Py_buffer data, starts, ends;
+    long long first, until, from_zxid, to_zxid;
+} Chunk;
+
+static void release(Chunk *chunk) {
+    PyBuffer_Release(&chunk->data);
+    PyBuffer_Release(&chunk->starts);
+    PyBuffer_Release(&chunk->ends);
+}
+
+static int is_within(const Chunk *chunk) {
+    int64_t count = (chunk->starts.len < chunk->ends.len ? chunk->starts.len : chunk->ends.len) / 8;
+    if (chunk->first >= 0 && chunk->until <= count && chunk->data.len <= INT32_MAX)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "records outside the chunk");
+    return 0;
+}
+
+static Record record_of(const Chunk *chunk, int64_t number) {
+    return open_record(&chunk->data, long_of(chunk->starts.buf, number), long_of(chunk->ends.buf, number));
+}
+
+/* How many records make a batch, and how many rows they have; -1 where one is odd. */
+static int64_t measure_records(const Chunk *chunk, int64_t most, int64_t *rows, int *is_past) {
+    int64_t number = chunk->first;
+    for (; number < chunk->until && *rows < most; number++) {
+        Record record = record_of(chunk, number);
+        *is_past = record.head.longs[ZXID] > chunk->to_zxid;
+        if (*is_past)
+            break;
+        if (record.head.longs[ZXID] >= chunk->from_zxid)
+            *rows += count_rows(&record);
+        if (record.in.odd)
+            return -1;
+    }
+    return number;
+}
+
+static PyObject *measure(PyObject *module, PyObject *args) {
+    Chunk chunk;
+    long long most;
+    int64_t rows = 0, until = -1;
+    int is_past = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLLL", &chunk.data, &chunk.starts, &chunk.ends, &chunk.first, &chunk.until,
+                          &chunk.from_zxid, &chunk.to_zxid, &most))
+        return NULL;
+    if (is_within(&chunk)) {
+        Py_BEGIN_ALLOW_THREADS
+        until = measure_records(&chunk, most, &rows, &is_past);
+        Py_END_ALLOW_THREADS
+    }
+    release(&chunk);
+    if (PyErr_Occurred())
+        return NULL;
+    return until < 0 ? Py_NewRef(Py_None) : Py_BuildValue("LLi", (long long)until, (long long)rows, is_past);
+}
+
+/* Whether all records between the zxids were read. */
+static int fill_records(const Chunk *chunk, Table *table) {
+    for (int64_t number = chunk->first; number < chunk->until; number++) {
+        Record record = record_of(chunk, number);
+        int64_t zxid = record.head.longs[ZXID];
+        if (record.in.odd || (zxid >= chunk->from_zxid && zxid <= chunk->to_zxid && !read_record(table, &record)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Takes the buffers of the columns; None stands for one that is not wanted. 0 with an error set. */
+static int get_columns(Table *table, PyObject *columns) {
+    if (PyTuple_Size(columns) != COLUMNS) {
+        PyErr_Format(PyExc_ValueError, "a tuple of %d columns is needed", COLUMNS);
+        return 0;
+    }
+    for (int i = 0; i < COLUMNS; i++) {
+        PyObject *column = PyTuple_GetItem(columns, i);
+        int width = i < FIRST_INT ? 8 : i < FIRST_PIECE ? 4 : i < FIRST_FLAG ? 8 : 1;
+        if (column == Py_None)
+            continue;
+        if (PyObject_GetBuffer(column, &table->views[i], PyBUF_WRITABLE))
+            return 0;
+        table->at[i] = table->views[i].buf;
+        if (table->views[i].len / width < table->room) {
+            PyErr_SetString(PyExc_ValueError, "a column that is too short");
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *filled(const Chunk *chunk, Table *table, PyObject *columns) {
+    int is_whole = 0;
+    if (is_within(chunk) && get_columns(table, columns)) {
+        Py_BEGIN_ALLOW_THREADS
+        is_whole = fill_records(chunk, table);
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        if (table->at[i])
+            PyBuffer_Release(&table->views[i]);
+    if (PyErr_Occurred())
+        return NULL;
+    return is_whole ? Py_BuildValue("Ly#", (long long)table->rows, (const char *)table->acls,
+                                    (Py_ssize_t)sizeof table->acls[0] * table->acl_count)
+                    : Py_NewRef(Py_None);
+}
+
+static PyObject *fill(PyObject *module, PyObject *args) {
+    Chunk chunk;
+    PyObject *columns, *result;
+    long long room;
+    Py_ssize_t prefix_size = 0;
+    const char *prefix;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLLLz#O", &chunk.data, &chunk.starts, &chunk.ends, &chunk.first, &chunk.until,
+                          &chunk.from_zxid, &chunk.to_zxid, &room, &prefix, &prefix_size, &columns))
+        return NULL;
+    Table *table = PyMem_Calloc(1, sizeof *table);
+    if (table) {
+        table->room = room;
+        table->raw = chunk.data.buf;
+        table->prefix = (const uint8_t *)prefix;
+        table->prefix_size = prefix_size;
+    }
+    result = table ? filled(&chunk, table, columns) : PyErr_NoMemory();
+    PyMem_Free(table);
+    release(&chunk);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"find", find, METH_VARARGS, "Whole records from a place of some bytes on."},
+    {"measure", measure, METH_VARARGS, "How many records make a batch, how many rows, and whether the next is past."},
+    {"fill", fill, METH_VARARGS, "Fills columns with the rows of some records."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kernel", "Records of transaction logs as columns.", 0, methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_kernel(void) { return PyModuleDef_Init(&definition); }
