@@ -3,7 +3,8 @@
 Spark closes the connection to a worker as soon as it has the rows of a `limit`. pyspark's daemon prints the
 BrokenPipeError of the worker's last flush. Run as `spark.python.daemon.module`.
 
-It imports what tasks of an audit need before it forks, so that workers need not.
+It imports what tasks of an audit need before it forks, so that workers need not. They do not need pandas;
+functions of users that do import it in their worker.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any, Final
 
 from pyspark import daemon
 
+from zkgroup.audit.without_pandas import leave_pandas_out
+
 TASKS: Final = (
-    "pandas",
     "zkgroup.audit.columns.commits",
     "zkgroup.audit.columns.groups",
     "zkgroup.audit.columns.minutes",
@@ -26,7 +28,7 @@ TASKS: Final = (
     "zkgroup.zkfiles.record_arrays",
     "zkgroup.zkfiles.vectorised",
 )
-"""What tasks import, also what they import late; pyarrow imports pandas where it is installed."""
+"""What tasks import, also what they import late."""
 
 _worker = daemon.worker
 
@@ -41,6 +43,7 @@ def worker(sock: Any, authenticated: bool) -> int:
 
 def main() -> None:
     """Runs pyspark's daemon with this worker."""
+    leave_pandas_out()
     for name in TASKS:
         with suppress(ImportError):  # a task says what is missing
             import_module(name)
