@@ -33,6 +33,26 @@ def usage(root: int) -> Usage:
     return Usage(ticks / _TICKS, sum(peaks.values()), max(workers, default=0.0))
 
 
+def cpu_of_parts(root: int) -> dict[str, float]:
+    """CPU seconds of a process, the JVM below it, the daemon below that, and the daemon's workers."""
+    stats = {int(each.name): stat for each in _PROC.glob("[0-9]*") if (stat := _stat(each)) is not None}
+    parts = dict.fromkeys(("driver", "jvm", "daemon", "workers"), 0)
+    below = {"driver": "jvm", "jvm": "daemon", "daemon": "workers"}
+    some = {root: "driver"}
+    while some:
+        for pid, part in some.items():
+            user, system, *ended = (int(ticks) for ticks in stats[pid][11:15])
+            parts[part] += user + system
+            if part == "daemon":
+                parts["workers"] += sum(ended)
+        some = {
+            pid: below[some[int(stat[1])]]
+            for pid, stat in stats.items()
+            if int(stat[1]) in some and some[int(stat[1])] in below
+        }
+    return {part: round(ticks / _TICKS, 2) for part, ticks in parts.items()}
+
+
 def _stat(process: Path) -> list[str] | None:
     """The fields of a process from the third on, the state; None where it has just ended."""
     try:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.programs.benchmarks.process_tree import Usage, usage
+from tests.programs.benchmarks.process_tree import Usage, cpu_of_parts, usage
 from zkgroup.audit.collector import without_collector
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
@@ -56,9 +56,11 @@ def main(cores: int, folder: str, output: str) -> None:
     """Prints seconds and CPU seconds of the job and of its parts, the tasks of each stage, and memory."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     moments: list[_Moment] = []
+    processes: list[dict[str, float]] = []
 
     def begun(what: str, _count: int | None = None, _total: int | None = None) -> None:
         moments.append(_Moment(what, time.monotonic(), usage(os.getpid())))
+        processes.append(cpu_of_parts(os.getpid()))
 
     with session(f"local[{cores}]", SETTINGS) as spark:
         spark.range(1).count()
@@ -70,6 +72,7 @@ def main(cores: int, folder: str, output: str) -> None:
         **moments[0].until(moments[-1]),
         "peak_mb": round(max(moment.usage.peak_mb for moment in moments)),
         "worker_mb": round(max(moment.usage.worker_mb for moment in moments)),
+        "processes": {part: round(ticks - processes[0][part], 2) for part, ticks in processes[-1].items()},
         "parts": {one.what: one.until(other) for one, other in pairwise(moments[1:])},
         "stages": stages,
         "findings": len(audited.findings),
