@@ -210,16 +210,13 @@ def _acl_codes(builder: ColumnsBuilder, column: Any) -> Numbers:
 
 def _entries(entries: Any) -> tuple[list[AclEntry], Numbers]:
     """The different entries of lists, and the code of each."""
-    perms = entries.field("perms").to_numpy(zero_copy_only=False).astype(np.int64)
-    scheme, id_ = (_encoded(entries.field(name)) for name in ("scheme", "id"))
-    schemes, ids = scheme.dictionary.to_pylist(), id_.dictionary.to_pylist()
-    codes = np.stack(
-        [
-            perms,
-            scheme.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-            id_.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-        ]
-    )
-    different, of_entry = np.unique(codes, axis=1, return_inverse=True)
-    known = [AclEntry(int(perm), schemes[s], ids[i]) for perm, s, i in different.T.tolist()]
-    return known, np.asarray(of_entry).reshape(-1)
+    fields = [_encoded(entries.field(name)) for name in ("perms", "scheme", "id")]
+    perms, schemes, ids = (field.dictionary.to_pylist() for field in fields)
+    perm, scheme, id_ = (field.indices.to_numpy().astype(np.int64) for field in fields)
+    codes = pa.array((perm * len(schemes) + scheme) * len(ids) + id_).dictionary_encode()
+    known = []
+    for code in codes.dictionary.to_pylist():
+        rest, of_id = divmod(code, len(ids))
+        of_perms, of_scheme = divmod(rest, len(schemes))
+        known.append(AclEntry(perms[of_perms], schemes[of_scheme], ids[of_id]))
+    return known, codes.indices.to_numpy()

@@ -64,12 +64,13 @@ def _decoded(unit: Unit, layout: Layout, output: Output, named: str | None) -> D
     written: list[Written] = []
     for number, part in enumerate(_parts(batches_of(unit))):
         table = part if named is None else _named(part, named)
+        paths = table["path"].combine_chunks().dictionary_encode()
         if not rows:
             first_ms = table["time"][0].cast(pa.int64()).as_py() // 1000
         rows += table.num_rows
         last_zxid, last_offset = (table[name][-1].as_py() for name in ("zxid", "offset"))
-        written += _operations(table, number, unit, layout, output)
-        facts = _facts(table, layout)
+        written += _operations(table, paths, number, unit, layout, output)
+        facts = _facts(table, paths, layout)
         if len(facts):
             file = _file(facts.zxid, FACTS, unit, layout, f"{unit.from_zxid:x}-{number}")
             written.append(output.write(table_of(facts), file))
@@ -94,17 +95,21 @@ def _parts(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(some)
 
 
-def _facts(table: Any, layout: Layout) -> Columns:
-    columns = inside(columns_of_operations(table.select(OPERATION_COLUMNS)), layout.chroot)
+def _facts(table: Any, paths: Any, layout: Layout) -> Columns:
+    operations = table.select(OPERATION_COLUMNS)
+    operations = operations.set_column(operations.column_names.index("path"), "path", paths)
+    columns = inside(columns_of_operations(operations), layout.chroot)
     columns = between(columns, layout.base_zxid, None)
     return columns.take(known_rows(columns))
 
 
-def _operations(table: Any, number: int, unit: Unit, layout: Layout, output: Output) -> Iterator[Written]:
+def _operations(
+    table: Any, paths: Any, number: int, unit: Unit, layout: Layout, output: Output
+) -> Iterator[Written]:
     """The rows of each day and bucket."""
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
     names = names_of(layout.buckets)
-    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(table["path"], layout)
+    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(paths, layout)
     for code, rows in by_code(table, codes):
         day, bucket = divmod(code, len(names))
         place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
@@ -114,11 +119,10 @@ def _operations(table: Any, number: int, unit: Unit, layout: Layout, output: Out
 
 
 def _buckets(paths: Any, layout: Layout) -> Numbers:
-    """The number of the bucket of each row; one without a path belongs to no group."""
-    encoded = paths.combine_chunks().dictionary_encode()
-    of_paths = numbers_of(encoded.dictionary, layout.buckets, layout.chroot)
+    """The number of the bucket of each row, by codes of paths; one without a path belongs to no group."""
+    of_paths = numbers_of(paths.dictionary, layout.buckets, layout.chroot)
     of_none = len(of_paths)
-    of_rows: Numbers = np.append(of_paths, 0)[encoded.indices.fill_null(of_none).to_numpy()]
+    of_rows: Numbers = np.append(of_paths, 0)[paths.indices.fill_null(of_none).to_numpy()]
     return of_rows
 
 
