@@ -127,7 +127,8 @@ def _raised_epoch(life: Life, facts: Facts) -> int | None:
 def _storm_finding(run: Sequence[Life], facts: Facts) -> Finding:
     first, last = run[0], run[-1]
     lasted = duration_text(last.from_ms - first.from_ms)
-    unreadable = [f"; no JVM can read {path}" for path in _unreadable_brokers(first, last, facts)]
+    paths = dict.fromkeys(_unreadable_brokers(first, last, facts))
+    unreadable = [f"; no JVM can read {path}" for path in paths]
     return Finding(
         "controller_election",
         "warning",

@@ -27,7 +27,7 @@ _ACTS: dict[CauseKind, str] = {
     "session end": "Members of the JVM do not notice that an owner is gone: restart them, or change the"
     " group's membership, so that they rebalance.",
     "expiry": "The process was killed, paused (garbage collection, a stopped machine) or cut off for as"
-    " long as its session timeout. Look there; a longer `zookeeper.session.timeout.ms` bridges pauses.",
+    " long as its session timeout. Check its logs; a longer `zookeeper.session.timeout.ms` bridges pauses.",
     "unreadable registration": "Delete the registration, or stop the client that wrote it: until then no"
     " JVM member can rebalance.",
     "restart": "Nothing, if the member was restarted then. If partitions waited for long, see how long the"
@@ -37,8 +37,8 @@ _ACTS: dict[CauseKind, str] = {
     "lost broker": "Start the brokers again, or find out why ZooKeeper lost them: their own logs and"
     " pauses at that time.",
     "broker shutdown": "Nothing, if brokers were stopped then; start them again.",
-    "controller change": "Nothing, for one election. Look at the broker's log if it resigned by itself.",
-    "slow follower": "Look at the followers that are named most: disk, network, pauses, or a"
+    "controller change": "Nothing, for one election. Read the broker's log if it resigned by itself.",
+    "slow follower": "Check the followers that are named most: disk, network, pauses, or a"
     " `replica.lag.time.max.ms` that is too short for their load.",
     "operator reset": "Nothing: an operator set offsets, with a marker.",
 }
@@ -127,7 +127,7 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: T
 
 
 def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
-    """A cause that is the first of its own writes begins with the first finding."""
+    """The cause; one without a place whose writes are the findings gets that of the first finding."""
     if cause.zxid is not None or cause.kind not in _WRITES:
         return cause
     first = min(

@@ -14,7 +14,7 @@ from zkgroup.audit.rules import Finding
 TOGETHER_MS = 15_000
 """Brokers that left within such a time of each other left together."""
 BEFORE_MS, AFTER_MS = 60_000, 30_000
-"""What begins so long after brokers left, or so long before ZooKeeper saw it, is of it."""
+"""A finding that begins so long before ZooKeeper noticed that brokers left, or after, is caused by that."""
 STORM = "a storm of "
 _CONTROLLERS = frozenset(("controller_election", "controller_epoch_gap", "deposed_controller_write"))
 _OF_DEPARTURES = frozenset(

@@ -96,12 +96,19 @@ class Titles:
         )
 
     def _expiry(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
-        member = f"member {cause.what} of {cause.group}" if cause.what else f"a client of {cause.group}"
-        paused = any(one.finding == "session_end" and one.severity != "info" for one in findings)
-        did = "was paused past its session" if paused else "lost its session"
+        many = ", " in cause.what
+        noun = "members" if many else "member"
+        member = f"{noun} {cause.what} of {cause.group}" if cause.what else f"a client of {cause.group}"
         ends = [one for one in findings if one.finding == "session_end"]
+        paused = any(one.severity != "info" for one in ends)
         timeout = re.search(r"\(timeout ([^)]*)\)", ends[0].detail) if ends else None
-        length = f" of {timeout[1]}" if timeout else ""
+        its = "their" if many else "its"
+        if paused:
+            did = f"{'were' if many else 'was'} paused for longer than {its} session timeout"
+            length = f" of {timeout[1]}" if timeout else ""
+        else:
+            did = f"lost {its} session"
+            length = f" (timeout {timeout[1]})" if timeout else ""
         more = self._went_on(findings, True).replace("which", "and")
         return f"{member} {did}{length}{_waited(damage)}{more}{_rewinds(findings)}"
 
@@ -124,9 +131,8 @@ class Titles:
 
     def _orphaned(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         where = _of(cause.group, _partitions(findings))
-        return (
-            f"claims of {self._session(cause.session)} on {where} outlived the registration of their member"
-        )
+        who = self._session(cause.session)
+        return f"{where} kept the owner of {who} after the registration of its member was gone"
 
     def _reset(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         return f"an operator set the offsets of {_of(cause.group, _partitions(findings))}"
@@ -188,11 +194,14 @@ class Titles:
         )
 
     def _reassignment(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
-        what = f"the request for {_partitions(findings)}" if cause.what else "a request"
+        where = _partitions(findings)
         by_hand = [one for one in findings if one.finding == "deposed_controller_write"]
         more = f", until {self._session(by_hand[0].session)} deleted it by hand" if by_hand else ""
         first = next((one for one in findings if one.finding.startswith("stuck_")), findings[0])
-        return f"{what} of the controller did not end: {first.detail}{more}"
+        if first.finding == "stuck_topic_deletion":
+            return f"topic {cause.what}: {first.detail}{more}"
+        what = f"the reassignment of {where}" if where else "a reassignment"
+        return f"{what} did not finish: {first.detail}{more}"
 
     # --- what the log shows no cause of -----------------------------------------------------------
 
@@ -205,7 +214,9 @@ class Titles:
         return _counted(cause.what, worst)
 
     def _note(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
-        return findings[0].detail if len(findings) == 1 else _counted(cause.what, findings)
+        if len(findings) > 1:
+            return _counted(cause.what, findings)
+        return findings[0].detail.removeprefix("not_applicable").removeprefix(" to all").removeprefix(": ")
 
     # --- texts ------------------------------------------------------------------------------------
 
@@ -245,7 +256,7 @@ _SENTENCES: Mapping[CauseKind, _Sentence] = {
 def _counted(name: str, findings: Sequence[Finding]) -> str:
     groups = {one.group for one in findings if one.group is not None}
     of = (
-        f" of {count_text(len(groups), 'group') if len(groups) != 1 else next(iter(groups))}"
+        f" in {count_text(len(groups), 'group') if len(groups) != 1 else next(iter(groups))}"
         if groups
         else ""
     )

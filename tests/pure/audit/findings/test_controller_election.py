@@ -107,6 +107,21 @@ def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -
     assert found.detail == "a storm of 20 elections in 1.9 s; no JVM can read /brokers/ids/8"
 
 
+def test_a_registration_that_came_again_in_a_storm_is_named_once() -> None:
+    """However often its broker came back."""
+    log = started(1, 2)
+    log.delete(CONTROLLER, 9)
+    log.broker(8, 2, POISON)
+    storm(log, 10, 100)
+    log.delete("/brokers/ids/8", 2)
+    log.broker(8, 2, POISON)
+    storm(log, 10, 100)
+
+    found = log.find(RULE)[-1]
+
+    assert found.detail.count("/brokers/ids/8") == 1
+
+
 def test_a_few_and_slow_ones_are_none() -> None:
     """Four elections in a row, or six that are more than a second apart, are no storm."""
     log = started(1, 2)

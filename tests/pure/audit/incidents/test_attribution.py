@@ -200,7 +200,9 @@ def test_an_expiry_has_its_rebalances_and_the_return_of_its_member() -> None:
     assert (one.cause.kind, one.cause.what, one.cause.session) == ("expiry", "g_a", A)
     assert [each.unowned_ms for each in one.damage] == [3_000, 3_000]
     assert {each.finding for each in one.findings} >= {"session_end", "unowned_interval", "rebalance"}
-    assert one.title.startswith("22:13:40 member g_a of g was paused past its session of 6.0 s; t-0..1 had")
+    assert one.title.startswith(
+        "22:13:40 member g_a of g was paused for longer than its session timeout of 6.0 s; t-0..1 had"
+    )
 
 
 def test_brokers_that_are_lost_together_are_one_incident() -> None:
@@ -240,7 +242,41 @@ def test_notes_of_one_name_are_one_incident() -> None:
 
     (one,) = incidents_of(rows, AuditLog().facts())
 
-    assert (one.severity, one.cause.kind, one.title) == ("info", "note", "9 rates of commits of 9 groups")
+    assert (one.severity, one.cause.kind, one.title) == ("info", "note", "9 commit rates in 9 groups")
+
+
+def test_members_of_one_session_lose_it_together() -> None:
+    """The title has the plural, and names none as if it were a session."""
+    log = group(AuditLog())
+    log.come("g", "g_b", A)
+    log.expire(A)
+
+    titles = [one.title for one in told(log) if one.cause.kind == "expiry"]
+
+    assert [title.partition(" of g ")[::2] for title in titles] == [
+        ("22:13:20 members g_a, g_b", "lost their session (timeout 6.0 s)")
+    ]
+
+
+def test_a_topic_deletion_is_not_called_a_reassignment() -> None:
+    """The cause of both is the controller; the title names the topic."""
+    asked, done, detail = 5, 9, "deletion took 11.4 min"
+    rows = [Finding("stuck_topic_deletion", "warning", None, "t", None, None, asked, done, 1, 2, detail)]
+
+    (one,) = incidents_of(rows, AuditLog().facts())
+
+    assert one.title.endswith("topic t: deletion took 11.4 min")
+
+
+def test_a_note_on_digests_has_no_name_of_a_verdict() -> None:
+    """The finding keeps it; the title is a sentence."""
+    for detail in (
+        "not_applicable: the servers wrote no digests; so",
+        "not_applicable to all: the servers wrote no digests; so",
+    ):
+        (one,) = incidents_of([Finding("digest_mismatch", "info", detail=detail)], AuditLog().facts())
+
+        assert one.title == "the servers wrote no digests; so"
 
 
 def test_every_finding_has_words_for_several_of_it() -> None:

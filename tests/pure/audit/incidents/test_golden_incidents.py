@@ -26,8 +26,9 @@ TITLES = {
     " owner for up to 11.4 s",
     "owner adopted from another session": "00:00:42 session …0b, which is no member, claimed adopt's"
     " t-0..3, while adopt_d kept committing; t-0..3 had no owner for 2.6 s",
-    "member paused past its session": "00:00:54 member pause_e of pause was paused past its session of 3.0 s",
-    "empty reassignment stuck": "00:00:58 a request of the controller did not end: the request names no"
+    "member paused past its session": "00:00:54 member pause_e of pause was paused for longer than its"
+    " session timeout of 3.0 s",
+    "empty reassignment stuck": "00:00:58 a reassignment did not finish: the request names no"
     " partition, and Kafka 0.8.2.2 never removes such a one; stood for 2.0 s, until session …01 deleted it"
     " by hand",
     "reassignment lost at failover": "00:01:03 brokers 3 and 1 were lost: the reassignment of mv-0 stopped;"
