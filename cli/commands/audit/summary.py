@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from zkgroup.audit.engine import audit
@@ -16,8 +18,12 @@ from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time
 from .inputs import Inputs, between_options, command, input_options, opened
 
-ROWS = 15
-"""As many groups are on the screen."""
+SCREEN = 24
+"""Lines of a terminal that all must fit into."""
+GROUPS = 15
+"""As many groups are shown."""
+_AROUND = 4
+"""Lines of a screen that are no rows: the time, the heads, two lines below the table."""
 
 
 @command()
@@ -27,10 +33,10 @@ ROWS = 15
 def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
     """Show a history on one screen: each group and its worst incident.
 
-    Groups with errors come first; `audit findings --group GROUP` has the whole of a long title. The last row
-    is what is about no group: brokers, controllers, the ensemble. There REBALANCES are elections of
-    controllers, and EXPIRIES are of brokers' sessions. JSON has all groups. Exit code 3 where there is an
-    error, or a file is damaged.
+    Groups with errors come first, with the title of their worst incident, which is cut where it is long;
+    `audit findings --group GROUP` has the whole. The last row is what is about no group: brokers,
+    controllers, the ensemble. There REBALANCES are elections of controllers, and EXPIRIES are of brokers'
+    sessions. JSON has all groups. Exit code 3 where there is an error, or a file is damaged.
 
     \b
     Example:
@@ -50,9 +56,10 @@ def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: 
         *groups, cluster = rows
         if start_ms is not None:
             out.line(f"{iso_time(start_ms)} to {iso_time(facts.end_ms)}")
-        out.table(_COLUMNS, [*groups[:ROWS], cluster])
-        if len(groups) > ROWS:
-            echo_err(f"{counted(len(groups) - ROWS, 'group')} more, with fewer errors and warnings")
+        shown = [*groups[:GROUPS], cluster]
+        out.table(columns(shown), shown)
+        if len(groups) > GROUPS:
+            echo_err(f"{counted(len(groups) - GROUPS, 'group')} more, with fewer errors and warnings")
     if any(row.errors for row in rows) or source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
@@ -71,5 +78,14 @@ _COLUMNS: list[TableColumn[GroupSummary]] = [
     TableColumn("ERRORS", lambda row: _bad(row.errors, "bad"), right=True),
     TableColumn("WARNINGS", lambda row: _bad(row.warnings, "warn"), right=True),
     TableColumn("NOTES", lambda row: row.notes, right=True, rank=4),
-    TableColumn("WORST", lambda row: row.worst, shorten="wrap", least=44, lines=2),
 ]
+
+
+def columns(rows: Sequence[GroupSummary]) -> list[TableColumn[GroupSummary]]:
+    """Titles have two lines, or one where the table would not fit on a screen otherwise."""
+    lines = sum(1 if row.worst is None else 2 for row in rows)
+    at_most = 2 if lines + _AROUND < SCREEN else 1
+    worst: TableColumn[GroupSummary] = TableColumn(
+        "WORST", lambda row: row.worst, shorten="wrap", least=44, lines=at_most
+    )
+    return [*_COLUMNS, worst]

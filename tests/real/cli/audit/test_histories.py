@@ -357,7 +357,9 @@ def test_a_summary_is_one_screen(lone_shell: Shell) -> None:
     assert [(row["errors"], row["warnings"]) for row in document["groups"]] == [
         *((2, 2), (1, 0), (1, 0), (0, 1), (2, 5)),
     ]
-    assert document["groups"][3]["worst"].endswith("pause_e of pause was paused past its session of 3.0 s")
+    assert document["groups"][3]["worst"].endswith(
+        "pause_e of pause was paused for longer than its session timeout of 3.0 s"
+    )
 
 
 @pytest.mark.parametrize(
