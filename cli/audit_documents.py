@@ -221,7 +221,8 @@ class EnsembleRun:
     ensemble: str
     as_of: LastTransaction
     skipped: Sequence[Skipped]
-    damages: Sequence[str]
+    damage: Sequence[str]
+    """Damaged or missing files, in words."""
 
 
 @dataclass(frozen=True, slots=True)

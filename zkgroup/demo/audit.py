@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zkgroup.audit.engine import Found
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.report.writing import report_of, rows_beside, write_report
+from zkgroup.audit.report.writing import ReportPlace, report_of, rows_beside, write_report
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.source import Source
 from zkgroup.audit.sources import open_source
@@ -373,9 +373,10 @@ def _audit(stage: PlantedGroup, shared: group.GroupDemoReport, options: AuditDem
     source = open_source(inputs)
     assert source.history is not None, "folders of servers have a history"
     kept = stage.folder if options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-    with rows_beside(kept / REPORT) as rows:
+    place = ReportPlace.of(kept / REPORT)
+    with rows_beside(place) as rows:
         report = report_of(source, inputs, rows=rows)
-        written = write_report(kept / REPORT, report, rows)
+        written = write_report(place, report, rows)
     found = report.found
     lives = _owners(source, found, stage.group)
     files = list(health_of(inputs))

@@ -15,7 +15,15 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import SEVERITIES
 from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered, only_of, with_causes
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.report.writing import Report, report_of, require_free, rows_beside, write_report
+from zkgroup.audit.report.writing import (
+    FINDINGS,
+    Report,
+    ReportPlace,
+    report_of,
+    require_free,
+    rows_beside,
+    write_report,
+)
 from zkgroup.audit.rules import AnyRule, Finding, Severity
 from zkgroup.audit.spark.inputs import require_inputs
 from zkgroup.audit.spark.session import require_spark, session
@@ -215,6 +223,12 @@ def summary(found: Found, told: FoundIncidents) -> None:
 @click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
 @input_options(more=False, converted=True)
 @click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Folder for findings.json and Parquet, so that several pages fit into one.  [default: the page's]",
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
 @spark_options
@@ -225,6 +239,7 @@ def report(
     page: Path,
     inputs: Inputs,
     group: str | None,
+    data_dir: Path | None,
     overwrite: bool,
     spark: bool,
     master: str | None,
@@ -234,9 +249,9 @@ def report(
 ) -> None:
     """Write what happened and the findings as one HTML file.
 
-    The file needs no network. Beside it come findings.json and, where pyarrow is installed, Parquet:
-    findings, owners, offsets, rebalances, sessions. Exit code 3 where there is an error among the findings,
-    or a file is damaged.
+    The file needs no network. Beside it, or in --data-dir, come findings.json and, where pyarrow is
+    installed, Parquet: findings, owners, offsets, rebalances, sessions. Exit code 3 where there is an error
+    among the findings, or a file is damaged.
 
     With --spark an input may also be behind a URI, or be what `audit run` wrote; the report is the same.
 
@@ -247,18 +262,20 @@ def report(
     out = output()
     if not spark and (master is not None or settings):
         raise click.UsageError("--master and --set are for --spark")
-    inputs.require_outside(page)
-    require_free(page, overwrite=overwrite)
+    place = ReportPlace.of(page, data_dir)
+    for path in (page, place.folder / FINDINGS):
+        inputs.require_outside(path)
+    require_free(place, overwrite=overwrite)
     if spark:
         request = _ReportRequest(inputs, start, end, group)
-        made, written, damaged = _with_spark(request, page, master, dict(settings), overwrite=overwrite)
+        made, written, damaged = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
     else:
-        with opened(inputs) as (source, report), rows_beside(page) as rows:
+        with opened(inputs) as (source, report), rows_beside(place) as rows:
             made = report_of(
                 source, inputs.paths, start=start, end=end, group=group, rows=rows, progress=report
             )
             report("writing the report")
-            written = write_report(page, made, rows, overwrite=overwrite)
+            written = write_report(place, made, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in made.found.findings]
     fields = documents.AuditReportDocument(
@@ -288,7 +305,12 @@ class _ReportRequest(NamedTuple):
 
 
 def _with_spark(
-    request: _ReportRequest, page: Path, master: str | None, settings: dict[str, str], *, overwrite: bool
+    request: _ReportRequest,
+    place: ReportPlace,
+    master: str | None,
+    settings: dict[str, str],
+    *,
+    overwrite: bool,
 ) -> tuple[Report, list[Path], bool]:
     """The report, the files, and whether anything is damaged. Notes are printed as without Spark."""
     inputs = request.inputs
@@ -300,7 +322,7 @@ def _with_spark(
     require_inputs(inputs.texts)
     from zkgroup.audit.spark.reporting import report as reported
 
-    with progress() as report, session(master, settings) as spark, rows_beside(page) as rows:
+    with progress() as report, session(master, settings) as spark, rows_beside(place) as rows:
         made = reported(
             spark,
             inputs.texts,
@@ -312,7 +334,7 @@ def _with_spark(
             rows=rows,
             progress=report,
         )
-        written = write_report(page, made.report, rows, overwrite=overwrite)
+        written = write_report(place, made.report, rows, overwrite=overwrite)
     echo_notes(made.notes, made.damages)
     return made.report, written, bool(made.damages)
 
@@ -370,9 +392,9 @@ def run(
     """Convert many folders to Parquet and find what went wrong.
 
     With Spark, for days of logs of many ensembles, on this machine or on a cluster; one folder is answered
-    sooner by `audit findings`, with the same findings and incidents. With --since the state of what stood
-    before is kept in the output, so that each new day reads that day only. Exit code 3 where there is an
-    error, or a file is damaged.
+    sooner by `audit findings`, with the same findings and incidents. With --since the
+    state at that moment is kept in the output, so that each new day reads that day only. Exit code 3 where
+    there is an error, or a file is damaged.
 
     \b
     Example:

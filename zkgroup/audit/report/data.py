@@ -1,4 +1,4 @@
-"""Everything that a report shows, as plain data, whoever computed the findings.
+"""Everything that a report shows, as plain data: of findings of this process or of Spark.
 
 Lists stand for records to keep the file small; `page/*.js` has their fields by name. Times are milliseconds
 since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`.
@@ -41,7 +41,7 @@ _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What is known of the input beside its rows. All of it is shown; nothing else depends on it."""
+    """What is known of the input beside its rows. All of it is shown and used for nothing else."""
 
     inputs: Sequence[str]
     """What was read, as it was named."""
@@ -49,12 +49,13 @@ class About:
     group: str | None = None
     """The only group that was asked about."""
     seen_zxid: int = 0
-    """The tree that the rows stand on."""
+    """The zxid of the tree before the first row."""
     is_exact: bool = True
-    """Whether that tree is proved to be the one that servers had."""
+    """Whether that tree is proved to be the one of the servers."""
     detail: str = ""
-    """What keeps it from being exact."""
-    damages: Sequence[str] = ()
+    """Why it is not exact."""
+    damage: Sequence[str] = ()
+    """Damaged or missing files, in words."""
     notes: Sequence[str] = ()
 
 
@@ -109,7 +110,7 @@ def report_data(
         "zxids": [hex_zxid(facts.start_zxid), hex_zxid(facts.end_zxid)],
         "has_log": facts.has_log,
         "stands_on": [hex_zxid(about.seen_zxid), about.is_exact, shown(about.detail, limits.text)],
-        "damages": [shown(each, limits.text) for each in about.damages],
+        "damage": [shown(each, limits.text) for each in about.damage],
         "notes": [shown(each, limits.text) for each in about.notes],
         "files": [_file(each, limits) for each in about.files],
         "incidents": _incidents(incidents, names, limits),
@@ -121,7 +122,7 @@ def report_data(
 
 
 def drawn_of(events: Iterable[Event], facts: Facts, limits: Limits, rows: tables.Rows) -> Drawn:
-    """The sections out of the rows of a history in order, in one pass.
+    """The sections of the rows of a history, in one pass over them.
 
     Args:
         rows: takes what is shown as rows of `tables.TABLES`.

@@ -53,14 +53,14 @@ def write_findings(path: Path, rows: Sequence[NumberedFinding]) -> None:
 
 
 class Drafts:
-    """Files of the tables that are being written, beside where they are to stand.
+    """Files of the tables that are being written, in the folder that they are for.
 
     All methods raise ConfigError where they cannot be written.
     """
 
-    def __init__(self, output: Path, stack: ExitStack) -> None:
-        self._output = output
-        self._tables = {name: _Table(_draft(output, name), TABLES[name], stack) for name in TABLES}
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._tables = {name: _Table(_draft(folder, name), TABLES[name], stack) for name in TABLES}
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
         self._tables[table].add(row)
@@ -72,24 +72,22 @@ class Drafts:
         """Gives each its name, whole; these are the names."""
         for table in self._tables.values():
             table.close()
-        return [
-            table.rename(self._output.with_name(f"{name}.parquet")) for name, table in self._tables.items()
-        ]
+        return [table.rename(self._folder / f"{name}.parquet") for name, table in self._tables.items()]
 
 
 @contextmanager
-def drafts(output: Path) -> Iterator[Drafts]:
-    """Tables beside a report; drafts that are not finished are gone when the block ends."""
+def drafts(folder: Path) -> Iterator[Drafts]:
+    """Tables of a report in a folder; drafts that are not finished are gone when the block ends."""
     try:
         with ExitStack() as stack:
-            yield Drafts(output, stack)
+            yield Drafts(folder, stack)
     finally:
         for name in TABLES:
-            _draft(output, name).unlink(missing_ok=True)
+            _draft(folder, name).unlink(missing_ok=True)
 
 
-def _draft(output: Path, name: str) -> Path:
-    return output.with_name(f".{name}.parquet.part")
+def _draft(folder: Path, name: str) -> Path:
+    return folder / f".{name}.parquet.part"
 
 
 @contextmanager

@@ -27,19 +27,39 @@ from zkgroup.errors import ConfigError, RefusedError
 FINDINGS = "findings.json"
 
 
-def require_free(output: Path, *, overwrite: bool) -> None:
+class ReportPlace(NamedTuple):
+    """Where a report is written."""
+
+    page: Path
+    folder: Path
+    """Of findings.json and the Parquet files. Their names are the same for every report."""
+
+    @classmethod
+    def of(cls, page: Path, folder: Path | None = None) -> ReportPlace:
+        """Without a folder the files are beside the page."""
+        return cls(page, page.parent if folder is None else folder)
+
+    def files(self) -> list[Path]:
+        """All that may be written."""
+        tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
+        return [self.page, *(self.folder / name for name in (FINDINGS, *tables))]
+
+
+def require_free(place: ReportPlace, *, overwrite: bool) -> None:
     """Raises RefusedError where a file of the report is there, ConfigError where there is no folder."""
-    if not output.parent.is_dir():
-        raise ConfigError(f"{output.parent}: expected a folder to write the report into, found none")
-    for path in _paths(output):
+    for folder in (place.page.parent, place.folder):
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: expected a folder to write the report into, found none")
+    for path in place.files():
         if path.exists() and not overwrite:
             raise RefusedError(
-                f"{path}: there is such a file already; name another folder, or give --overwrite"
+                f"{path}: there is such a file already; name another page, another --data-dir"
+                " for the files beside it, or give --overwrite"
             )
 
 
 @contextmanager
-def rows_beside(output: Path) -> Iterator[Drafts | Nowhere]:
+def rows_beside(place: ReportPlace) -> Iterator[Drafts | Nowhere]:
     """Takes the rows of `tables.TABLES` for `write_report`, into drafts that are gone when the block ends.
 
     Without pyarrow they are left out. Raises ConfigError where they cannot be written.
@@ -47,26 +67,26 @@ def rows_beside(output: Path) -> Iterator[Drafts | Nowhere]:
     if not parquet.is_there():
         yield Nowhere()
         return
-    with parquet.drafts(output) as drafts:
+    with parquet.drafts(place.folder) as drafts:
         yield drafts
 
 
 def write_report(
-    output: Path, report: Report, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
+    place: ReportPlace, report: Report, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
 ) -> list[Path]:
     """Writes the page, `findings.json` and, where pyarrow is there, Parquet; gives their paths.
 
-    Each stands under its name once it is whole. `rows` are those that the report was made of. Raises
+    Each file gets its name when it is complete. `rows` are those that the report was made of. Raises
     RefusedError where a file is there already, ConfigError where it cannot be written.
     """
-    require_free(output, overwrite=overwrite)
-    html, json_file = output, output.with_name(FINDINGS)
+    require_free(place, overwrite=overwrite)
+    html, json_file = place.page, place.folder / FINDINGS
     _write(html, lambda draft: draft.write_text(page(report.data), encoding="utf-8"))
     text = json_text(findings_document(report.found, report.incidents))
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
     written = [html, json_file]
     if parquet.is_there():
-        table = output.with_name(parquet.FINDINGS)
+        table = place.folder / parquet.FINDINGS
         _write(table, lambda draft: parquet.write_findings(draft, report.incidents.findings))
         written.append(table)
     if isinstance(rows, Drafts):
@@ -126,7 +146,7 @@ def report_of(
         seen_zxid=seen.zxid,
         is_exact=seen.is_exact,
         detail=seen.detail,
-        damages=source.damages(),
+        damage=source.damages(),
         notes=source.notes(),
     )
     incidents = numbered(found)
@@ -143,11 +163,6 @@ def drawn_of_rows(asked: AskedRows, limits: Limits, rows: Rows) -> Drawn:
 
     assert isinstance(asked, ScreenedRows), "rows are objects or columns"
     return drawn_in(asked.audited, limits, rows)
-
-
-def _paths(output: Path) -> list[Path]:
-    tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
-    return [output, *(output.with_name(name) for name in (FINDINGS, *tables))]
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

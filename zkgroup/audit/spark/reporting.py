@@ -74,13 +74,13 @@ def report(
             seen_zxid=seen.zxid,
             is_exact=seen.is_exact,
             detail=seen.detail,
-            damages=source.damages(),
+            damage=source.damages(),
             notes=source.notes(),
         )
         limits = Limits()
         drawn = drawn_of_rows(asked, limits, rows or Nowhere())
         data = report_data(drawn, audited.found, audited.incidents, about, limits)
-        return Reported(Report(data, audited.found, audited.incidents), about.damages, about.notes)
+        return Reported(Report(data, audited.found, audited.incidents), about.damage, about.notes)
 
 
 def _source(of: Ensemble, chroot: str, progress: Progress) -> Source:

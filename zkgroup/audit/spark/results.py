@@ -57,7 +57,7 @@ def document(audited: Sequence[Audited]) -> dict[str, Any]:
                 "ensemble": each.ensemble,
                 "as_of": as_of(each.facts),
                 "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in each.skipped],
-                "damages": list(each.damages),
+                "damage": list(each.damages),
             }
             for each in audited
         ],

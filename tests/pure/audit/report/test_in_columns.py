@@ -23,7 +23,7 @@ from zkgroup.audit.report import in_columns, load
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.keeping import Limits
 from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.writing import drawn_of_rows, rows_beside
+from zkgroup.audit.report.writing import ReportPlace, drawn_of_rows, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
@@ -107,7 +107,7 @@ def test_a_partition_beyond_all_numbers_is_written(kind: Callable[..., AskedRows
     log.commit("g", ("t", 10**12), 5, 1)
     output = tmp_path / "report.html"
 
-    with rows_beside(output) as rows:
+    with rows_beside(ReportPlace.of(output)) as rows:
         drawn_of_rows(kind(rows_of(list(log.events())), None), Limits(), rows)
         assert isinstance(rows, Drafts)
         rows.finish()

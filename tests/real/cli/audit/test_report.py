@@ -110,6 +110,25 @@ def test_what_is_there_is_not_overwritten_unasked(lone_shell: Shell, tmp_path: P
     assert beside.read_text() != "mine"
 
 
+def test_two_reports_fit_into_one_folder(lone_shell: Shell, tmp_path: Path) -> None:
+    """With --data-dir the files beside a page have a folder of their own; it must be there."""
+    (tmp_path / "second").mkdir()
+    words = ("--input", str(INCIDENTS), "--group", "idle")
+    first = _report(lone_shell, tmp_path / "one.html", *words)
+    second = _report(lone_shell, tmp_path / "two.html", *words, "--data-dir", str(tmp_path / "second"))
+
+    paths = [[Path(each["path"]).relative_to(tmp_path) for each in one["files"]] for one in (first, second)]  # type: ignore[attr-defined]
+    assert [path.name for path in paths[1][1:]] == [path.name for path in paths[0][1:]]
+    assert (paths[1][0], {path.parent.name for path in paths[1][1:]}) == (Path("two.html"), {"second"})
+    absent = lone_shell.run(
+        "audit", "report", str(tmp_path / "three.html"), *words, "--data-dir", str(tmp_path / "absent")
+    )
+    assert absent.code == 2
+    assert "absent" in absent.err
+    again = lone_shell.run("audit", "report", str(tmp_path / "four.html"), *words)
+    assert (again.code, "--data-dir" in again.err, (tmp_path / "four.html").exists()) == (2, True, False)
+
+
 def test_evidence_stays_as_it_is(lone_shell: Shell, tmp_path: Path) -> None:
     """No report among the files that are read."""
     folder = copy(V394, tmp_path / "server")
@@ -162,7 +181,7 @@ def test_a_damaged_file_is_named_in_the_page(lone_shell: Shell, tmp_path: Path) 
     data = data_in(output.read_text(encoding="utf-8"))
 
     assert [path.rsplit("/", 1)[-1] for path, _, _, healthy, *_ in data["files"] if not healthy] == [log.name]
-    assert data["damages"]
+    assert data["damage"]
 
 
 def test_a_living_ensemble_has_a_report(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
