@@ -68,8 +68,8 @@ def audit(
     """Asks every rule that the input is enough for.
 
     Args:
-        start: the first moment that is found at; the tree before it is what stood then.
-        end: the last one; what stands then is said to stand at the end.
+        start: the first moment of the range; the tree before it is the state at its beginning.
+        end: the last moment; it counts as the end of the history.
         group: only what is about this group.
 
     Raises ConfigError for a bound that no rule has, NotFoundError where there was no such group, and what
@@ -94,12 +94,13 @@ def audit_rows(
     ]
     left = {each.rule.name for each in skipped}
     asked = [rule for rule in rules if rule.name not in left]
-    found = list(table.find([rule for rule in asked if isinstance(rule, Rule)], chosen))
-    if source.history is not None:
+    found: list[Finding] = []
+    if source.history is not None:  # before the tables of the rows are in memory
         for rule in asked:
             if isinstance(rule, WholeRule):
                 reported = rule.find(source.history, facts, chosen[rule.name])
                 found += within(reported, rows.seen.zxid, rows.to_zxid)
+    found += table.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
@@ -172,7 +173,7 @@ def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | Non
 
 
 def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) -> Iterator[Finding]:
-    """Those of a range: rules that read at whole histories see all files, whatever was asked for."""
+    """Those of a range: rules about whole histories read all files, also where a range is asked for."""
     for finding in findings:
         is_later = to_zxid is not None and (finding.from_zxid or 0) > to_zxid
         is_earlier = finding.to_zxid is not None and finding.to_zxid <= after_zxid

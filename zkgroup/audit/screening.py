@@ -148,6 +148,10 @@ class AuditedColumns:
             for key, rows in by_key:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
+    def forget_rows(self) -> None:
+        """Frees the rows by key, with what rules computed of them; they can be made again."""
+        self._by_key.clear()
+
     def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
         """All rows of each key, with what rules have computed of them."""
         known = self._by_key.get(keys.name)

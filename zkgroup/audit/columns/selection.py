@@ -84,6 +84,10 @@ class Keyed:
             self._known[keys.name] = known
         return known
 
+    def release(self) -> None:
+        """Forgets all selections; they can be made again."""
+        self._known.clear()
+
     def _by(self, keys: Keys) -> Selection:
         found: dict[Key, int] = {}
         codes = np.full(len(self._samples), -1, np.int32)

@@ -28,6 +28,12 @@ class Tables:
         """All rows that have a key."""
         return self._keyed.of(keys)
 
+    def release(self) -> None:
+        """Frees all but the tables of partitions and their owners; what is freed can be made again."""
+        self._keyed.release()
+        for name in ("sessions", "groups", "odd_groups"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def partitions(self) -> PartitionTable:
         """Owners and offsets of groups, partition by partition."""

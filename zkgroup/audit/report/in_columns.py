@@ -36,8 +36,17 @@ _WRITES_AT_A_TIME: Final = 50_000
 
 
 def drawn_in(audited: AuditedColumns, limits: Limits, shown: shown_tables.Rows) -> Drawn:
-    """All sections of the rows of an audit. What its rules have computed is not computed again."""
+    """All sections of the rows of an audit. What its rules have computed is not computed again, but freed."""
     tables, facts = audited.tables, audited.facts
+    rebalances = AllRebalances(facts, limits, shown)
+    for key, of_group in audited.by_key(BY_MEMBERSHIP):
+        rebalances.keep(of_group.once(group_rebalances, key, facts, QUIET_MS))
+    audited.forget_rows()
+    load = _load(tables, facts, limits)
+    sessions = sessions_in(tables.columns, facts, tables)
+    for session in sessions:
+        shown.add("sessions", shown_tables.session(session))
+    tables.release()
     offsets = OffsetColumns(tables, limits)
     for arrays in offsets.tables(_WRITES_AT_A_TIME):
         shown.add_arrays("offsets", arrays)
@@ -45,14 +54,8 @@ def drawn_in(audited: AuditedColumns, limits: Limits, shown: shown_tables.Rows) 
     for row, life in _owner_lives(tables, facts, limits, owners):
         owners.add(row, owner_span(life))
         shown.add("owners", shown_tables.owner(row, life))
-    rebalances = AllRebalances(facts, limits, shown)
-    for key, of_group in audited.by_key(BY_MEMBERSHIP):
-        rebalances.keep(of_group.once(group_rebalances, key, facts, QUIET_MS))
     replication = _replication(tables, facts, limits)
-    sessions = sessions_in(tables.columns, facts, tables)
-    for session in sessions:
-        shown.add("sessions", shown_tables.session(session))
-    return Drawn(owners, rebalances, offsets.drawn(), replication, sessions, _load(tables, facts, limits))
+    return Drawn(owners, rebalances, offsets.drawn(), replication, sessions, load)
 
 
 def _owner_lives(
