@@ -1,6 +1,6 @@
 """What `audit run` converted to Parquet as a source of rows: no Spark, and the files may be gone.
 
-The tables hold every operation and what stood before the first, but no whole trees.
+The tables hold every operation and the state before the first, but no whole trees.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SCHEMA = "zkgroup.audit_findings/1"
 
 
 def findings_document(found: Found, incidents: FoundIncidents | None = None) -> dict[str, Any]:
-    """The whole document; `as_of` is the last transaction that was looked at.
+    """The whole document; `as_of` is the last transaction that was read.
 
     Args:
         incidents: those of `found`, where they are known already.
@@ -75,7 +75,7 @@ def _damage_fields(one: PartitionDamage) -> dict[str, Any]:
 
 
 def as_of(facts: Facts) -> dict[str, Any]:
-    """The last transaction that was looked at."""
+    """The last transaction that was read."""
     return {"zxid": max(facts.end_zxid, 0), "time": iso_time(facts.end_ms)}
 
 

@@ -84,7 +84,7 @@ class Source(Protocol):
         ...
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """What happened from one moment to another, both included, on top of what stood before."""
+        """What happened from one moment to another, both included, on top of the state before."""
         ...
 
     def zxids(

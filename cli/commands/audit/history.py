@@ -77,7 +77,7 @@ def owners(
     out = output()
     if between is not None:
         if start is not None or end is not None:
-            raise click.UsageError("--between A B stands for --since A --until B: give one or the other")
+            raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
         zxids = source.zxids(start, end)
@@ -287,7 +287,7 @@ def _is_of(row: SessionRow, group: str) -> bool:
 
 
 def _session_columns(brief: Brief) -> list[TableColumn[SessionRow]]:
-    """Sessions are whole here: this is where the id of a short one is looked up."""
+    """With whole session ids, by which the short ones of other tables can be found."""
     return [
         TableColumn("SESSION", lambda row: documents.session_text(row.session), right=True),
         TableColumn("FROM", lambda row: brief.time(row.from_ms)),

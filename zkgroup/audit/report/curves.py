@@ -23,7 +23,7 @@ _WEIGHTS: Final = {"rewind": 5, "foreign": 4, "unowned": 3, "reset": 2, "deletio
 
 
 class Mark(NamedTuple):
-    """Something to see on a curve."""
+    """A write that is marked on a curve."""
 
     row: Row
     kind: str
@@ -105,7 +105,7 @@ class Grains:
 class _Curve:
     def __init__(self) -> None:
         self.points: list[tuple[Point, bool]] = []
-        """Each with whether it is beside a fall, and kept whatever happens."""
+        """Each with whether it is beside a fall and therefore kept."""
         self.writes = 0
         self.pinned = 0
 
@@ -194,7 +194,7 @@ def marks_kept(limits: Limits) -> Kept[Mark]:
 
 
 def kinds_of_marks(write: OffsetRow) -> list[str]:
-    """What is to be seen of a write on its curve; most have nothing."""
+    """The marks of a write on its curve; most writes have none."""
     if write.kind in ("reset", "deletion"):
         return [write.kind]
     found = ["rewind"] if write.is_rewind else []

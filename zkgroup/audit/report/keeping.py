@@ -1,6 +1,6 @@
 """What keeps a report small, however long its history: bounded lists, names written once, safe texts.
 
-Everything that a report shows came out of a tree that anybody may have written to.
+All that a report shows comes from a tree that any client may have written to.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Limits:
 
 
 def shown(text: str, limit: int = TEXT_MAX) -> str:
-    """A text as it looks: what cannot be seen is written as an escape, what is too long is cut."""
+    """A text with escapes for invisible characters, cut to a length."""
     spelled = text if text.isascii() and text.isprintable() else "".join(map(_spelled, text[: limit + 1]))
     return spelled if len(spelled) <= limit else f"{spelled[: limit - 1]}…"
 

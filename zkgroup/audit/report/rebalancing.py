@@ -55,14 +55,14 @@ class AllRebalances:
             )
         if any(len(each.changes) > changes for each in kept):
             notes.append(
-                f"Of a rebalance the {changes} partitions that stood still longest are named; the numbers"
-                " are of all."
+                f"Of a rebalance the {changes} partitions that were longest without an owner are named; the"
+                " numbers are of all."
             )
         return {"notes": notes, "rows": [_fields(each, names, changes) for each in kept]}
 
 
 def _weight(one: Rebalance) -> tuple[float, int, str]:
-    """Of equal ones the first by zxid, in whatever order groups are taken."""
+    """Of equal ones the first by zxid is the heavier: the order of the groups does not matter."""
     return one.down_ms_max + 100 * one.moved + 1000 * one.unowned, -one.from_zxid, one.group
 
 
@@ -103,7 +103,7 @@ def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
 
 
 def _cost(change: PartitionChange) -> float:
-    """Those without an owner first, then those that stood still longest."""
+    """Largest for partitions without an owner at the end, then by the time without an owner."""
     return float("inf") if change.after is None else float(change.down_ms or 0)
 
 

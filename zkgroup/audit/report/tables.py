@@ -1,6 +1,6 @@
 """What a report shows, row by row for other tools: ownerships, writes of offsets, rebalances and sessions.
 
-The page brings together what is too much to draw; here every row stands.
+The page combines bars and points that are too many to draw; these tables have every row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SPAN: Final = (
 OWNERS: Final = (
     *_PARTITION,
     _must("owner", "string", "The thread that the owner znode named."),
-    _may("session", "string", "Who claimed it, in hex; null where a snapshot does not say."),
+    _may("session", "string", "The session that claimed it, in hex; null where a snapshot does not name it."),
     *_SPAN,
     _must("ended_by", "string", "release, session_end, deleted_by_other or open."),
 )
@@ -50,19 +50,19 @@ OFFSETS: Final = (
     *_PARTITION,
     _must("zxid", "long", "The transaction."),
     _must("time", "timestamp", "The leader's clock."),
-    _may("session", "string", "Who wrote, in hex; null where a snapshot does not say."),
+    _may("session", "string", "The session that wrote, in hex; null where a snapshot does not name it."),
     _must("members", "string", "The members of the group that this session was, with commas."),
     _must("kind", "string", "commit, claim, reset, deletion or snapshot."),
-    _may("offset", "long", "What was written; null where it is no number, negative for none."),
-    _may("previous", "long", "What stood there before."),
+    _may("offset", "long", "The offset written; null where it is no number, negative for none."),
+    _may("previous", "long", "The offset that it replaced or deleted."),
     _may("owned", "boolean", "Whether the writer owned the partition; null where that is not known."),
     _may("owner", "string", "The thread that the owner znode named."),
-    _must("rewind", "boolean", "Whether it is lower than what was there."),
+    _must("rewind", "boolean", "Whether it is lower than the offset before."),
 )
 REBALANCES: Final = (
     _must("group", "string", "The consumer group."),
     *_SPAN,
-    _must("causes", "string", "What set it off, by zxid, with commas."),
+    _must("causes", "string", "Its causes, by zxid, with commas."),
     _must("members", "int", "Registered at its end."),
     _must("touched", "int", "Partitions that lost or got an owner."),
     _must("moved", "int", "Partitions that have another thread than before."),
@@ -77,9 +77,9 @@ SESSIONS: Final = (
     _may("timeout_ms", "int", "The timeout that was granted."),
     *_SPAN,
     _must("ended", "string", "closed, expired or open."),
-    _must("writes", "long", "Transactions of its own."),
+    _must("writes", "long", "Its transactions, refused ones too, without its end."),
     _may("silence_ms", "long", "From its last write to its end."),
-    _must("ephemerals", "int", "What went with it, or what it has."),
+    _must("ephemerals", "int", "Ephemeral znodes deleted at its end, or there at the end of the history."),
     _must("created", "int", "Ephemerals that it made."),
     _must("members", "string", "GROUP/MEMBER of its registrations, with commas."),
     _must("brokers", "string", "The ids of its registrations, with commas."),

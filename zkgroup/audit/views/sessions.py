@@ -29,11 +29,11 @@ class SessionRow(NamedTuple):
     ended: SessionEnd
     """Exact: an expiry is a close that no client asked for."""
     writes: int
-    """Transactions of its own, refused ones too, the end left out."""
+    """Its transactions, refused ones too, without its end."""
     silence_ms: int | None
     """From its last write, or its beginning, to its end or the end of the history."""
     ephemerals: int
-    """What went with it, or what it has at the end of the history."""
+    """Ephemeral znodes that were deleted at its end, or that it has at the end of the history."""
     created: int
     """Ephemerals that it made within the history, or had at its beginning."""
     members: tuple[tuple[str, str], ...]
