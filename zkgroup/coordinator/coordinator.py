@@ -39,6 +39,7 @@ from zkgroup.coordinator.events import (
     LeaseExtended,
     LeaveGroup,
     ListGroups,
+    MarkerLost,
     OffsetsWritten,
     RemoveGroup,
     RemoveOffsets,
@@ -58,6 +59,7 @@ from zkgroup.coordinator.rebalance import (
     answer_join,
     answer_sync,
     arm_timers,
+    give_way,
     prepare_rebalance,
     restart_session,
 )
@@ -160,6 +162,8 @@ class GroupCoordinator:
                 self._extend_lease(until_ms)
             case ForgetGroup(group_id):
                 self._forget(group_id)
+            case MarkerLost(group_id):
+                self._lose_marker(group_id)
             case Started():
                 self._is_active = True
             case Stopped():
@@ -338,6 +342,11 @@ class GroupCoordinator:
         if group is not None and group.state is ConsumerGroupState.EMPTY:
             self._end_group(group, "never stored")
             self._slots.remove(group)
+
+    def _lose_marker(self, group_id: str) -> None:
+        group = self._slots.group(group_id)
+        if group is not None and group.is_marked and group.members:
+            give_way(self._context, group)
 
     # --- slots ------------------------------------------------------------------------------------
 

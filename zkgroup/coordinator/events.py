@@ -253,6 +253,16 @@ class ForgetGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkerLost:
+    """Another program has deleted the marker of a group with members, and ZooKeeper consumers are registered.
+
+    The members are removed: one kind of members at a time.
+    """
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The broker serves groups."""
 
@@ -271,6 +281,7 @@ CoordinatorEvent = (
     | SlotEvent
     | LeaseExtended
     | ForgetGroup
+    | MarkerLost
     | Started
     | Stopped
 )

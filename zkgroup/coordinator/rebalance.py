@@ -230,6 +230,20 @@ def _ignore(outcome: WriteOutcome) -> None:
     """The outcome changes nothing."""
 
 
+def give_way(context: CoordinatorContext, group: GroupMetadata) -> None:
+    """Removes all members at once, because ZooKeeper consumers are in the group, and stores the empty group.
+
+    Parked requests get 23, as later joins do while these are there; heartbeats and commits of the former
+    members get 25.
+    """
+    for member in list(group.members.values()):
+        drop_member(context, group, member, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        context.log("member_gave_way", group, member=member.member_id)
+    maybe_prepare_rebalance(context, group, "ZooKeeper consumers are in the group")
+    if group.state is ConsumerGroupState.PREPARING_REBALANCE:
+        complete_join(context, group)
+
+
 # --- generations and the marker -------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from zkgroup.coordinator.outcomes import SYNC_ERRORS
 from zkgroup.coordinator.rebalance import (
     answer_sync,
     fail_syncs,
+    give_way,
     maybe_prepare_rebalance,
     restart_session,
     store_group,
@@ -86,6 +87,9 @@ def _store_assignments(context: CoordinatorContext, group: GroupMetadata, given:
 def _assignments_written(
     context: CoordinatorContext, group: GroupMetadata, assignments: Mapping[str, bytes], outcome: WriteOutcome
 ) -> None:
+    if outcome is WriteOutcome.ZOOKEEPER_MEMBERS:
+        give_way(context, group)
+        return
     error = SYNC_ERRORS[outcome]
     if error is not ErrorCode.NONE:
         fail_syncs(context, group, error)

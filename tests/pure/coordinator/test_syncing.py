@@ -242,7 +242,6 @@ def test_nobody_is_answered_before_the_assignment_is_stored() -> None:
         (WriteOutcome.CONFLICT, ErrorCode.REBALANCE_IN_PROGRESS),
         (WriteOutcome.UNKNOWN, ErrorCode.REBALANCE_IN_PROGRESS),
         (WriteOutcome.TOO_LARGE, ErrorCode.UNKNOWN),
-        (WriteOutcome.ZOOKEEPER_MEMBERS, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
 def test_an_assignment_that_is_not_stored(outcome: WriteOutcome, error: ErrorCode) -> None:
@@ -254,6 +253,19 @@ def test_an_assignment_that_is_not_stored(outcome: WriteOutcome, error: ErrorCod
     assert coordinator.state == "PreparingRebalance"
     coordinator.stores = True
     assert coordinator.rejoin(*members) == 2
+
+
+def test_an_assignment_that_zookeeper_consumers_refuse_removes_the_members() -> None:
+    """Another program has deleted the marker: all waiting syncs get 23, and the group is stored as empty."""
+    coordinator, members, numbers = syncing()
+    coordinator.complete(WriteOutcome.ZOOKEEPER_MEMBERS)
+
+    assert [coordinator.error(number) for number in numbers] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 2
+    assert coordinator.state == "Empty"
+    (emptied,) = coordinator.unwritten
+    assert isinstance(emptied, WriteGroup)
+    assert emptied.record.members == ()
+    assert [coordinator.beat(each, 1) for each in members] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
 def test_a_write_that_ends_after_a_rebalance_began() -> None:

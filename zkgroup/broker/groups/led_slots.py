@@ -133,6 +133,11 @@ class StoredGroup:
         """The transactions that last set offset and metadata, as of the last `OffsetsRecorded`."""
         self.watches_members = False
 
+    @property
+    def has_members(self) -> bool:
+        """Whether members of the coordinator are stored, or may get a generation."""
+        return self.is_marked or (self.header is not None and self.header.chunks > 0)
+
     def forget(self) -> None:
         """Nothing of the group is in ZooKeeper: it was deleted."""
         self.version = self.header = self.sent = None

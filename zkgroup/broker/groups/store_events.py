@@ -21,6 +21,7 @@ from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerat
 from zkgroup.coordinator.events import (
     GroupWritten,
     LeaseExtended,
+    MarkerLost,
     OffsetsWritten,
     SlotEvent,
     WriteOutcome,
@@ -270,7 +271,7 @@ StoreResult = (
     | LegacyOffsetsWritten
     | ZooKeeperMembersNoticed
 )
-CoordinatorInput = SlotEvent | GroupWritten | OffsetsWritten | LeaseExtended
+CoordinatorInput = SlotEvent | GroupWritten | OffsetsWritten | LeaseExtended | MarkerLost
 """Effects that are events of the coordinator: hand them to `GroupCoordinator.handle`."""
 Effect = CoordinatorInput | StoreResult
 """The store's own effects."""

@@ -19,6 +19,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "member_did_not_join": "join",
     "member_did_not_sync": "sync",
     "pending_member_expired": "pending",
+    "member_gave_way": "zookeeper",
 }
 """Kind of an event of a member that was removed, to the label `reason`."""
 REBALANCES: Final[tuple[tuple[str, str], ...]] = (
@@ -30,6 +31,7 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
     (" has a new id", "static_member"),
     ("group.max.size", "max_size"),
     ("assignments not stored", "not_stored"),
+    ("ZooKeeper consumers", "zookeeper"),
 )
 """What is in the reason of a rebalance, to the label `reason`; the first one that is counts."""
 WARNINGS: Final = frozenset(

@@ -30,6 +30,11 @@ AS_WRITTEN: Final[Mapping[str, Expected]] = {
     "one-broker-loses": _of(moves=0, joins=2, losses=1),
     "operator": _of(moves=0, joins=1, commits=0, crashes=1, operators=1),
     "operator-zookeeper": _of(moves=0, joins=1, commits=0, crashes=1, operators=1, goal="zookeeper"),
+    "unmarked": _of(moves=0, joins=2, commits=0, unmarks=1),
+    "unmarked-to-zookeeper": _of(moves=0, joins=1, unmarks=1, goal="zookeeper"),
+    "unmarked-and-commit": _of(moves=0, joins=2, unmarks=1, is_short=False),
+    "unmarked-and-move": _of(moves=1, joins=1, commits=0, unmarks=1, is_short=False),
+    "unmarked-and-loss": _of(moves=1, joins=1, commits=0, losses=1, unmarks=1, is_short=False),
     "move-to-zookeeper": _of(joins=1, moves=1, commits=0, goal="zookeeper"),
     "move": _of(moves=1, joins=1),
     "move-and-delete": _of(moves=1, joins=1, deletes=1, is_short=False),
@@ -77,6 +82,7 @@ BROKEN: Final[Mapping[str, Expected]] = {
     "no-load-when-refused": _without(
         "load again when refused", None, moves=0, joins=1, commits=0, crashes=1, operators=1
     ),
+    "members-not-watched": _without("watch of the members", BOTH, moves=0, joins=1, commits=0, unmarks=1),
     "slot-not-watched": _without(
         "watch of the slot", None, moves=0, joins=1, commits=0, crashes=1, operators=1
     ),

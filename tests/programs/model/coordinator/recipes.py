@@ -53,7 +53,17 @@ class Model:
 
     def succ(self, world: World) -> Iterator[Step]:
         for label, is_fault, after, violation in self._steps(world):
-            yield label, is_fault, after, violation or _both_kinds(after)
+            yield label, is_fault, after, violation or self._both_kinds(after)
+
+    def _both_kinds(self, world: World) -> str | None:
+        """Where another program may delete the marker, both kinds are there until the coordinator notices."""
+        owner = next((each for each in world.brokers if each.is_slot_mine and each.phase == "O"), None)
+        has_members = owner is not None and owner.status in "CYS"
+        if self.cfg.unmarks:
+            both = world.member and has_members and not world.marker and not world.notice
+        else:
+            both = world.member and (has_members or world.header.client >= 0)
+        return "both kinds of members at once" if both else None
 
     def _steps(self, world: World) -> Iterator[Step]:
         for number in range(2):
@@ -62,6 +72,7 @@ class Model:
                 yield from self._loading(world, number)
                 yield from self._serving(world, number)
                 yield from self._writes(world, number)
+                yield from self._notices(world, number)
         yield from self._controller(world)
         yield from self._members(world)
         yield from self._operator(world)
@@ -139,12 +150,9 @@ class Model:
                 again = broker._replace(phase="N", state=0)
                 yield f"{name} is refused at the state", False, with_broker(world, number, again), None
         elif broker.phase == "L" and not broker.queue:
-            yield (
-                f"{name} reads the group",
-                False,
-                with_broker(world, number, self._loaded(world, broker)),
-                None,
-            )
+            loaded = with_broker(world, number, self._loaded(world, broker))
+            noticing = loaded._replace(notice=bool(self.cfg.unmarks))
+            yield f"{name} reads the group, and the registrations then", False, noticing, None
         if broker.phase in "LO" and not broker.is_slot_mine and self.has("watch of the slot"):
             again = Broker(phase="N", epoch=broker.epoch, queue=broker.queue)
             yield f"{name} sees that its slot was set", False, with_broker(world, number, again), None
@@ -246,6 +254,17 @@ class Model:
             None,
         )
 
+    def _notices(self, world: World, number: int) -> Iterator[Step]:
+        """The watch of the registrations, and the read of the marker where there are any."""
+        broker = world.brokers[number]
+        if not (world.notice and broker.phase == "O" and broker.is_slot_mine and not broker.queue):
+            return
+        after = world._replace(notice=False)
+        is_lost = world.member and not world.marker and broker.status in "CYS"
+        if is_lost and self.has("watch of the members"):
+            after = with_broker(after, number, self._emptied(broker))
+        yield f"{BROKERS[number]} reads the registrations and the marker", False, after, None
+
     # --- writes -----------------------------------------------------------------------------------
 
     def _writes(self, world: World, number: int) -> Iterator[Step]:
@@ -287,6 +306,10 @@ class Model:
                 header = world.header._replace(reserved=write.reserved)
                 return header_set(world, header)._replace(marker=world.marker or write.marks), "", None
             case "sync":
+                if not world.marker and self.cfg.unmarks:
+                    if world.member:
+                        return world, "refused at the members", None
+                    world = world._replace(marker=True)
                 return header_set(world, Header(write.generation, write.reserved, write.client)), "", None
             case "empty":
                 marker = world.marker and not self.has("empty takes the marker off")
@@ -320,12 +343,17 @@ class Model:
             return with_broker(world, number, broker._replace(phase="L", status="E", client=-1)), violation
         if write.kind == "claim" and write.client >= 0 and broker.status == "J":
             if refusal:
-                sent_before = broker.header - 1 if broker.header > 0 else 0
-                refused = broker._replace(status="E", client=-1, header=sent_before)
+                refused = broker._replace(status="E", client=-1, header=_before(broker.header))
                 return with_broker(world, number, refused), violation
             taken = broker._replace(reserved=write.reserved, is_marked=True)
             after, bad = _given(with_broker(world, number, taken), number, write.client)
             return after, violation or bad
+        if write.kind == "sync" and refusal == "refused at the members":
+            queue = tuple(each._replace(header=_before(each.header)) for each in broker.queue)
+            broker = broker._replace(header=_before(broker.header), queue=queue)
+            if broker.status == "Y" and broker.generation == write.generation:
+                broker = self._emptied(broker)
+            return with_broker(world, number, broker), violation
         if write.kind == "sync" and broker.status == "Y" and broker.generation == write.generation:
             broker = broker._replace(status="S")
         if write.kind in ("claim", "sync", "empty") and not refusal:
@@ -339,7 +367,8 @@ class Model:
             return
         if not world.member:
             if not world.marker or self.cfg.jvm or not self.has("member asks for the marker"):
-                yield "a ZooKeeper member registers", False, world._replace(member=True), None
+                after = world._replace(member=True, notice=bool(self.cfg.unmarks))
+                yield "a ZooKeeper member registers", False, after, None
         else:
             yield "the ZooKeeper member leaves", False, world._replace(member=False), None
             if world.offset != "z":
@@ -357,9 +386,22 @@ class Model:
                 yield "an operator takes the marker off", False, after, None
             else:
                 yield "the operator is refused", False, after, None
-        elif left.operators and world.marker and not world.brokers[world.leader].alive:
+        if left.unmarks and world.marker:
+            after = world._replace(marker=False, left=left._replace(unmarks=left.unmarks - 1))
+            yield "another program deletes the marker", True, after, None
+        if (
+            world.operator is None
+            and left.operators
+            and world.marker
+            and not world.brokers[world.leader].alive
+        ):
             after = world._replace(operator=(0, 0), left=left._replace(operators=left.operators - 1))
             yield "an operator reads that no broker leads", False, after, None
+
+
+def _before(header: int) -> int:
+    """The version that is expected once a write before it was refused."""
+    return max(header - 1, 0)
 
 
 def _unknown(broker: Broker) -> str:
@@ -394,9 +436,3 @@ def _commit_violation(world: World, number: int, write: Write) -> str | None:
     if any(generation > write.generation and by != number for generation, by in world.given):
         return "a commit of a deposed coordinator is accepted"
     return None
-
-
-def _both_kinds(world: World) -> str | None:
-    owner = next((each for each in world.brokers if each.is_slot_mine and each.phase == "O"), None)
-    has_members = world.header.client >= 0 or (owner is not None and owner.status in "CYS")
-    return "both kinds of members at once" if world.member and has_members else None

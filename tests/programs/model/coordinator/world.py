@@ -32,6 +32,7 @@ RULES = (
     "load again when refused",
     "look at the slot at a new epoch",
     "watch of the slot",
+    "watch of the members",
 )
 """The rules that a configuration can leave out."""
 
@@ -52,6 +53,8 @@ class Configuration(NamedTuple):
     """Offsets that the coordinator deletes because they have expired."""
     operators: int = 0
     """Operators that take the marker off where the leader is not alive."""
+    unmarks: int = 0
+    """Programs that delete the marker, without a word to the coordinator."""
     members: bool = True
     """Whether ZooKeeper members register and leave."""
     jvm: bool = False
@@ -132,6 +135,7 @@ class Left(NamedTuple):
     crashes: int
     deletes: int
     operators: int
+    unmarks: int
 
 
 class World(NamedTuple):
@@ -152,6 +156,8 @@ class World(NamedTuple):
     """Generations that were given, each with the broker, in order of their numbers."""
     told: frozenset[tuple[int, int, bool]]
     """Requests of the controller under way: to which broker, epoch, whether it leads."""
+    notice: bool
+    """Whether a change of the registrations was not yet noticed by the coordinator that watches them."""
     operator: tuple[int, int] | None
     """The versions of state and header that an operator has read."""
     left: Left
@@ -170,6 +176,7 @@ def first(cfg: Configuration) -> World:
         clients=(None, None),
         given=(),
         told=frozenset({(0, 1, True), (1, 1, False)}),
+        notice=False,
         operator=None,
         left=Left(
             cfg.moves,
@@ -180,6 +187,7 @@ def first(cfg: Configuration) -> World:
             cfg.crashes,
             cfg.deletes,
             cfg.operators,
+            cfg.unmarks,
         ),
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, member, record
 from zkgroup.broker.groups.store_events import SlotResigned, ZooKeeperMembersNoticed
-from zkgroup.coordinator.events import GroupWritten, OffsetsWritten, WriteOutcome
+from zkgroup.coordinator.events import GroupWritten, MarkerLost, OffsetsWritten, WriteOutcome
 from zkgroup.model.requests import Multi
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import group_path, ids_path
@@ -158,6 +158,69 @@ def test_no_generation_is_stored_beside_zookeeper_consumers_without_the_marker()
     assert world.header().generation == 1
     assert ZooKeeperMembersNoticed(GROUP, ("c1",)) in node.effects
     assert node.notes("slot.lost") == []
+
+
+def unmarked_beside_a_consumer(how: str) -> tuple[SteppedStores, StoreNode]:
+    """A group with a member, whose marker is gone, and a ZooKeeper consumer."""
+    world, node = led()
+    world.stable(node)
+    if how == "with the group's znode":
+        for path in (f"{group_path(GROUP)}/offsets", ids_path(GROUP), ProtocolMarker.path(GROUP)):
+            if world.server.find(path):
+                world.server.remove(path)
+        world.server.remove(group_path(GROUP))
+        world.run()
+    else:
+        world.server.remove(ProtocolMarker.path(GROUP))
+    if how == "before the load":
+        world.run()
+        node = world.node(2)
+        world.move(node)
+        world.run()
+    world.zookeeper_member()
+    world.run()
+    return world, node
+
+
+@pytest.mark.parametrize("how", ["alone", "with the group's znode", "before the load"])
+def test_members_give_way_to_consumers_that_register_without_the_marker(how: str) -> None:
+    """As soon as one registers: the coordinator learns it, and what it then stores needs no marker."""
+    world, node = unmarked_beside_a_consumer(how)
+
+    effects = [each for each in node.effects if isinstance(each, (MarkerLost, ZooKeeperMembersNoticed))]
+    assert effects == [MarkerLost(GROUP), ZooKeeperMembersNoticed(GROUP, ("c1",))]
+    assert len(node.notes("group.unmarked")) == 1
+    stored = world.store(node, record(generation=2, members=[]))
+    world.run()
+    assert node.outcome(stored) is STORED
+    world.zookeeper_member(name="c2")
+    world.run()
+    assert node.emitted(MarkerLost) == [MarkerLost(GROUP)]
+
+
+def test_members_stay_beside_consumers_that_do_not_know_the_marker() -> None:
+    """Those of Kafka 0.8 are reported: as long as the marker is there, nobody has asked the members to go."""
+    world, node = led()
+    world.stable(node)
+    world.zookeeper_member()
+    world.run()
+
+    assert node.emitted(ZooKeeperMembersNoticed) == [ZooKeeperMembersNoticed(GROUP, ("c1",))]
+    assert node.emitted(MarkerLost) == []
+
+
+def test_the_marker_that_the_last_member_takes_off_is_not_lost() -> None:
+    """A consumer registers right after the write of the empty group, whose reply has not come."""
+    world, node = led()
+    world.stable(node)
+    stored = world.store(node, record(generation=2, members=[]))
+    world.until_asks(node, Multi)
+    world.deliver(world.server.pending()[0])
+    world.zookeeper_member()
+    world.run()
+
+    assert node.outcome(stored) is STORED
+    assert node.emitted(MarkerLost) == []
 
 
 def test_clients_that_try_again_do_not_repeat_the_report() -> None:
