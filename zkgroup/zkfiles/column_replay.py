@@ -19,7 +19,7 @@ from zkgroup.zkfiles.servers import Server
 from zkgroup.zkfiles.zxids import hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import PathCodes, Stretch
+    from zkgroup.zkfiles.stretches import Codes, Stretch
 
 _COLUMNS: Final = (
     *("zxid", "sub", "session", "cxid", "time", "type", "op", "path", "data", "version", "ephemeral"),
@@ -48,7 +48,7 @@ class Sees(Protocol):
         """Whether `see_stretch` is to be tried for records from one zxid to another."""
         ...
 
-    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+    def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
         """Records of any kind that follow each other. False, with nothing done, as above."""
         ...
 
@@ -71,9 +71,11 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
                 log.path, columns=_COLUMNS, from_zxid=after + 1 if after else None, to_zxid=to_zxid
             ):
                 stretches.add(batch)
+        stretches.give()
     except (DamagedFileError, NotZooKeeperFileError) as error:
         raise NotPlainError(str(error)) from error
-    stretches.give()
+    finally:
+        stretches.settle()
     if to_zxid is not None and stretches.last == to_zxid:
         return
     if not logs or stretches.last != server.last_logged(logs[-1]):
@@ -90,11 +92,11 @@ class _Stretches:
         self._batches: list[Batch] = []
         self._rows = 0
         try:
-            from zkgroup.zkfiles.stretches import PathCodes
+            from zkgroup.zkfiles.replay_ways import path_codes
         except ImportError:
             self._paths = None
         else:
-            self._paths = PathCodes()
+            self._paths = path_codes()
 
     def add(self, batch: Batch) -> None:
         self._batches.append(batch)
@@ -108,11 +110,17 @@ class _Stretches:
         if batches:
             self._give(batches)
 
+    def settle(self) -> None:
+        """Brings the taker's tree to what was given in columns."""
+        if self._paths is not None:
+            self._paths.settle()
+
     def _give(self, batches: Sequence[Batch]) -> None:
         """Where all are refused, each half is tried; a batch alone is given record by record."""
         if self._is_taken(batches):
             return
         if len(batches) == 1:
+            self.settle()
             self.last = _replay_batch(_Rows(batches[0]), self.last, self._taker)
             return
         half = len(batches) // 2

@@ -32,7 +32,7 @@ from zkgroup.zkfiles.verification import Verification, verify
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import PathCodes, Stretch
+    from zkgroup.zkfiles.stretches import Codes, Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,13 +338,12 @@ class _Replay:
     def takes_stretch(self, first: int, last: int) -> bool:
         return first == self.at + 1 and self.window.is_over(first)
 
-    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+    def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
         from zkgroup.zkfiles.stretches import OddRowsError
-        from zkgroup.zkfiles.tree_columns import apply_stretch
 
         first, last = int(rows.zxid[0]), int(rows.zxid[-1])
         try:
-            compared = apply_stretch(self.tree, rows, paths)
+            compared = paths.apply(self.tree, rows)
         except OddRowsError:
             return False
         self.at = last
@@ -367,7 +366,7 @@ def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: li
     if base.zxid >= asked or not ensemble.servers[0].is_long_from(base.zxid + 1):
         return None
     try:
-        from zkgroup.zkfiles import tree_columns  # noqa: F401  # needs numpy
+        from zkgroup.zkfiles import stretches  # noqa: F401  # needs numpy
     except ImportError:
         return None
     run = _Replay(base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
 from zkgroup.zkfiles.records import Acl, TransactionType
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.tree import Tree
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -40,6 +43,31 @@ class OddRowsError(Exception):
     """Only the exact reader knows what these rows do."""
 
 
+class Compared(NamedTuple):
+    """What the digests of a stretch told."""
+
+    records: int
+    digests: int
+    wrong: int
+    first_wrong_zxid: int | None
+
+
+class Codes(Protocol):
+    """Numbers of paths, in one of the ways in which a stretch is applied."""
+
+    def codes_of(self, batches: Sequence[Batch]) -> Numbers: ...
+
+    def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]: ...
+
+    def apply(self, tree: Tree, rows: Stretch) -> Compared:
+        """Takes the next records. Raises OddRowsError, with nothing done, for what is not plain."""
+        ...
+
+    def settle(self) -> None:
+        """Has to be called before someone else looks at the tree, or changes it."""
+        ...
+
+
 class PathCodes(dict[str | None, int]):
     """A number for each path of a replay, with that of its parent, and the CRC of its bytes.
 
@@ -62,6 +90,22 @@ class PathCodes(dict[str | None, int]):
         self.parents.append(parent)
         self.crcs.append(crc32(path.encode()))
         return code
+
+    def codes_of(self, batches: Sequence[Batch]) -> Numbers:
+        """Of the paths; by pyarrow, where it is there, each different one is looked up once."""
+        try:
+            from zkgroup.zkfiles.arrow import coded
+        except ImportError:
+            return np.array(
+                [code for batch in batches for code in map(self.__getitem__, batch["path"])], np.int64
+            )
+        places, names = coded(batches, "path")
+        found: Numbers = np.array(list(map(self.__getitem__, names)), np.int64)[places]
+        return found
+
+    def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]:
+        """The column `data`."""
+        return [value for batch in batches for value in batch["data"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +141,16 @@ class Stretch:
         steps = np.diff(self.zxid)
         return bool(((steps == 0) | (steps == 1)).all())
 
+    def tell_sessions(self, sessions: dict[int, int]) -> None:
+        """Opens and closes sessions among those of a tree."""
+        changes = [(row, timeout) for row, timeout in self.opened] + [(row, -1) for row in self.closed]
+        for row, timeout in sorted(changes):
+            session = int(self.session[row])
+            if timeout < 0:
+                sessions.pop(session, None)
+            else:
+                sessions[session] = timeout
+
 
 COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
@@ -104,7 +158,7 @@ COLUMNS: Final = (
 )
 
 
-def stretch_of(batches: Sequence[Batch], paths: PathCodes) -> Stretch:
+def stretch_of(batches: Sequence[Batch], paths: Codes) -> Stretch:
     """Batches with at least COLUMNS as one. Raises OddRowsError for what `tree_columns` does not know."""
     zxid, session, time_ms = (_joined(batches, name) for name in ("zxid", "session", "time"))
     kind, sub = _joined(batches, "type"), _joined(batches, "sub")
@@ -121,8 +175,8 @@ def stretch_of(batches: Sequence[Batch], paths: PathCodes) -> Stretch:
         session,
         time_ms,
         act,
-        _codes(batches, paths),
-        [value for batch in batches for value in batch["data"]],
+        paths.codes_of(batches),
+        paths.data_of(batches),
         _joined(batches, "version"),
         np.concatenate([_is_ephemeral(batch) for batch in batches]),
         np.where(
@@ -148,19 +202,6 @@ def _acts(kind: Numbers, sub: Numbers, applied: Flags) -> Numbers:
     if (act == _ODD).any():
         raise OddRowsError("a record of a rare kind")
     return act
-
-
-def _codes(batches: Sequence[Batch], paths: PathCodes) -> Numbers:
-    """Of the paths; by pyarrow, where it is there, each different one is looked up once."""
-    try:
-        from zkgroup.zkfiles.arrow import coded
-    except ImportError:
-        return np.array(
-            [code for batch in batches for code in map(paths.__getitem__, batch["path"])], np.int64
-        )
-    places, names = coded(batches, "path")
-    found: Numbers = np.array(list(map(paths.__getitem__, names)), np.int64)[places]
-    return found
 
 
 def _joined(batches: Sequence[Batch], name: str) -> Numbers:

@@ -22,7 +22,7 @@ from zkgroup.zkfiles import digest_tables as crcs
 from zkgroup.zkfiles.digest_tables import added_by, added_by_base, crc_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.nodes import Node
-from zkgroup.zkfiles.stretches import DROP, MAKE, SET, OddRowsError, PathCodes, Stretch
+from zkgroup.zkfiles.stretches import DROP, MAKE, SET, Compared, OddRowsError, PathCodes, Stretch
 from zkgroup.zkfiles.tree import Tree
 
 Numbers = NDArray[Any]
@@ -32,13 +32,15 @@ _CHILD_MADE, _CHILD_GONE = 4, 5
 _LARGEST: Final = 2**31 - 1
 
 
-class Compared(NamedTuple):
-    """What the digests of a stretch told."""
+class NumpyPaths(PathCodes):
+    """The numbers of paths, and how records with them are applied."""
 
-    records: int
-    digests: int
-    wrong: int
-    first_wrong_zxid: int | None
+    def apply(self, tree: Tree, rows: Stretch) -> Compared:
+        """Takes the next records. Raises OddRowsError, with nothing done, for what is not plain."""
+        return apply_stretch(tree, rows, self)
+
+    def settle(self) -> None:
+        """Nothing is left to do."""
 
 
 def apply_stretch(tree: Tree, rows: Stretch, paths: PathCodes) -> Compared:
@@ -329,7 +331,7 @@ def _write_back(
         node.pzxid, node.children, node.cversion = pzxid, children, cversion
     for place, crc in zip(alive.tolist(), ends.crc[last[alive]].tolist(), strict=True):
         nodes[place].crc = crc  # type: ignore[union-attr]
-    _sessions(tree, rows)
+    rows.tell_sessions(tree.sessions)
     tree.jump(int(rows.zxid[-1]), int(rows.time_ms[-1]), int(ends.sums[-1]))
 
 
@@ -356,13 +358,3 @@ def _made_anew(
     for place, acl, owner, zxid, time_ms in of_nodes:
         nodes[place] = tree.make(names[place], acl, owner, zxid, time_ms)
     return nodes
-
-
-def _sessions(tree: Tree, rows: Stretch) -> None:
-    changes = [(row, timeout) for row, timeout in rows.opened] + [(row, -1) for row in rows.closed]
-    for row, timeout in sorted(changes):
-        session = int(rows.session[row])
-        if timeout < 0:
-            tree.sessions.pop(session, None)
-        else:
-            tree.sessions[session] = timeout

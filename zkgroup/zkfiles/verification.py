@@ -31,7 +31,7 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import PathCodes, Stretch
+    from zkgroup.zkfiles.stretches import Codes, Stretch
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""
@@ -202,15 +202,14 @@ class _Run:
         """Whether records from one zxid to another have only to be compared with the tree."""
         return self._tree_within(first, last) is not None
 
-    def see_stretch(self, rows: Stretch, paths: PathCodes) -> bool:
+    def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
         """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
         from zkgroup.zkfiles.stretches import OddRowsError
-        from zkgroup.zkfiles.tree_columns import apply_stretch
 
         first, last = int(rows.zxid[0]), int(rows.zxid[-1])
         assert self._tree is not None
         try:
-            compared = apply_stretch(self._tree, rows, paths)
+            compared = paths.apply(self._tree, rows)
         except OddRowsError:
             return False
         self._saw(first, last, compared.digests, compared.wrong, compared.first_wrong_zxid)

@@ -11,9 +11,10 @@ import pytest
 from tests.worlds.server_history import ServerHistory
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.stretches import COLUMNS, OddRowsError, PathCodes, stretch_of
+from zkgroup.zkfiles.replay_ways import path_codes
+from zkgroup.zkfiles.stretches import COLUMNS, Codes, Compared, OddRowsError, stretch_of
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.tree_columns import Compared, apply_stretch
+from zkgroup.zkfiles.tree_columns import NumpyPaths
 
 READ: Acl = (AclEntry(1, "world", "anyone"),)
 ENTRIES = 400
@@ -68,11 +69,25 @@ def exact(transactions: list[Transaction], tree: Tree) -> Compared:
     return Compared(len(transactions), digests, len(wrong), wrong[0] if wrong else None)
 
 
-def in_columns(world: ServerHistory, folder: Path, tree: Tree, rows: int = 10_000) -> list[Compared]:
+@pytest.fixture(params=["kernel", "numpy"])
+def paths(request: pytest.FixtureRequest) -> Codes:
+    """Of both ways in which records are applied in columns."""
+    if request.param == "numpy":
+        return NumpyPaths()
+    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
+    codes: Codes = replay.CompiledPaths()
+    return codes
+
+
+def in_columns(
+    world: ServerHistory, folder: Path, tree: Tree, paths: Codes, rows: int = 10_000
+) -> list[Compared]:
     """The log of a history, some rows at a time."""
-    paths = PathCodes()
     batches = log_columns(world.log(folder), columns=COLUMNS, rows_per_batch=rows)
-    return [apply_stretch(tree, stretch_of([batch], paths), paths) for batch in batches]
+    try:
+        return [paths.apply(tree, stretch_of([batch], paths)) for batch in batches]
+    finally:
+        paths.settle()
 
 
 def state(tree: Tree) -> object:
@@ -83,7 +98,9 @@ def state(tree: Tree) -> object:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("is_wrong", [False, True])
-def test_columns_give_the_tree_of_all_records(tmp_path: Path, seed: int, is_wrong: bool) -> None:
+def test_columns_give_the_tree_of_all_records(
+    tmp_path: Path, paths: Codes, seed: int, is_wrong: bool
+) -> None:
     """On random histories, with right digests, and with one that is another."""
     world = random_history(seed)
     if is_wrong:
@@ -92,7 +109,7 @@ def test_columns_give_the_tree_of_all_records(tmp_path: Path, seed: int, is_wron
     one_by_one, tree = Tree(), Tree()
     expected = exact(world.transactions, one_by_one)
 
-    found = in_columns(world, tmp_path, tree, rows=90)
+    found = in_columns(world, tmp_path, tree, paths, rows=90)
 
     assert state(tree) == state(one_by_one)
     assert sum(each.records for each in found) == expected.records
@@ -146,14 +163,51 @@ ODD: dict[str, Callable[[ServerHistory], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, odd: str) -> None:
+def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, paths: Codes, odd: str) -> None:
     """The exact way judges it."""
     world, tree = random_history(3), Tree()
     before = state(tree)
-    in_columns(world, tmp_path, Tree())
+    in_columns(world, tmp_path, Tree(), paths)
     ODD[odd](world)
 
     with pytest.raises(OddRowsError):
-        in_columns(world, tmp_path, tree)
+        in_columns(world, tmp_path, tree, paths)
 
     assert state(tree) == before
+
+
+def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path, paths: Codes) -> None:
+    """What others do to the tree after `settle` is seen by what is applied next."""
+    world, one_by_one, tree = random_history(5), Tree(), Tree()
+    exact(world.transactions, one_by_one)
+    batches = list(log_columns(world.log(tmp_path), columns=COLUMNS, rows_per_batch=25))
+    known = {each.zxid: each for each in world.transactions}
+
+    for number, batch in enumerate(batches):
+        if number % 3 == 2:
+            paths.settle()
+            for zxid in dict.fromkeys(batch["zxid"]):
+                tree.apply(known[zxid])
+        else:
+            assert paths.apply(tree, stretch_of([batch], paths)).wrong == 0
+    paths.settle()
+
+    assert len(batches) > 9
+    assert state(tree) == state(one_by_one)
+
+
+def test_paths_too_long_for_the_kernel_are_left_to_the_exact_way(tmp_path: Path) -> None:
+    """Neither many levels nor many bytes are followed."""
+    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
+    for path, is_counted in (("/a" * 100, True), ("/" + "a" * 5000, False), ("/" * 50_000, False)):
+        world, paths = random_history(3, 30), replay.CompiledPaths()
+        world.write(TransactionType.DELETE, 1, [Operation(TransactionType.DELETE, path)])
+        (batch,) = log_columns(world.log(tmp_path), columns=COLUMNS)
+        assert (paths.codes_of([batch])[-1] >= 0) == is_counted
+        assert len(paths.names) < 100
+
+
+def test_the_kernel_is_used_where_it_is_there() -> None:
+    """Not only installed."""
+    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
+    assert type(path_codes()) is replay.CompiledPaths
