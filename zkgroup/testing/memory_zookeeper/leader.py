@@ -121,7 +121,7 @@ class QuorumLeader:
         tree, time_ms = self.tree, self.clock.wall_ms()
         tree.zxid += 1
         zxid = tree.zxid
-        stats = tuple([tree.apply(change, zxid, time_ms) for change in changes])
+        stats = tuple([tree.applied(change, zxid, time_ms) for change in changes])
         entry = Transaction(
             zxid, time_ms, session_id, client, kind, operations, changes, stats, refused, acls
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 from zkgroup.model.ports import Clock
@@ -57,6 +56,7 @@ class ServerStep(NamedTuple):
     client: str
 
 
+_WITHOUT_CONNECT = (ClientLink.CONNECTED, ClientLink.CLOSED)
 OnWatch = Callable[[str], None] | None
 
 
@@ -167,6 +167,28 @@ _READS: dict[type, Callable[[MemoryClient, Any, OnWatch], Outcome]] = {
 }
 
 
+class _Locked:
+    """A lock that one thread may take several times; `at_end` is called when it has returned it.
+
+    `contextlib.contextmanager` costs more than most of what is done under the lock.
+    """
+
+    def __init__(self, lock: threading.RLock, at_end: Callable[[], None] | None) -> None:
+        self._lock, self._at_end = lock, at_end
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._depth -= 1
+        is_outermost = self._depth == 0
+        self._lock.release()
+        if is_outermost and kind is None and self._at_end is not None:
+            self._at_end()
+
+
 class MemoryZooKeeper(DirectWrites):
     """A ZooKeeper server in memory. `log` and `tree()` are the leader's state, which clients may see late."""
 
@@ -197,9 +219,9 @@ class MemoryZooKeeper(DirectWrites):
         self.clients: dict[str, MemoryClient] = {}
         self._steps: dict[str, dict[StepKind, ServerStep]] = {}  # a cache
         self._lock = threading.RLock()
+        self._locked = _Locked(self._lock, None if stepped else self._drain)
         self._ready: deque[ServerStep] = deque()
         self._delivering = False
-        self._depth = 0
         self._expiries: dict[int, Callable[[], None]] = {}
         """Session id to what cancels its expiry, in direct mode while its client is not connected."""
 
@@ -239,22 +261,21 @@ class MemoryZooKeeper(DirectWrites):
         """Every step that is possible now, by client in the order of creation. Stepped mode."""
         steps = []
         newest = len(self.leader.log)
-        for client in self.clients.values():
-            possible = self._steps[client.name]
+        for name, client in self.clients.items():
             if client.requests:
-                steps.append(possible["request"])
+                steps.append(self._steps[name]["request"])
             if client.replies:
-                steps.append(possible["reply"])
+                steps.append(self._steps[name]["reply"])
             if client.watches:
-                steps.append(possible["watch"])
+                steps.append(self._steps[name]["watch"])
             if client.news:
-                steps.append(possible["session"])
-            if client.link is not ClientLink.CONNECTED and self._can_connect(client):
-                steps.append(possible["connect"])
+                steps.append(self._steps[name]["session"])
+            if client.link not in _WITHOUT_CONNECT and self._can_connect(client):
+                steps.append(self._steps[name]["connect"])
             if client.orphans:
-                steps.append(possible["orphan"])
+                steps.append(self._steps[name]["orphan"])
             if client.applied < newest:
-                steps.append(possible["catch_up"])
+                steps.append(self._steps[name]["catch_up"])
         return steps
 
     def deliver(self, step: ServerStep, fault: Fault | None = None) -> None:
@@ -360,9 +381,12 @@ class MemoryZooKeeper(DirectWrites):
     def catch_up(self, name: str, transactions: int | None = None) -> None:
         """Applies more transactions on the client's server, all where None; watches fire."""
         client = self.clients[name]
+        log = self.leader.log
+        if client.applied == len(log):
+            return
         tree = client.tree
-        end = len(self.log) if transactions is None else min(len(self.log), client.applied + transactions)
-        for entry in self.log[client.applied : end]:
+        end = len(log) if transactions is None else min(len(log), client.applied + transactions)
+        for entry in log[client.applied : end]:
             client.applied += 1
             tree.zxid = entry.zxid
             for change in entry.changes:
@@ -509,18 +533,9 @@ class MemoryZooKeeper(DirectWrites):
 
     # --- direct mode ------------------------------------------------------------------------------
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> _Locked:
         """Guards the state; in direct mode all queued steps are delivered at the end."""
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                outermost = self._depth == 0
-        if outermost and not self.stepped:
-            self._drain()
+        return self._locked
 
     def queued(self, client: MemoryClient, kind: StepKind) -> None:
         """Marks a step of a client as ready for delivery. Called by the clients, not by tests."""

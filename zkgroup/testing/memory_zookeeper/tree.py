@@ -291,22 +291,24 @@ class DataTree:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def apply(self, change: Change, zxid: int, time_ms: int) -> ZnodeStat | None:
-        """Applies one prepared change; returns the znode's new Stat, None when it is deleted."""
+    def apply(self, change: Change, zxid: int, time_ms: int) -> None:
+        """Applies one prepared change."""
         if isinstance(change, CreatedNode):
-            return self._create(change, zxid, time_ms).stat()
-        if isinstance(change, DataSet):
+            self._create(change, zxid, time_ms)
+        elif isinstance(change, DataSet):
             node = self.nodes[change.path]
             node.data, node.mzxid, node.mtime = change.data, zxid, time_ms
             node.version += 1
-            return node.stat()
-        if isinstance(change, Deleted):
+        elif isinstance(change, Deleted):
             self._delete(change.path, zxid)
-            return None
-        if isinstance(change, AclSet):
+        elif isinstance(change, AclSet):
             self.nodes[change.path].aversion += 1
             self._protect(change.path, change.acl)
-        return self.nodes[change.path].stat()
+
+    def applied(self, change: Change, zxid: int, time_ms: int) -> ZnodeStat | None:
+        """Applies one prepared change; returns the znode's new Stat, None when it is deleted."""
+        self.apply(change, zxid, time_ms)
+        return self.stat(change.path)
 
     def _protect(self, path: str, acl: Entries | None) -> None:
         if acl is not None:
@@ -314,18 +316,17 @@ class DataTree:
         else:
             self.acls.pop(path, None)
 
-    def _create(self, change: CreatedNode, zxid: int, time_ms: int) -> DataNode:
+    def _create(self, change: CreatedNode, zxid: int, time_ms: int) -> None:
         head, _, name = change.path.rpartition("/")
         parent = self.nodes[head or "/"]
         parent.children[name] = None
         parent.creates += 1
         parent.pzxid = zxid
-        node = self.nodes[change.path] = DataNode(change.data, change.owner, zxid, time_ms)
+        self.nodes[change.path] = DataNode(change.data, change.owner, zxid, time_ms)
         if change.owner:
             self.ephemerals.setdefault(change.owner, {})[change.path] = None
         if change.acl is not None:
             self.acls[change.path] = change.acl
-        return node
 
     def _delete(self, path: str, zxid: int) -> None:
         node = self.nodes.pop(path)

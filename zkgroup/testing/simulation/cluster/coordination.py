@@ -114,14 +114,14 @@ class SimulatedCoordinator:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def actions(self, *, has_requests: bool) -> Iterator[Action]:
+    def actions(self, has_requests: Callable[[], bool]) -> Iterator[Action]:
         """Possible next steps. While requests wait, the coordinator's timers do not fire."""
         if self.shell.inbox:
             yield self.shell.take_event
         if self.shell.has_due_timers():
             yield self.shell.fire_timers
         due_ms = self.stored.next_due_ms
-        if due_ms is not None and due_ms <= self._world.clock.now_ms() and not has_requests:
+        if due_ms is not None and due_ms <= self._world.clock.now_ms() and not has_requests():
             yield self.stored.advance
 
     def next_timer_ms(self) -> int | None:

@@ -45,6 +45,8 @@ class MachineShell:
         self._clock = clock
         self._perform = perform
         self._timers: dict[str, int] = {}
+        self._next_timer_ms: int | None = None
+        """The earliest of them: it is asked for far more often than they change."""
         self._asked = (0, 0)
         """Time of the last request to ZooKeeper, and the number of requests at that time."""
         self._is_over = False
@@ -68,14 +70,15 @@ class MachineShell:
         self._stop_listening()
         self.inbox.clear()
         self._timers.clear()
+        self._next_timer_ms = None
 
     # --- time ---------------------------------------------------------------------------------------
 
     def has_due_timers(self) -> bool:
-        return bool(self._timers) and min(self._timers.values()) <= self._clock.now_ms()
+        return self._next_timer_ms is not None and self._next_timer_ms <= self._clock.now_ms()
 
     def next_timer_ms(self) -> int | None:
-        return min(self._timers.values(), default=None)
+        return self._next_timer_ms
 
     def fire_timers(self) -> None:
         """Puts due timers into the inbox, oldest first."""
@@ -84,6 +87,7 @@ class MachineShell:
         for _, name in due:
             del self._timers[name]
             self.inbox.append(TimerFired(name))
+        self._next_timer_ms = min(self._timers.values(), default=None)
 
     # --- a step -------------------------------------------------------------------------------------
 
@@ -114,7 +118,9 @@ class MachineShell:
                     submit(self._store, effect, self.enqueue)
                 case SetTimer(name, at_ms):
                     self._timers[name] = at_ms
+                    self._next_timer_ms = min(self._timers.values())
                 case CancelTimer(name):
                     self._timers.pop(name, None)
+                    self._next_timer_ms = min(self._timers.values(), default=None)
                 case _:
                     self._perform(effect)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
@@ -145,10 +146,14 @@ class ClusterWorld(ClusterEnvironment):
 
     def awake_brokers(self) -> list[SimulatedBroker]:
         asleep = self._asleep()
+        if not asleep:
+            return [*self.brokers.values()]
         return [one for one in self.brokers.values() if one.name not in asleep]
 
     def awake_controllers(self) -> list[Controller]:
         asleep = self._asleep()
+        if not asleep:
+            return [*self.controllers.values()]
         return [one for one in self.controllers.values() if one.name not in asleep]
 
     def _asleep(self) -> list[str]:
@@ -307,7 +312,7 @@ class ClusterWorld(ClusterEnvironment):
             if broker.shell.has_due_timers():
                 yield broker.shell.fire_timers
             if broker.coordinator is not None:
-                yield from broker.coordinator.actions(has_requests=self.has_requests_of_groups(broker))
+                yield from broker.coordinator.actions(partial(self.has_requests_of_groups, broker))
             if broker.host_tasks:
                 yield lambda one=broker: one.host_tasks.popleft()()  # type: ignore[misc]
             for fetcher in tuple(broker.fetchers.values()):
