@@ -70,8 +70,7 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="zkgroup-mistakes-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies = Copies(Path(folder), jobs)
-        suites = list(dict.fromkeys(each.tests for each in mistakes))
-        for line in pool.map(lambda tests: _without(copies, tests), suites):
+        for line in pool.map(lambda tests: _without(copies, tests), _suites(mistakes, jobs)):
             begun(line)
         waiting = {pool.submit(_with, copies, mistake): mistake for mistake in mistakes}
         found: dict[str, Result] = {}
@@ -79,6 +78,12 @@ def run(
             result = found[waiting[done].name] = done.result()
             told(result)
     return [found[mistake.name] for mistake in mistakes]
+
+
+def _suites(mistakes: Sequence[Mistake], jobs: int) -> list[tuple[str, ...]]:
+    """The tests of all mistakes, for one run of pytest in each job: its start costs more than most tests."""
+    paths = sorted({path for each in mistakes for path in each.tests})
+    return [tuple(paths[job::jobs]) for job in range(min(jobs, len(paths)))]
 
 
 def _without(copies: Copies, tests: tuple[str, ...]) -> str:

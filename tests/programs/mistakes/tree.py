@@ -35,6 +35,11 @@ PATIENCE_WITH_MISTAKE_S: Final = 20
 What a failed test left open stays open with its traceback, and the search for leaks waits for that just as
 long.
 """
+_NOT_COPIED: Final = shutil.ignore_patterns("*-pytest-*.pyc", "_build")
+"""Bytecode is copied, with the times of its sources: else each copy compiles everything once more.
+
+Pytest's has the paths of the tree that it was made in.
+"""
 TESTS_FAILED: Final = 1
 """Exit status of pytest where tests failed; another one says that they could not be run."""
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTILINE)
@@ -65,7 +70,7 @@ class Copy:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "_build"))
+                shutil.copytree(source, folder / name, ignore=_NOT_COPIED)
             else:
                 shutil.copy(source, folder / name)
         # An editable install maps zkgroup_cli to the folder `cli` of the tree it was made in.
