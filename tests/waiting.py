@@ -20,6 +20,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from tests.worlds.prefork import Started
     from zkgroup.testing.clock import FakeClock
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ def outcome(future: Future[T], *, what: What = "an outcome") -> T:
             raise _late(what, "it has none") from None
 
 
-def ended(process: subprocess.Popen[Any]) -> int:
+def ended(process: subprocess.Popen[Any] | Started) -> int:
     """The exit code of the process, once it has ended."""
     with waiting():
         try:

@@ -95,8 +95,16 @@ class Started:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    @property
+    def socket_inode(self) -> str:
+        """The inode of the socket that tells its end; empty once it has ended."""
+        return "" if self._channel.fileno() < 0 else str(os.fstat(self._channel.fileno()).st_ino)
 
 
 class Prefork:
@@ -175,6 +183,31 @@ class Prefork:
         for descriptor in opened:
             os.close(descriptor)
         return Started(channel, ["zkgroup", *args], files)
+
+
+servers: list[Prefork] = []
+"""Those of this process that run."""
+
+
+def started(
+    args: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    stdin: int | None = None,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.PIPE,
+    new_session: bool = False,
+    fresh: bool = False,
+) -> Started | subprocess.Popen[bytes]:
+    """`zkgroup` as a process. `fresh`: it imports everything itself, as a user's does."""
+    if servers and not fresh:
+        return servers[-1].start(
+            args, env, stdin=stdin, stdout=stdout, stderr=stderr, new_session=new_session
+        )
+    command = [sys.executable, "-c", PROGRAM, *args]
+    return subprocess.Popen(
+        command, env=dict(env), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=new_session
+    )
 
 
 _COMMAND = """#!{python} -IS

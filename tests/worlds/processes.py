@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,9 +22,8 @@ from zkgroup_cli.schemas import EVENTS
 from tests.long.interop.processes import pause
 from tests.waiting import ended, joined, next_of
 from tests.worlds.json_schema import violations
-from tests.worlds.prefork import PROGRAM, Prefork, Started
-
-_preforks: list[Prefork] = []
+from tests.worlds.prefork import Prefork, servers
+from tests.worlds.prefork import started as started
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,30 +33,9 @@ def preforked() -> Iterator[Prefork | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="zkgroup-") as folder, Prefork(Path(folder)) as server:
-        _preforks.append(server)
+        servers.append(server)
         yield server
-        _preforks.remove(server)
-
-
-def started(
-    args: Sequence[str],
-    env: Mapping[str, str],
-    *,
-    stdin: int | None = None,
-    stdout: int | None = subprocess.PIPE,
-    stderr: int | None = subprocess.PIPE,
-    new_session: bool = False,
-    fresh: bool = False,
-) -> Started | subprocess.Popen[bytes]:
-    """`zkgroup` as a process. `fresh`: it imports everything itself, as a user's does."""
-    if _preforks and not fresh:
-        return _preforks[-1].start(
-            args, env, stdin=stdin, stdout=stdout, stderr=stderr, new_session=new_session
-        )
-    command = [sys.executable, "-c", PROGRAM, *args]
-    return subprocess.Popen(
-        command, env=dict(env), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=new_session
-    )
+        servers.remove(server)
 
 
 class Process:

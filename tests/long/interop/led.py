@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 OURS = 100
 """Id of our controller."""
-PROGRAM = "from zkgroup_cli.app import main; main()"
 
 
 class OurController:
@@ -36,8 +34,7 @@ class OurController:
         words = ["-z", address, "-v", "broker", "run", "--id", str(OURS), "--controller-only"]
         words += ["--set", "auto.leader.rebalance.enable=false"]
         words += ["--set", "zookeeper.session.timeout.ms=60s"]
-        command = [sys.executable, "-c", PROGRAM, *words, "--format", "ndjson"]
-        self.process = Process(command, log, pipe=True)
+        self.process = Process([*words, "--format", "ndjson"], log, pipe=True, is_zkgroup=True)
         self.events = Events()
         self._reader = Reader(self.process, self.events.add)
 

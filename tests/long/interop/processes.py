@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.waiting import ended, eventually, joined
+from tests.worlds.prefork import Started, started
 
 
 def tethered(command: Sequence[str]) -> list[str]:
@@ -51,23 +52,35 @@ class Process:
         pipe: bool = False,
         commands: bool = False,
         output: Path | None = None,
+        is_zkgroup: bool = False,
     ) -> None:
         """`pipe`: a `Reader` gets its output, not the log; `output`: a file of its own does.
 
-        `commands`: it reads commands from its input.
+        `commands`: it reads commands from its input. `is_zkgroup`: the command is the arguments of `zkgroup`,
+        which has done its imports, where the tests of the folder have a fork server.
         """
         self.log = log
+        self._process: subprocess.Popen[bytes] | Started
         with log.open("ab") as sink, (output or log).open("ab") as printed:
-            self._process = subprocess.Popen(
-                tethered(command),
-                stdin=subprocess.PIPE if commands else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipe else printed,
-                stderr=sink,
-            )
+            stdout = subprocess.PIPE if pipe else printed.fileno()
+            if is_zkgroup:
+                self._process = started(command, os.environ, stdout=stdout, stderr=sink.fileno())
+            else:
+                self._process = subprocess.Popen(
+                    tethered(command),
+                    stdin=subprocess.PIPE if commands else subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=sink,
+                )
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def socket_inodes(self) -> list[str]:
+        """The inodes of the sockets to it, which are this process's."""
+        return [self._process.socket_inode] if isinstance(self._process, Started) else []
 
     @property
     def running(self) -> bool:

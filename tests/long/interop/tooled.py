@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
-PROGRAM = "from zkgroup_cli.app import main; main()"
 BROKERS = (1, 2, 3)
 Row = tuple[int, int, list[int], list[int]]
 """Partition, leader, replicas, ISR sorted."""
@@ -57,6 +55,11 @@ class Cluster(ABC):
     @abstractmethod
     def pids(self) -> list[int]:
         """The pids of the processes that continue after a test."""
+
+    @property
+    def socket_inodes(self) -> list[str]:
+        """The inodes of the sockets to these processes."""
+        return []
 
     @abstractmethod
     def start(self, *brokers: int) -> None:
@@ -153,6 +156,10 @@ class OurBrokers(Cluster):
     def pids(self) -> list[int]:
         return [process.pid for process in self._running.values()]
 
+    @property
+    def socket_inodes(self) -> list[str]:
+        return [inode for process in self._running.values() for inode in process.socket_inodes]
+
     def start(self, *brokers: int) -> None:
         for broker in brokers:
             words = ["-z", self.address, "broker", "run", "--id", str(broker), "--format", "ndjson"]
@@ -163,7 +170,7 @@ class OurBrokers(Cluster):
             words += ["--set", "group.initial.rebalance.delay.ms=0"]
             words += ["--set", "group.min.session.timeout.ms=100"]
             log = self.folder / f"b{broker}-{len(self._started)}.log"
-            self._running[broker] = Process([sys.executable, "-c", PROGRAM, *words], log)
+            self._running[broker] = Process(words, log, is_zkgroup=True)
             self._started.append(self._running[broker])
         for broker in brokers:
             _wait_for(self._running[broker], "registered")
@@ -259,7 +266,7 @@ class RealBrokers(Cluster):
         words = ["-z", self.address, "broker", "run", "--id", str(self.CONTROLLER), "--controller-only"]
         words += ["--set", "auto.leader.rebalance.enable=false", "--format", "ndjson"]
         words += ["--set", "zookeeper.session.timeout.ms=60s"]
-        self._controller = Process([sys.executable, "-c", PROGRAM, *words], folder / "controller.log")
+        self._controller = Process(words, folder / "controller.log", is_zkgroup=True)
         _wait_for(self._controller, "controller")
 
     @property

@@ -18,6 +18,7 @@ from tests.programs.chaos.gate import GatedZooKeeper
 from tests.programs.chaos.schedule import BROKERS
 from tests.programs.on_servers import OnServers, hold
 from tests.waiting import becomes, eventually
+from tests.worlds.prefork import Started, started
 from zkgroup.admin.cluster.brokers import read_states, registrations
 from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
@@ -61,7 +62,7 @@ class Node:
         self._events = home / f"broker-{broker}.ndjson"
         self._errors = home / f"broker-{broker}.err"
         self._entry = entry
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Started | None = None
         self._told_before = 0
         """Bytes of events when the present process was started."""
 
@@ -91,9 +92,13 @@ class Node:
         env = {**os.environ, "ZKGROUP_ZOOKEEPER": self.network.address}
         self._told_before = self._events.stat().st_size if self._events.exists() else 0
         with self._events.open("ab") as out, self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, *self._entry, "broker", "run", *words], stdout=out, stderr=errors, env=env
-            )
+            if self._entry == ENTRY:
+                self._process = started(
+                    ["broker", "run", *words], env, stdout=out.fileno(), stderr=errors.fileno()
+                )
+            else:
+                command = [sys.executable, *self._entry, "broker", "run", *words]
+                self._process = subprocess.Popen(command, stdout=out, stderr=errors, env=env)
 
     def kill(self) -> None:
         """Kills the process with SIGKILL, even while it is paused."""

@@ -105,8 +105,12 @@ class CoordinatorBrokers:
         words = ["broker", "run", "--id", str(broker), "--data", str(self._home / f"data-{broker}")]
         words += ["--host", "127.0.0.1", "--port", str(self._held[broker].number), "--format", "ndjson"]
         words += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-        command = [sys.executable, *self._entry, "-z", self.address, *words]
-        self._processes[broker] = Process(command, self._home / f"broker-{broker}.log")
+        words = ["-z", self.address, *words]
+        log = self._home / f"broker-{broker}.log"
+        if self._entry == ENTRY:
+            self._processes[broker] = Process(words, log, is_zkgroup=True)
+        else:
+            self._processes[broker] = Process([sys.executable, *self._entry, *words], log)
         self._ended.discard(broker)
 
     def kill(self, broker: int) -> None:
