@@ -190,12 +190,21 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
     for name, value in given.items():
         finding, _, bound = name.partition(".")
         if bound not in chosen.get(finding, ()):
-            known = [f"{rule.name}.{each}" for rule in rules for each in rule.bounds]
-            near = get_close_matches(name, known, n=1)
-            expected = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
-            raise ConfigError(f"bound {name!r}: {expected}")
+            raise ConfigError(f"bound {name!r}: {_expected_bound(name, finding, rules)}")
         chosen[finding][bound] = value
     return {**chosen}
+
+
+def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
+    """The nearest bound, else those of the finding, else all."""
+    known = {rule.name: [f"{rule.name}.{each}" for each in rule.bounds] for rule in rules}
+    all_bounds = [bound for bounds in known.values() for bound in bounds]
+    near = get_close_matches(name, known.get(finding, all_bounds), n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not known.get(finding, all_bounds):
+        return f"{finding} has no bounds"
+    return f"expected one of {', '.join(known.get(finding, all_bounds))}"
 
 
 def find_all(

@@ -73,6 +73,9 @@ def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
         bounds_of([_rule()], {"rows.mots": 1})
     with pytest.raises(ConfigError, match=r"bound 'other\.most'"):
         bounds_of([_rule()], {"other.most": 1})
+    without = _rule(name="bare", bounds={})
+    with pytest.raises(ConfigError, match=r"'bare\.x': bare has no bounds"):
+        bounds_of([_rule(), without], {"bare.x": 1})
 
 
 def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
