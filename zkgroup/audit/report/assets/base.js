@@ -32,6 +32,11 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
+/* A text whose commands and settings, between backticks, are set as code. */
+function withCode(text) {
+  return text.split("`").map((part, at) => at % 2 ? el("code", {}, part) : part);
+}
+
 function svg(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   fill(node, attributes, children);

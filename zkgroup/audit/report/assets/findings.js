@@ -63,7 +63,7 @@ function ruleOf(rule, rows, isOpen) {
     el("summary", {}, sign(worst), el("span", { class: "name" }, `${rule.counts.reduce((a, b) => a + b).toLocaleString("en")} ${rule.title}`), el("span", { class: "counts" }, counts), el("span", { class: "asks mono" }, rule.name)));
   const inside = () => el("div", { class: "inside" },
     el("p", {}, rule.question),
-    el("p", { class: "acts" }, rule.act),
+    el("p", { class: "acts" }, withCode(rule.act)),
     rule.left_out ? notesOf([`${counted(rule.left_out, "finding")} more of this rule are in findings.json.`]) : null,
     findingTable(`Findings of ${rule.name}`, rows));
   if (isOpen) details.append(inside());
@@ -81,7 +81,7 @@ const FINDING_COLUMNS = [
 function findingTable(caption, rows) {
   return table(caption, FINDING_COLUMNS, rows, (row) => [
     sign(row[0]),
-    row[7] === null ? "" : el("button", { class: "link", type: "button", title: "Show this time in all pictures", onclick: () => lookAt(row) }, moment(row[7])),
+    row[7] === null ? "" : el("button", { class: "link", type: "button", title: "Show this time in all charts", onclick: () => lookAt(row) }, moment(row[7])),
     placeOf(row),
     row[9],
     row[5] === null ? "" : row[6] === row[5] ? row[5] : `${row[5]} – ${row[6] || "end"}`,
@@ -98,7 +98,7 @@ function placeOf(row) {
 
 const filters = {};
 
-/* Brings the pictures to where a finding is. */
+/* Sets the charts to the time of a finding. */
 function lookAt(row) {
   const to = row[8] === null ? report.to : row[8], least = Math.max((report.to - report.from) / 50, 2000);
   const length = Math.max(to - row[7], least);

@@ -17,7 +17,7 @@ function ownersSection() {
       key("ended with its session", bar(), svg("rect", { x: 20, y: 0, width: 2.5, height: 16, fill: "var(--ink)" })),
       key("deleted by another session", bar(), svg("path", { d: "M15,4 l7,8 m0,-8 l-7,8", stroke: "var(--error)", "stroke-width": 2 })),
       key("no owner, while the group had a member", svg("line", { x1: 0, x2: 24, y1: 8, y2: 8, stroke: "var(--soft)", "stroke-dasharray": "2 4" })),
-      key("a colour a member, the same in all pictures; from the 13th member on with lines", bar(), svg("rect", { x: 0, y: 10.5, width: 22, height: 1.5, fill: "var(--paper)" })),
+      key("a colour a member, the same in all charts; from the 13th member on with lines", bar(), svg("rect", { x: 0, y: 10.5, width: 22, height: 1.5, fill: "var(--paper)" })),
     ],
   });
   pickers(holder, rows, timeline);
@@ -66,7 +66,7 @@ function rebalancesSection() {
   if (!rows.length) return body.append(empty("There was none."));
   const columns = [
     { title: "Began", nowrap: true }, { title: "Group", name: true }, { title: "Cause", name: true }, { title: "Took", num: true },
-    { title: "Members", num: true }, { title: "Moved", num: true }, { title: "Least", num: true },
+    { title: "Members", num: true }, { title: "Moved", num: true }, { title: "Fewest moves", num: true },
     { title: "Retaken", num: true }, { title: "Longest without owner", num: true }, { title: "Left unowned", num: true },
   ];
   const groups = [...new Set(rows.map((row) => row.group))];
@@ -89,7 +89,7 @@ function rebalancesSection() {
 }
 
 function causeOf(row) {
-  if (!row.triggers.length) return "the log does not tell";
+  if (!row.triggers.length) return "no cause in the log";
   const counts = new Map();
   for (const [cause] of row.triggers) counts.set(cause, (counts.get(cause) || 0) + 1);
   return [...counts].map(([cause, count]) => (count > 1 ? `${cause} ×${count}` : cause)).join(", ");
@@ -104,7 +104,7 @@ function explained(row) {
   return [
     el("p", {}, `zxid ${row.zxids[0]} – ${row.zxids[1]}. ${counted(row.touched, "partition")} touched, ${row.moved} moved${row.least === null ? "" : `, ${row.least} at the least`}.${row.down_median === null ? "" : ` Half of those that had an owner before stood without one for ${durationOf(row.down_median)} or less.`}${extra}`),
     el("p", {}, el("button", { class: "act", type: "button", onclick: () => showGroup(row) }, "Show in the timeline of owners")),
-    told.length ? [el("h3", {}, "What set it off"), el("ul", {}, told)] : null,
+    told.length ? [el("h3", {}, "Causes"), el("ul", {}, told)] : null,
     flows.length ? [el("h3", {}, "Who moved what"), el("ul", {}, flows)] : null,
     row.changes.length ? table("Partitions touched", [{ title: "Partition", name: true }, { title: "Before", name: true }, { title: "After", name: true }, { title: "Without owner", num: true }], row.changes, ([topic, partition, before, after, down]) => [
       partitionOf(topic, partition), nameOf(before) || "no owner", nameOf(after) || "no owner", down === null ? "–" : durationOf(down),

@@ -1,6 +1,6 @@
-// Incidents: cards over one time axis, which all pictures share, and what is selected in all of them.
+// Incidents: cards over one time axis, which all charts share, and what is selected in all of them.
 
-/* A time and a session that all pictures mark. */
+/* A time and a session that all charts mark. */
 const selection = {
   from: null, to: null, session: -1, incident: null, listeners: [],
   set(from, to, session, incident = null) {
@@ -63,7 +63,7 @@ class IncidentStrip extends Plot {
   }
 }
 
-/* Brings all pictures to the time of an incident, and marks it in them. */
+/* Sets all charts to the time of an incident, and marks it in them. */
 function selectIncident(row, scrolls) {
   const [number, severity, , group, from, to, , , , session] = row;
   if (from !== null) {
@@ -92,11 +92,11 @@ function cardOf(row, findingsOf) {
   fact("When", from === null ? "at the end" : `${timeOf(from)} to ${to === null ? "the end" : timeOf(to).slice(0, 10) === timeOf(from).slice(0, 10) ? clockOf(to) : timeOf(to)}${first ? `, zxid ${first}${last === first ? "" : ` to ${last || "the end"}`}` : ""}`);
   fact("Cause", cause);
   fact("Damage", damage);
-  fact("What to do", act.replaceAll("`", ""));
+  fact("What to do", ...withCode(act));
   const total = counts.reduce((sum, [, count]) => sum + count, 0);
   const inside = folded(`${counted(total, "finding")}: ${counts.map(([called, count]) => `${count} ${nameOf(called)}`).join(", ")}`,
     () => findingTable(title, findingsOf(number)));
-  const button = from === null ? null : el("button", { class: "act", type: "button", onclick: () => selectIncident(row, false) }, "Mark in all pictures");
+  const button = from === null ? null : el("button", { class: "act", type: "button", onclick: () => selectIncident(row, false) }, "Mark in all charts");
   return el("article", { class: `card ${SEVERITIES[severity]}`, id: `incident-${number}`, "data-incident": number, tabindex: -1 },
     el("h3", {}, sign(severity), el("a", { class: "number", href: `#incident-${number}`, title: "Link to this incident" }, `${number}.`), el("span", {}, title)), facts, inside, button);
 }

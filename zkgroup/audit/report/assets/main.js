@@ -12,9 +12,9 @@ function head() {
   const damaged = report.files.filter((file) => !file[3]).length;
   const link = el("a", { href: "#files" }, "See the files");
   if (damaged || report.damage.length) {
-    place.append(el("p", { class: "alert bad" }, `✕ ${damaged ? `${counted(damaged, "file")} damaged` : "Something is missing"}: what is told here may be incomplete. `, link));
+    place.append(el("p", { class: "alert bad" }, `✕ ${damaged ? `${counted(damaged, "file")} damaged` : "Something is missing"}: this report may be incomplete. `, link));
   } else if (!report.stands_on[1]) {
-    place.append(el("p", { class: "alert" }, "! What stood before the first record is not proved. ", link));
+    place.append(el("p", { class: "alert" }, "! The state before the first record is not proved. ", link));
   }
 }
 

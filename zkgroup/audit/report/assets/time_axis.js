@@ -1,6 +1,6 @@
-// The time axis that all pictures share: the same time between the same edges of the page, the same ticks.
+// The time axis that all charts share: the same time between the same edges of the page, the same ticks.
 
-/* The time that all pictures show. */
+/* The time that all charts show. */
 const shownTime = {
   from: report.from,
   to: Math.max(report.to, report.from + 1),

@@ -10,7 +10,7 @@ const ENDS = {
   over: "over",
 };
 
-/* One colour a member, the same in all pictures. From the 13th on colours repeat, with a line along the bar;
+/* One colour a member, the same in all charts. From the 13th on colours repeat, with a line along the bar;
    from the 25th on with two, from the 37th on with three. */
 const LINES = 3;
 const memberNumbers = new Map();
