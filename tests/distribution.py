@@ -5,6 +5,7 @@ Servers are started once for each process that meets a test which asks for them;
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,16 @@ from tests.project import ROOT
 _FIRST = (
     *("real/spark", "real/cli", "real/zookeeper", "real/docs", "real/consumer", "real/controller"),
     *("real/audit", "real/broker", "real/conformance", "pure/simulation", "pure/project", "wired"),
-    *("long/interop", "long/spark", "long/chaos", "long/mistakes", "long/demos", "long/docs"),
-    *("long/simulation", "long/brokers", "long/audit", "long/benchmarks", "long/consumer", "long/model"),
+    *("long/interop", "long/spark", "long/chaos", "long/demos", "long/docs", "long/brokers", "long/mistakes"),
+    *("long/simulation", "long/audit", "long/benchmarks", "long/consumer", "long/model"),
 )
 """Folders in the order in which they are begun: a process that begins one at the end would be waited for."""
+_WAITING = ("long/demos", "long/docs", "long/brokers", "long/mistakes")
+"""Folders whose tests wait for a good part of their time, or for other processes."""
+_BUSY = ("long/simulation",)
+"""Folders whose tests keep a core busy: one of these and one of those at a time leave no core idle."""
+_LONGEST = ("audit-on-spark.md", "test_demo_brokers", "test_demo_coordinator", "test_schedules_of")
+"""Parts of the ids of tests that take a minute and more."""
 
 
 def processes(config: pytest.Config) -> int:
@@ -50,13 +57,23 @@ def _holds_folders_only(path: Path) -> bool:
 
 
 def begin_with_the_longest(items: list[pytest.Item]) -> None:
-    """Sorts by folder; within each the order stays as it was drawn."""
+    """Sorts by folder; within each the order stays as it was drawn, but for tests of a minute and more.
+
+    Tests that wait and tests that keep a core busy alternate.
+    """
 
     def place(item: pytest.Item) -> int:
         where = _below_tests(item.path)
         return next((number for number, folder in enumerate(_FIRST) if where.startswith(folder)), len(_FIRST))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: (place(item), not any(part in item.nodeid for part in _LONGEST)))
+    waiting = [item for item in items if _below_tests(item.path).startswith(_WAITING)]
+    busy = [item for item in items if _below_tests(item.path).startswith(_BUSY)]
+    mixed = [item for pair in zip_longest(waiting, busy) for item in pair if item is not None]
+    if mixed:
+        first = items.index(waiting[0] if waiting else busy[0])
+        rest = [item for item in items[first:] if not _below_tests(item.path).startswith(_WAITING + _BUSY)]
+        items[first:] = mixed + rest
 
 
 def _below_tests(path: Path) -> str:
