@@ -2,9 +2,10 @@
 
     python -m tests.programs.benchmarks.read_files log|snapshot FILE lists|packed|arrow REPEATS
 
-`lists` is plain Python, as without numpy; `packed` by numpy; `arrow` makes record batches of that. The first
-reading is not counted: it imports what it needs. Prints one line of JSON: rows, CPU seconds and seconds of
-each reading, the most memory that the process had, in MiB, and how many calls a reading makes.
+`lists` is plain Python, as without numpy; `packed` by the kernel, or by numpy with ZKGROUP_KERNEL=off;
+`arrow` makes record batches of that. The first reading is not counted: it imports what it needs. Prints one
+line of JSON: rows, CPU seconds and seconds of each reading, the most memory that the process had, in MiB, and
+how many calls a reading makes.
 """
 
 from __future__ import annotations

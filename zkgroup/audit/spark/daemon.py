@@ -24,6 +24,7 @@ TASKS: Final = (
     "zkgroup.audit.columns.minutes",
     "zkgroup.audit.spark.decoding",
     "zkgroup.audit.spark.folding",
+    "zkgroup.zkfiles.compiled",
     "zkgroup.zkfiles.log_parts",
     "zkgroup.zkfiles.record_arrays",
     "zkgroup.zkfiles.vectorised",
