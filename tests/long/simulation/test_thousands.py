@@ -13,7 +13,9 @@ import pytest
 
 from tests.pure.simulation.batches import FIRST, batches, name_of, require_that_faults_bit
 from tests.pure.simulation.drawn import (
+    OF_CLUSTERS,
     OF_COORDINATORS,
+    OF_MEMBERS,
     hold_for_clusters,
     hold_for_coordinators,
     hold_for_members,
@@ -22,15 +24,15 @@ from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
 from zkgroup.testing import Simulation
 
-OF_MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))
-OF_CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "250"))
+MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))
+CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "250"))
 COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
 
 
-@pytest.mark.parametrize("seeds", batches(OF_MEMBERS, FIRST), ids=name_of)
+@pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
 def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
     """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect."""
-    hold_for_members(seeds)
+    require_that_faults_bit(hold_for_members(seeds), seeds, OF_MEMBERS)
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -40,10 +42,10 @@ def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
         Simulation(seed, setup=SETUPS[name]).run()
 
 
-@pytest.mark.parametrize("seeds", batches(OF_CLUSTERS, FIRST), ids=name_of)
+@pytest.mark.parametrize("seeds", batches(CLUSTERS, FIRST), ids=name_of)
 def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
     """S11-S17 throughout, L6 and L7 after the faults, and every acknowledged record."""
-    hold_for_clusters(seeds)
+    require_that_faults_bit(hold_for_clusters(seeds), seeds, OF_CLUSTERS)
 
 
 @pytest.mark.parametrize("seeds", batches(COORDINATED, FIRST_OF_COORDINATORS), ids=name_of)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.pure.controller.reassignments import Cluster
-from tests.pure.simulation.crashing import each_tenth
+from tests.pure.simulation.crashing import each_thirtieth
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_electors import resigned
 from zkgroup.model import TopicPartition
@@ -80,7 +80,7 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
 
 def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
     """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
-    carried_on(lambda points: each_tenth(points, "plan"))
+    carried_on(lambda points: each_thirtieth(points, "plan"))
 
 
 def carried_on(choose: Callable[[int], Iterable[int]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-FIRST = 50
+FIRST = 10
 """Schedules that the tests of this folder run; `tests/long/simulation` goes on from here."""
 BATCH = 250
 """Schedules, enough for the rarest figure."""

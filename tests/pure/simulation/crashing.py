@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -9,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from tests.pure.simulation.cluster_actions import ACTIONS
 from zkgroup.testing.simulation.cluster.simulation import play
 
-STRIDE = 10
-"""The tests of this folder use each tenth point; `tests/long/simulation` uses others."""
+STRIDE = 30
+"""The tests of this folder use each thirtieth point; `tests/long/simulation` uses others."""
 EVERY_POINT = os.environ.get("ZKGROUP_CRASH_POINTS") == "all"
 WITHOUT_WRITES = {"brokers-return"}
 """Actions whose request is in ZooKeeper already: only requests to brokers follow."""
 
 
+@functools.cache
 def points_of(name: str) -> Sequence[str]:
     """Every point of an action, in order; the run must reach the action's end."""
     points = play(ACTIONS[name]).passed
@@ -24,15 +26,15 @@ def points_of(name: str) -> Sequence[str]:
     return points
 
 
-def each_tenth(points: int, name: str) -> range:
+def each_thirtieth(points: int, name: str) -> range:
     """Numbers of the points of these tests; actions have a common beginning, so each starts at another
     point."""
-    return range(sum(name.encode()) % STRIDE, points, STRIDE)
+    return range(sum(name.encode()) % min(STRIDE, points), points, STRIDE)
 
 
 def others(points: int, name: str) -> list[int]:
-    """A fourth of the numbers that `each_tenth` leaves out; with ZKGROUP_CRASH_POINTS=all every one."""
-    left = [at for at in range(points) if at not in each_tenth(points, name)]
+    """A fourth of the numbers that `each_thirtieth` leaves out; with ZKGROUP_CRASH_POINTS=all every one."""
+    left = [at for at in range(points) if at not in each_thirtieth(points, name)]
     return left if EVERY_POINT else left[::4]
 
 

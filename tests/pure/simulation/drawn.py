@@ -1,4 +1,4 @@
-"""Runs drawn schedules of groups and of clusters, and checks that their faults had effects.
+"""Runs drawn schedules of groups and of clusters, and says what their faults had to do.
 
 A failure prints its seed, and the call that does it again, as `Simulation(seed).run()`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.pure.simulation.batches import require_that_faults_bit
 from zkgroup.testing import Simulation
 from zkgroup.testing.simulation.cluster import ClusterSimulation
 from zkgroup.testing.simulation.coordinator import CoordinatorSimulation
@@ -108,22 +107,20 @@ OF_COORDINATORS = {
 """Least figures of a hundred schedules."""
 
 
-def hold_for_members(seeds: range) -> None:
-    """S1-S10 and S22 at every step, L1-L5 after the faults; and the faults had effects."""
+def hold_for_members(seeds: range) -> Counter[str]:
+    """S1-S10 and S22 at every step, L1-L5 after the faults; the figures of what happened."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(Simulation(seed).run().figures)
+    return figures
 
-    require_that_faults_bit(figures, seeds, OF_MEMBERS)
 
-
-def hold_for_clusters(seeds: range) -> None:
-    """S11-S17 at every step, L6 and L7 after the faults; and the faults had effects."""
+def hold_for_clusters(seeds: range) -> Counter[str]:
+    """S11-S17 at every step, L6 and L7 after the faults; the figures of what happened."""
     figures: Counter[str] = Counter()
     for seed in seeds:
         figures.update(ClusterSimulation(seed).run().figures)
-
-    require_that_faults_bit(figures, seeds, OF_CLUSTERS)
+    return figures
 
 
 def hold_for_coordinators(seeds: range) -> Counter[str]:

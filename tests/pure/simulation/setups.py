@@ -12,7 +12,7 @@ from zkgroup.model import StaticSubscription
 from zkgroup.testing.simulation.group.application import ApplicationOptions
 from zkgroup.testing.simulation.group.setup import GroupSetup
 
-SEEDS_OF_A_GROUP = 3
+SEEDS_OF_A_GROUP = 2
 """`tests/long/simulation` goes on from here."""
 
 OFTEN = 8.0

@@ -9,7 +9,7 @@ import pytest
 from zkgroup.testing import Simulation
 from zkgroup.testing.simulation.group.setup import draw
 
-SEEDS = 20
+SEEDS = 8
 STEPS = 600
 
 

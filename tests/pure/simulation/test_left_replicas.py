@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
-from tests.pure.simulation.crashing import each_tenth
+from tests.pure.simulation.crashing import each_thirtieth
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
 from zkgroup.testing.simulation.cluster.operations import Operations
@@ -48,7 +48,7 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSetup) -> None:
     """The controller dies at any point of the deletion: the next one finds the stray replicas by the records
     alone."""
-    deleted(setup, lambda points: each_tenth(points, "deletion"))
+    deleted(setup, lambda points: each_thirtieth(points, "deletion"))
 
 
 def deleted(setup: ClusterSetup, choose: Callable[[int], Iterable[int]]) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.audit.simulated import AUDITED
-from tests.pure.simulation.batches import BATCH, FIRST, batches, name_of
+from tests.pure.simulation.batches import BATCH, FIRST, batches
 from tests.pure.simulation.drawn import hold_for_members
 from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from zkgroup.testing import Simulation
 
 
-@pytest.mark.parametrize("seeds", batches(FIRST), ids=name_of)
-def test_drawn_schedules_hold_and_the_faults_bite(seeds: range) -> None:
-    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults had effects."""
-    hold_for_members(seeds)
+def test_drawn_schedules_hold() -> None:
+    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults."""
+    figures = hold_for_members(range(FIRST))
+
+    wanted = ("deliveries", "commits accepted", "fenced writes refused", "sessions expired", "release.ok")
+    assert all(figures[each] for each in wanted), figures
 
 
 @pytest.mark.parametrize("schedules", [1, 50, 99, 249, 250, 499, 2000, 20_001])
@@ -42,7 +44,7 @@ def test_group_of_the_model_holds(name: str) -> None:
 
 def test_lost_replies_of_claims_lead_to_adoptions() -> None:
     """Recipes 5: with many lost responses, claims are recognised by reading back, with one token each."""
-    reports = [Simulation(seed, setup=SETUPS["lost-claims"]).run() for seed in range(30)]
+    reports = [Simulation(seed, setup=SETUPS["lost-claims"]).run() for seed in range(13)]
 
     assert sum(report.figures["claims adopted"] for report in reports) >= 5
 

@@ -22,7 +22,7 @@ from tests.pure.simulation.cluster_scenes import (
     stepwise,
     zkgroup_controller,
 )
-from tests.pure.simulation.crashing import each_tenth
+from tests.pure.simulation.crashing import each_thirtieth
 from zkgroup.controller.machine.controller_election.transactions import ElectorState
 from zkgroup.model.requests import Delete
 from zkgroup.testing.simulation.cluster import ClusterSimulation
@@ -186,7 +186,7 @@ def _is_decided_by_ours(simulation: ClusterSimulation, real: Kafka08Controller) 
 def test_a_successor_finishes_the_recovery() -> None:
     """Recipes 13 [M]: the first winner after a real controller dies at any point; its successor finds
     by the records alone which states are foreign, and rewrites them."""
-    recovered(lambda points: each_tenth(points, "recovery"))
+    recovered(lambda points: each_thirtieth(points, "recovery"))
 
 
 def recovered(choose: Callable[[int], Iterable[int]]) -> None:
