@@ -442,21 +442,23 @@ def test_an_open_client_stays_open(world: MemoryGroups) -> None:
         Admin(client, ClientSettings())
 
 
-@pytest.mark.parametrize("name", ["__init__", *METHODS])
-def test_every_argument_is_in_the_docstring(name: str) -> None:
+def test_every_argument_is_in_the_docstring() -> None:
     """Each has its line below `Args:`, and no line is about an argument that is gone."""
-    method = getattr(Admin, name)
-    _, _, section = (inspect.getdoc(method) or "").partition("\nArgs:\n")
-    lines = section.partition("\n\n")[0].split("\n")
+    for name in ("__init__", *METHODS):
+        method = getattr(Admin, name)
+        _, _, section = (inspect.getdoc(method) or "").partition("\nArgs:\n")
+        lines = section.partition("\n\n")[0].split("\n")
 
-    described = [found[1] for line in lines if (found := re.match(r"    (\w+): \S", line))]
-    assert described == list(inspect.signature(method).parameters)[1:]
+        described = [found[1] for line in lines if (found := re.match(r"    (\w+): \S", line))]
+        assert described == list(inspect.signature(method).parameters)[1:], name
 
 
-@pytest.mark.parametrize("name", admin_page.types())
-def test_every_field_of_a_type_is_documented(name: str) -> None:
+def test_every_field_of_a_type_is_documented() -> None:
     """Each field, property and value in the reference of `Admin` has its meaning beside it."""
-    assert [row[0] for row in admin_page.members(name) if not row[-1]] == []
+    rows = [(name, row) for name in admin_page.types() for row in admin_page.members(name)]
+
+    assert len(rows) > 100
+    assert [(name, row[0]) for name, row in rows if not row[-1]] == []
 
 
 # --- asyncio ------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, incidents
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.rules import AnyRule
 
 EXPECTED: dict[str, set[tuple[str, str]]] = {
     "poison registration": {("unowned_interval", "warning")},
@@ -96,10 +95,10 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.name)
-def test_no_rule_has_an_error_in_a_healthy_cluster(rule: AnyRule, name: str) -> None:
+def test_no_rule_has_an_error_in_a_healthy_cluster(name: str) -> None:
     """A day in the life of real Kafka 0.8.2.2, with crashes and moves, holds no fault of its own."""
-    errors = [each for each in findings(name) if each.finding == rule.name and each.severity == "error"]
+    rules = {rule.name for rule in ALL_RULES}
+    errors = [each for each in findings(name) if each.finding in rules and each.severity == "error"]
 
     assert errors == []
 

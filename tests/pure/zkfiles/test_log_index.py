@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,19 +55,20 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
     assert index.is_of(log)
 
 
-@pytest.mark.parametrize("from_zxid", [0, 1, 2, 3, 14, 15, 16, 17, 299, 300, 301])
 @pytest.mark.parametrize("to_zxid", [None, 1, 2, 16, 17, 250, 400])
-def test_a_range_is_in_few_parts(from_zxid: int, to_zxid: int | None, log: Path) -> None:
+def test_a_range_is_in_few_parts(to_zxid: int | None, log: Path) -> None:
     """All of it, and no more than the rest of two parts beside it."""
     index = index_log(log, every=EVERY)
-
-    def wanted(found: Iterator[Transaction]) -> list[int]:
-        return [each.zxid for each in found if from_zxid <= each.zxid <= (to_zxid or 1000)]
-
-    splits = index.splits(from_zxid, to_zxid)
-    read = [each for split in splits for each in read_log(log, from_offset=split[0], to_offset=split[1])]
-    assert wanted(iter(read)) == wanted(read_log(log))
-    assert len(read) <= len(wanted(read_log(log))) + 2 * EVERY
+    whole = [each.zxid for each in read_log(log)]
+    for from_zxid in (0, 1, 2, 3, 14, 15, 16, 17, 299, 300, 301):
+        wanted = [zxid for zxid in whole if from_zxid <= zxid <= (to_zxid or 1000)]
+        read = [
+            each.zxid
+            for split in index.splits(from_zxid, to_zxid)
+            for each in read_log(log, from_offset=split[0], to_offset=split[1])
+        ]
+        assert [zxid for zxid in read if from_zxid <= zxid <= (to_zxid or 1000)] == wanted, from_zxid
+        assert len(read) <= len(wanted) + 2 * EVERY, from_zxid
 
 
 def test_an_index_is_carried_on(tmp_path: Path) -> None:

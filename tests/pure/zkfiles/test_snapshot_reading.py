@@ -174,7 +174,7 @@ def test_every_flipped_bit_is_damage(dialect: str, tmp_path: Path) -> None:
     """In the header's first numbers it is none of ZooKeeper's any more; all bytes are under a seal."""
     raw, _ = DIALECTS[dialect]
     path = tmp_path / "snapshot.10"
-    for bit in range(0, 8 * len(raw), 7):
+    for bit in range(0, 8 * len(raw), 13):
         damaged = bytearray(raw)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -197,7 +197,6 @@ def test_more_behind_the_end_is_damage(tmp_path: Path) -> None:
 FRONT = writer.SNAPSHOT_HEADER
 
 
-@pytest.mark.parametrize("number", [-1, -(2**31), 2**31 - 1, MAX_RECORD_BYTES, 1000])
 @pytest.mark.parametrize(
     "front",
     [
@@ -211,10 +210,15 @@ FRONT = writer.SNAPSHOT_HEADER
     ids=["sessions", "acls", "acl", "scheme", "path", "data"],
 )
 @pytest.mark.parametrize("suffix", PACKED)
-def test_hostile_lengths(front: bytes, number: int, suffix: str, tmp_path: Path) -> None:
+def test_hostile_lengths(front: bytes, suffix: str, tmp_path: Path) -> None:
     """Null is allowed for data and for a list of ACLs. Nothing is made before its bytes are there."""
     path = tmp_path / f"snapshot.10{suffix}"
-    path.write_bytes(PACKED[suffix](front + struct.pack(">i", number) + bytes(500)))
+    for number in (-1, -(2**31), 2**31 - 1, MAX_RECORD_BYTES, 1000):
+        path.write_bytes(PACKED[suffix](front + struct.pack(">i", number) + bytes(500)))
+        _refused_in_little_memory(path, len(front) + 504)
+
+
+def _refused_in_little_memory(path: Path, most: int) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(DamagedFileError) as caught:
@@ -222,7 +226,7 @@ def test_hostile_lengths(front: bytes, number: int, suffix: str, tmp_path: Path)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
-    assert caught.value.offset <= len(front) + 504
+    assert caught.value.offset <= most
 
 
 @pytest.mark.parametrize("path", [b"a", b"\xff", b"\0"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -67,12 +66,16 @@ def unknown_words(line: str) -> list[str]:
     return unknown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_on_a_page_exist(page: Path) -> None:
+def test_commands_on_a_page_exist() -> None:
     """A command or an option that was renamed stands on no page with its former name."""
-    found = {line.strip(): unknown_words(line) for line in commands(page.read_text(encoding="utf-8"))}
+    found = {
+        (str(page.relative_to(ROOT)), line.strip()): unknown_words(line)
+        for page in PAGES
+        for line in commands(page.read_text(encoding="utf-8"))
+    }
 
-    assert {line: words for line, words in found.items() if words} == {}
+    assert len(found) > 100
+    assert {place: words for place, words in found.items() if words} == {}
 
 
 def test_commands_are_found_on_pages() -> None:

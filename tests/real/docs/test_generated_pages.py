@@ -33,10 +33,11 @@ from zkgroup.settings import GroupSettings
 from zkgroup.zkfiles import schemas
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_generated_page_is_fresh(name: str) -> None:
+def test_generated_page_is_fresh() -> None:
     """The committed page is what the code says now; `python -m docs.tools.generate` writes it anew."""
-    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name]()
+    stale = [name for name, made in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != made()]
+
+    assert stale == []
 
 
 def test_every_setting_says_what_it_does() -> None:

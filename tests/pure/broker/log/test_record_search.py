@@ -60,16 +60,17 @@ def test_a_batch_of_the_leaders_time_has_one_time() -> None:
 
 
 @pytest.mark.parametrize("compression", [0, GZIP])
-@pytest.mark.parametrize("position", range(HEADER_BYTES, HEADER_BYTES + 30))
-def test_records_that_make_no_sense_are_no_error(compression: int, position: int) -> None:
+def test_records_that_make_no_sense_are_no_error(compression: int) -> None:
     """A client can send them with a checksum that holds."""
-    made = bytearray(batch(b"a" * 80, b"b" * 80, timestamp=[10, 20], compression=compression))
-    made[position] ^= 0xFF
-    found = search(bytes(made), 15, max_timestamp=20)
-    assert found is None or found[1] >= 15
-    cut = bytes(made[:position])
+    good = batch(b"a" * 80, b"b" * 80, timestamp=[10, 20], compression=compression)
     [header] = headers_of(batch(b"a" * 80, b"b" * 80, timestamp=[10, 20]))
-    assert first_record_from(header, cut, 15, 0) in ((0, 20), (1, 20))
+    for position in range(HEADER_BYTES, HEADER_BYTES + 30):
+        made = bytearray(good)
+        made[position] ^= 0xFF
+        found = search(bytes(made), 15, max_timestamp=20)
+        assert found is None or found[1] >= 15, position
+        cut = bytes(made[:position])
+        assert first_record_from(header, cut, 15, 0) in ((0, 20), (1, 20)), position
 
 
 def test_a_batch_that_would_fill_the_memory_does_not() -> None:
