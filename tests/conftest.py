@@ -19,7 +19,7 @@ _keepers = leaks.Keepers()
 
 # Hypothesis on slow, shared machines: time limits would fail tests for no fault of the code.
 _SLOW: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("few", max_examples=25, **_SLOW)
+settings.register_profile("few", max_examples=12, **_SLOW)
 settings.register_profile("many", max_examples=400, **_SLOW)  # pytest --hypothesis-profile=many
 settings.load_profile("few")
 
@@ -93,6 +93,15 @@ class _WiderFixtures:
         _keepers.kept[fixturedef] = leaks.Picture.take() - before
         _keepers.values[fixturedef] = value
         return value
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, None, None]:
+        """Session fixtures with busy processes end with their folder's last test."""
+        yield
+        if nextitem is not None:
+            distribution.end_costly(_keepers.kept, item, nextitem)
 
     @pytest.hookimpl
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:

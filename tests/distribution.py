@@ -5,6 +5,7 @@ Servers are started once for each process that meets a test which asks for them;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 from tests.project import ROOT
 
 _FIRST = (
-    *("real/spark", "real/cli", "real/zookeeper", "real/docs", "real/consumer", "real/controller"),
-    *("real/audit", "real/broker", "real/conformance", "pure/simulation", "pure/project", "wired"),
+    *("real/zookeeper", "real/consumer", "real/audit", "real/conformance", "real/cli", "real/spark"),
+    *("real/docs", "real/controller", "real/broker", "pure/simulation", "pure/project", "wired"),
     *("long/interop", "long/spark", "long/chaos", "long/demos", "long/docs", "long/brokers", "long/mistakes"),
     *("long/simulation", "long/audit", "long/benchmarks", "long/consumer", "long/model"),
 )
@@ -88,6 +89,28 @@ _TOGETHER = (
 """Each folder below these has servers of its own; the rules of the last read the same syntax trees."""
 
 
+_ENSEMBLES = ("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance")
+"""These folders stay together as well: they share the servers of ensembles."""
+_COSTLY = {
+    **dict.fromkeys(("zk_ensemble_processes", "zk_chaos_processes"), _ENSEMBLES),
+    "running_spark": ("tests/real/spark",),
+}
+"""Session fixtures whose processes are at work even when idle, and the folders whose tests ask for them."""
+
+
+def end_costly(
+    fixtures: Iterable[pytest.FixtureDef[object]], item: pytest.Item, following: pytest.Item
+) -> None:
+    """Ends those of these fixtures that no test asks for after this one; `following` is of another folder.
+
+    An idle ensemble takes about 1 s of CPU in each minute of a run, and Spark more.
+    """
+    for each in list(fixtures):
+        folders = _COSTLY.get(each.argname, ())
+        if item.nodeid.startswith(folders) and not following.nodeid.startswith(folders):
+            each.finish(item._request)  # type: ignore[attr-defined]
+
+
 class Scheduler(LoadScopeScheduling):
     """Hands out files, whole folders where servers are shared, and the other long tests one by one."""
 
@@ -97,6 +120,8 @@ class Scheduler(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file.startswith(_ENSEMBLES):
+            return "tests/real with an ensemble"
         if file.startswith(_TOGETHER):
             return file.rpartition("/")[0]
         return nodeid if file.startswith("tests/long/") else file

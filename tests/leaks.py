@@ -172,8 +172,33 @@ _strangers: set[str] = set()
 """Processes known not to be ours, forgotten when they end: the list is read several times a test."""
 
 
+_last_without: str | None = None
+"""The pid that was given last when this process had no descendant."""
+
+
+def _last_pid() -> str | None:
+    """The pid that was given last (proc(5), /proc/loadavg)."""
+    try:
+        return (_PROC / "loadavg").read_text().rpartition(" ")[2]
+    except OSError:
+        return None
+
+
 def _descendants() -> set[tuple[int, str]]:
-    """Children of this process and everything that carries its mark."""
+    """Children of this process and everything that carries its mark.
+
+    Where there was none, and no process has been started since, /proc is not searched.
+    """
+    global _last_without
+    last = _last_pid()
+    if last is not None and last == _last_without:
+        return set()
+    found = _search()
+    _last_without = None if found else last
+    return found
+
+
+def _search() -> set[tuple[int, str]]:
     if not _PROC.is_dir():
         return set()
     mark = f"{MARK}={os.environ.get(MARK, '-')}".encode()
