@@ -240,6 +240,6 @@ def _nothing() -> GroupRecord:
 
 
 Groups.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestGroups = Groups.TestCase

@@ -181,7 +181,7 @@ def tiny(draw: st.DrawFn) -> tuple[list[EvaluatedMember], dict[str, list[int]], 
     return group, partitions, past
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(tiny())
 def test_sticky_equals_an_exhaustive_search(
     case: tuple[list[EvaluatedMember], dict[str, list[int]], dict[TopicPartition, str]],

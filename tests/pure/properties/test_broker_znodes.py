@@ -93,7 +93,7 @@ EXAMPLES: dict[Any, dict[str, object]] = {
         "throttle": "5",
     },
 }
-FEW = 40
+FEW = 15
 """Examples for each of the many codecs."""
 
 READ_ONLY = (FinalizedFeatures, ProducerIdBlock)

@@ -55,7 +55,7 @@ def most_racks(snapshot: ClusterSnapshot, options: Iterable[Collection[int]]) ->
     return (one for one in options if racks_of(snapshot, one) == racks)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(cluster_snapshots(most=5, partitions=7, gone=False))
 @example(
     listed([(1, 4), (4,), (1, 0)], ["r1", "r1", "r1", "r0", "r1"])

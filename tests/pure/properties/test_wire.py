@@ -55,7 +55,7 @@ def accepted(kind: type, payload: bytes) -> None:
 
 
 @each_message
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.data())
 def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> None:
     """Any values of any message of the wire's types."""
@@ -65,7 +65,7 @@ def test_a_message_survives_the_round_trip(kind: type, data: st.DataObject) -> N
 
 
 @each_message
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.data())
 def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.DataObject) -> None:
     """Cut at every byte: a part of a message is not accepted as one, and no trailing bytes are ignored."""
@@ -80,7 +80,7 @@ def test_a_message_cut_short_or_long_anywhere_is_refused(kind: type, data: st.Da
 
 
 @each_request
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.data())
 def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataObject) -> None:
     """Header and body of a request, cut anywhere, and its response after it."""
@@ -104,7 +104,7 @@ def test_a_frame_survives_its_way_in_pieces(kind: type[Request], data: st.DataOb
 
 
 @each_message
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
     """CorruptFrameError is the only error, and what is accepted encodes to the same bytes."""
@@ -112,7 +112,7 @@ def test_any_bytes_are_read_or_refused(kind: type, payload: bytes) -> None:
 
 
 @each_message
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.data())
 def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
     """A message with bytes changed, removed or added is another valid message, or is refused."""
@@ -150,7 +150,7 @@ def assert_bounded(meter: MemoryMeter, kind: type, payloads: list[bytes]) -> Non
 
 
 @each_message
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_no_number_in_a_message_makes_more_memory_than_its_bytes(
     meter: MemoryMeter, kind: type, data: st.DataObject

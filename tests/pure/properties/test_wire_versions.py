@@ -37,7 +37,7 @@ def versions_of(kind: type[Message]) -> st.SearchStrategy[int]:
 
 
 @each_message
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_each_version_survives_the_round_trip(kind: type[Message], data: st.DataObject) -> None:
     """Any value in any version comes back; cut short or extended it is refused."""
@@ -57,7 +57,7 @@ def survives(kind: type[Message], version: int, value: Any) -> None:
 
 
 @each_request
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.data())
 def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
     """The version of the header follows from the message's; the buffers of a response are its frame."""
@@ -76,7 +76,7 @@ def test_a_frame_is_read_by_its_header(kind: Any, data: st.DataObject) -> None:
 
 
 @each_message
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_any_damage_to_any_version_is_read_or_refused(kind: type[Message], data: st.DataObject) -> None:
     """A message with bytes changed, removed or added is another valid message, or is refused.

@@ -78,7 +78,7 @@ def corrupt(batch: bytes) -> CorruptRecordError:
     return raised.value
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEVERAL, st.sampled_from([0, GZIP]))
 def test_batches_of_kafka_python_are_read(records: tuple[Record, ...], compression: int) -> None:
     """Header and records; the builder counts offsets from 0, and compresses where that saves bytes."""
@@ -95,7 +95,7 @@ def test_batches_of_kafka_python_are_read(records: tuple[Record, ...], compressi
     assert check_batch(stamped) == found._replace(base_offset=50, leader_epoch=4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEVERAL, st.booleans())
 def test_batches_built_here_are_read_by_kafka_python(records: tuple[Record, ...], gzip: bool) -> None:
     """Byte for byte the same without compression."""
@@ -237,7 +237,7 @@ def test_gzip_is_unpacked_up_to_a_bound() -> None:
         list(records_of(build_batch(FEW, attributes=GZIP)))
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(st.binary(max_size=60), st.integers(0, 3), st.booleans())
 def test_any_records_are_read_or_refused(body: bytes, count: int, gzip: bool) -> None:
     """A batch whose checksum holds may hold anything: CorruptRecordError is all that is raised."""
@@ -251,7 +251,7 @@ def test_any_records_are_read_or_refused(body: bytes, count: int, gzip: bool) ->
     assert len(found) == count
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.binary(max_size=120), st.booleans())
 def test_any_bytes_are_batches_or_refused(data: bytes, cut: bool) -> None:
     """As they come from a peer or from a file."""

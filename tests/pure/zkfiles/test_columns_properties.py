@@ -100,7 +100,7 @@ def even_little_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(logs(), st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([None, "/", "/a", "/bc/"]))
 @settings(
-    max_examples=60,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -131,7 +131,7 @@ def test_every_way_gives_what_the_plain_values_say(
 
 @given(logs(), st.randoms(use_true_random=False), st.integers(0, 5))
 @settings(
-    max_examples=60,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

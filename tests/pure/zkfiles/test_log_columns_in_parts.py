@@ -195,7 +195,7 @@ def test_a_multi_that_says_more_than_it_has(count: int, tmp_path: Path) -> None:
 
 def test_a_large_log(tmp_path: Path, way: str) -> None:
     """Records in many pieces, multis among them."""
-    records = 10_000 if way == "plain" else 60_000
+    records = 10_000 if way == "plain" else 40_000
     path = write_log(tmp_path / "log.100000001", records)
     number = 0
     expected = log_rows(read_log(path), path)

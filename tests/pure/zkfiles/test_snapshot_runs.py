@@ -28,7 +28,7 @@ from zkgroup.zkfiles.snapshots import open_snapshot
 
 pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

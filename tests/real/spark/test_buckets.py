@@ -14,7 +14,7 @@ from zkgroup.audit.buckets.spanning import SPANNING
 from zkgroup.audit.findings import RULES
 
 BUCKETS = 7
-HISTORIES = 5
+HISTORIES = 2
 
 
 def buckets_of(paths: list[str], chroot: str = "") -> list[str]:

@@ -28,7 +28,7 @@ SHORT = (
     "--moves 1/2 --cancels 1",
     "--moves 1/1,2 --expiries 1",
     "--moves 1/2/1 --breaks 1",
-    "--moves 1,2/2,3 --crashes 1 --max-states 4000",
+    "--moves 1,2/2,3 --crashes 1 --max-states 1500",
 )
 LONG = (
     "--moves 1/2 --cancels 1 --crashes 1",
