@@ -9,7 +9,7 @@ from __future__ import annotations
 from tests.pure.simulation.drawn import hold_for_coordinators
 from zkgroup.testing.simulation.coordinator import CoordinatorSimulation
 
-FIRST_OF_COORDINATORS = 15
+FIRST_OF_COORDINATORS = 45
 """Schedules that this file runs; `tests/long/simulation` goes on from here."""
 
 
