@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from zkgroup.audit.documents import cause_fields, counts_of
 from zkgroup.audit.engine import Skipped
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
 from zkgroup.audit.incidents.incident import PartitionDamage
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, NumberedIncident
 from zkgroup.audit.incidents.summary import GroupSummary
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding

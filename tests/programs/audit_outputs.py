@@ -22,6 +22,7 @@ from zkgroup.audit.documents import finding_fields, findings_document
 from zkgroup.audit.engine import audit, find
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import open_source
 
@@ -46,7 +47,7 @@ def _folders(more: Sequence[Path]) -> Iterator[tuple[str, Any]]:
             yield (
                 name,
                 {
-                    **findings_document(found),
+                    **findings_document(found, numbered(found)),
                     "damages": source.damages(),
                     "notes": source.notes(),
                     "facts": repr(found.facts).split("), "),

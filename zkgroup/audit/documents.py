@@ -8,8 +8,8 @@ from typing import Any
 
 from zkgroup.audit.engine import Found
 from zkgroup.audit.facts import Facts
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedIncident
 from zkgroup.audit.incidents.incident import Cause, PartitionDamage
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedIncident, numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.texts import session_text
 from zkgroup.zkfiles import dates
@@ -17,13 +17,8 @@ from zkgroup.zkfiles import dates
 SCHEMA = "zkgroup.audit_findings/1"
 
 
-def findings_document(found: Found, incidents: FoundIncidents | None = None) -> dict[str, Any]:
-    """The whole document; `as_of` is the last transaction that was read.
-
-    Args:
-        incidents: those of `found`, where they are known already.
-    """
-    incidents = incidents or numbered(found)
+def findings_document(found: Found, incidents: FoundIncidents) -> dict[str, Any]:
+    """The whole document, with the incidents of `found`; `as_of` is the last transaction that was read."""
     return {
         "schema": SCHEMA,
         "as_of": as_of(found.facts),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from zkgroup.zkfiles.history import History
 
 Severity = Literal["error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+"""The worst first."""
 Input = Literal["snapshot", "log"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from zkgroup.audit.converted import open_converted
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.one_tree import OneTree, told_of
@@ -47,6 +46,8 @@ def open_source(
     if tables:
         if len(paths) > 1:
             raise ConfigError(f"{tables[0]} is Parquet of `audit run`: expected nothing beside it")
+        from zkgroup.audit.converted import open_converted
+
         return open_converted(tables[0], ensemble, chroot, progress or quiet)
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")

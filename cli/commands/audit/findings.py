@@ -12,8 +12,8 @@ import click
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.attribution import SEVERITIES
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding, numbered, only_of, with_causes
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
+from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import (
     FINDINGS,
@@ -24,7 +24,7 @@ from zkgroup.audit.report.writing import (
     rows_beside,
     write_report,
 )
-from zkgroup.audit.rules import AnyRule, Finding, Severity
+from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.spark.inputs import require_inputs
 from zkgroup.audit.spark.session import require_spark, session
 

@@ -19,7 +19,6 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import groups_of
-from zkgroup.audit.live import walk
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.one_tree import OneTree, told_of
 from zkgroup.audit.points_in_time import PointInTime
@@ -207,6 +206,8 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
+    from zkgroup.audit.live import walk
+
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)
         now_ms = ensemble.clock.wall_ms()

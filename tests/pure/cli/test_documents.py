@@ -123,7 +123,7 @@ def test_findings_of_the_command_and_of_the_file_are_one_document() -> None:
         Finding("offset_regression", "error", "g", "orders", 3, 0x1B, 5, 5, 1_000, 1_000, "9 -> 2 by x"),
     ]
     found = Found(rows, [Skipped(ALL_RULES[0], "no log")], Facts(end_zxid=7, end_ms=1_000))
-    written = findings_document(found)
+    written = findings_document(found, numbered(found))
     derived = audit_documents.FINDINGS.json(audit_documents.LastTransaction.of(7, 1_000), numbered(found))
 
     assert json.dumps(written) == json.dumps(derived)

@@ -84,3 +84,14 @@ def test_asserts_of_the_library_are_not_rewritten_in_runs_of_its_users(tmp_path:
     loads_the_plugin = {"zkgroup", "zkgroup.version", "zkgroup.testing", "zkgroup.testing.plugin"}
     assert {name for name in rewritten if "conformance" not in name} <= loads_the_plugin
     assert "zkgroup.testing.conformance.reads" in rewritten
+
+
+UNUSED_BY_HISTORY = ("kazoo", "rich", "pyarrow", "numpy", "zkgroup.zookeeper", "zkgroup.audit.findings")
+
+
+def test_the_commands_about_owners_and_sessions_load_no_rule_and_no_client() -> None:
+    """numpy and pyarrow come when logs are read, kazoo where a live ensemble is asked."""
+    loaded = _loaded("import zkgroup_cli.commands.audit.history")
+
+    assert [name for name in UNUSED_BY_HISTORY if name in loaded] == []
+    assert "zkgroup.audit.views.owners" in loaded

@@ -14,13 +14,12 @@ from zkgroup.audit.incidents.damage import damage_of, length_ms
 from zkgroup.audit.incidents.group_causes import GroupCauses, SessionEnds
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind, Incident
 from zkgroup.audit.incidents.titles import Titles
-from zkgroup.audit.rules import Finding, Severity
+from zkgroup.audit.rules import SEVERITIES, Finding, Severity
 
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""
 REBALANCE_MS = 30_000
 """A restart, or a change of the membership, that leaves no partition longer without an owner is a note."""
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _ACTS: dict[CauseKind, str] = {
     "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
     " without their partitions, and set offsets with `zkgroup offsets`, which leaves a marker.",

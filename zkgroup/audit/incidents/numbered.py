@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from zkgroup.audit.engine import Found, Skipped
+from zkgroup.audit.engine import Found
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import incidents_of
-from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.rules import AnyRule, Finding, Rule
-
-
-class NumberedIncident(NamedTuple):
-    """An incident and its number, from 1."""
-
-    number: int
-    incident: Incident
-
-
-class NumberedFinding(NamedTuple):
-    """A finding and the number of its incident."""
-
-    finding: Finding
-    incident: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundIncidents:
-    """What an audit found, brought together. Findings are in the order of the audit."""
-
-    incidents: Sequence[NumberedIncident]
-    findings: Sequence[NumberedFinding]
-    skipped: Sequence[Skipped]
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
+from zkgroup.audit.rules import AnyRule, Rule
 
 
 def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.incidents.attribution import SEVERITIES
 from zkgroup.audit.incidents.incident import Incident
 from zkgroup.audit.membership import member_of
+from zkgroup.audit.rules import SEVERITIES
 
 
 class GroupSummary(NamedTuple):

@@ -16,8 +16,8 @@ from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.note_titles import called
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.membership import TimeRange, merged
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives

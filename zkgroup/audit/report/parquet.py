@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from zkgroup.audit.incidents.numbered import NumberedFinding
+from zkgroup.audit.incidents.found import NumberedFinding
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.texts import session_text
 from zkgroup.errors import ConfigError

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.incidents.numbered import FoundIncidents, only_of
+from zkgroup.audit.incidents.found import FoundIncidents
+from zkgroup.audit.incidents.numbered import only_of
 from zkgroup.audit.rules import AnyRule, Finding
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
-from zkgroup.audit.incidents.numbered import FoundIncidents, NumberedIncident
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedIncident
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.spark.audited import Audited
 from zkgroup.audit.spark.storage import Storage
