@@ -10,11 +10,12 @@ from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
 from zkgroup.audit.membership import partitions_at, registration_of
+from zkgroup.audit.owner_lives import thread_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
-from zkgroup.znodes.paths import PathKind, path_kind
+from zkgroup.znodes.paths import PathKind, partition_of, path_kind
 
 
 class Registered(NamedTuple):
@@ -58,7 +59,7 @@ class GroupPicture:
         if place.kind == "member":
             self._member(event, place.member)
         elif place.kind == "owner":
-            self._owner(event, TopicPartition(place.topic, place.partition))
+            self._owner(event, partition_of(event.path))
         elif event.path == self._plan_path:
             self._plan = _plan(event)
 
@@ -97,8 +98,7 @@ class GroupPicture:
 
     def _owner(self, event: Event, topic_partition: TopicPartition) -> None:
         if event.op == "create":
-            thread = (event.data or b"").decode("utf-8", "replace")
-            self.owners[topic_partition] = Claimed(thread, event.session, event.zxid, event.time_ms)
+            self.owners[topic_partition] = Claimed(thread_of(event), event.session, event.zxid, event.time_ms)
             self.freed.pop(topic_partition, None)
         elif event.op == "delete" and topic_partition in self.owners:
             claim = self.owners.pop(topic_partition)

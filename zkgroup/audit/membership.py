@@ -115,6 +115,13 @@ def partitions_at(facts: Facts, zxid: int) -> dict[str, tuple[int, ...]]:
 
 def existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
     """The times in which a partition existed."""
+    known: list[TimeRange] | None = facts.derived.get(("existence", topic, str(partition)))
+    if known is None:
+        known = facts.derived["existence", topic, str(partition)] = _existence(facts, topic, partition)
+    return known
+
+
+def _existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
     found: list[TimeRange] = []
     since: tuple[int, int] | None = None
     for change in facts.topics.get(topic, ()):
@@ -149,12 +156,13 @@ def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[Tim
     """The times that are in both; the ranges of each do not overlap, and are in order."""
     found = []
     for one in some:
-        first = max(bisect_right(others, one.from_zxid, key=lambda each: each.from_zxid) - 1, 0)
+        end = _end(one)
+        first = max(bisect_right(others, one.from_zxid, key=_begin) - 1, 0)
         for other in islice(others, first, None):
-            if other.from_zxid >= _end(one):
+            if other.from_zxid >= end:
                 break
-            late = max(one, other, key=lambda each: each.from_zxid)
-            early = min(one, other, key=_end)
+            late = other if other.from_zxid > one.from_zxid else one
+            early = other if _end(other) < end else one
             if late.from_zxid < _end(early):
                 found.append(TimeRange(late.from_zxid, late.from_ms, early.to_zxid, early.to_ms))
     return found
@@ -180,6 +188,10 @@ def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
             one = TimeRange(last.from_zxid, last.from_ms, longer.to_zxid, longer.to_ms)
         found.append(one)
     return found
+
+
+def _begin(one: TimeRange) -> int:
+    return one.from_zxid
 
 
 def _end(one: TimeRange) -> float:

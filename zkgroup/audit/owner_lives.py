@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
 from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.paths import path_kind
 
 EndedBy = Literal["release", "session_end", "deleted_by_other", "open"]
 
@@ -32,11 +32,22 @@ class OwnerLife(NamedTuple):
     @property
     def member(self) -> str | None:
         """The member that the text names; None where it is no thread id."""
-        return Owner(self.thread).member
+        return member_of_thread(self.thread)
+
+
+@lru_cache(maxsize=1 << 14)
+def member_of_thread(thread: str) -> str | None:
+    """The member that the text of an owner znode names; None where it is no thread id. Results are cached."""
+    return Owner(thread).member
+
+
+def thread_of(event: Event) -> str:
+    """The text of an owner znode, what is no UTF-8 replaced."""
+    return (event.data or b"").decode("utf-8", "replace")
 
 
 class OwnerLives:
-    """Sees the rows of one partition, in order; rows of its offset are left alone."""
+    """Sees the owner rows of one partition, in order."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -44,18 +55,17 @@ class OwnerLives:
 
     def see(self, event: Event) -> OwnerLife | None:
         """Takes a row in; the life that it ended, if it ended one."""
-        if path_kind(event.path).kind != "owner" or event.op not in ("create", "delete"):
+        if event.op not in ("create", "delete"):
             return None
         over = None if self.current is None else _ended(self.current, event, self._facts)
         self.current = None
         if event.op == "create":
-            thread = (event.data or b"").decode("utf-8", "replace")
-            self.current = OwnerLife(thread, event.session, event.zxid, event.time_ms)
+            self.current = OwnerLife(thread_of(event), event.session, event.zxid, event.time_ms)
         return over
 
 
 def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[OwnerLife]:
-    """Every ownership of a partition, out of its rows in order; the last may be open."""
+    """Every ownership of a partition, out of its owner rows in order; the last may be open."""
     lives = OwnerLives(facts)
     for event in rows:
         over = lives.see(event)

@@ -18,11 +18,10 @@ from zkgroup.audit.expected_owners import least_moves
 from zkgroup.audit.facts import Change, Facts, Life
 from zkgroup.audit.group_picture import Claimed, GroupPicture, Registered
 from zkgroup.audit.membership import numbers_of, partitions_at, registration_of, topics_wanted
-from zkgroup.audit.owner_lives import is_session_end
+from zkgroup.audit.owner_lives import is_session_end, member_of_thread, thread_of
 from zkgroup.audit.texts import session_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Owner
-from zkgroup.znodes.paths import PathKind, path_kind
+from zkgroup.znodes.paths import PathKind, partition_of, path_kind
 
 QUIET_MS = 5_000
 
@@ -168,7 +167,7 @@ class Rebalances:
             return True
         if event.op != "delete":
             return False
-        claim = self._picture.owners.get(TopicPartition(place.topic, place.partition))
+        claim = self._picture.owners.get(partition_of(event.path))
         return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
 
     def _opened(self, event: Event) -> _Open:
@@ -196,26 +195,26 @@ class Rebalances:
             if cause is not None:
                 current.triggers.append(Trigger(cause, place.member, event.zxid, event.time_ms))
             return
-        tp = TopicPartition(place.topic, place.partition)
-        claim = self._picture.owners.get(tp)
+        tp = partition_of(event.path)
         if event.op == "create":
             freed = self._picture.freed.get(tp)
             down = None if freed is None else max(event.time_ms - freed.time_ms, 0)
             earlier = current.touched.get(tp)
             current.touched[tp] = down if earlier is None or down is None else earlier + down
             was = current.released.pop(tp, None)
-            text = (event.data or b"").decode("utf-8", "replace")
-            if was is not None and (was.thread, was.session) == (text, event.session):
+            if was is not None and (was.thread, was.session) == (thread_of(event), event.session):
                 current.retaken[tp] = self._is_zkgroup(was.thread)
-        elif claim is not None:
+            return
+        claim = self._picture.owners.get(tp)
+        if claim is not None:
             current.touched.setdefault(tp, None)
-            if claim.session == event.session and not is_session_end(self._facts, event):
-                current.released[tp] = claim
-            elif claim.session != event.session:
+            if claim.session != event.session:
                 self._stolen(current, event)
+            elif not is_session_end(self._facts, event):
+                current.released[tp] = claim
 
     def _is_zkgroup(self, thread: str) -> bool:
-        member = self._picture.members.get(Owner(thread).member or "")
+        member = self._picture.members.get(member_of_thread(thread) or "")
         return member is not None and member.registration is not None and member.registration.is_zkgroup
 
     def _stolen(self, current: _Open, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -126,8 +127,8 @@ class AuditedColumns:
     def __init__(self, columns: Columns, facts: Facts) -> None:
         self.columns, self.facts = columns, facts
         self.tables = Tables(columns, facts)
-        self._by_key: dict[str, list[tuple[Key, KeyRows]]] = {}
-        """By the name of `Keys`, all rows of each key."""
+        self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
+        """The rows of each key of a selection that several rules see, or the report."""
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """What the rules find in the rows that their screens keep."""
@@ -137,14 +138,14 @@ class AuditedColumns:
             wanted[each.rows.rows] = True
         events = list(self.columns.events(np.flatnonzero(wanted)))
         places = np.cumsum(wanted) - 1
+        shared = Counter(each.rows for each in screened)
         for rule, each in zip(rules, screened, strict=True):
             yield from each.found
-            if rule.screen is not None:
+            by_key = self._by_key.get(each.rows)
+            if by_key is None:
                 by_key = list(_by_key(each.rows, places, events))
-            elif rule.keys.name in self._by_key:
-                by_key = self._by_key[rule.keys.name]
-            else:
-                by_key = self._by_key[rule.keys.name] = list(_by_key(each.rows, places, events))
+                if shared[each.rows] > 1 or rule.screen is None:
+                    self._by_key[each.rows] = by_key
             for key, rows in by_key:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
@@ -154,12 +155,12 @@ class AuditedColumns:
 
     def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
         """All rows of each key, with what rules have computed of them."""
-        known = self._by_key.get(keys.name)
+        selection = self.tables.of(keys)
+        known = self._by_key.get(selection)
         if known is None:
-            selection = self.tables.of(keys)
             events = list(self.columns.events(selection.rows))
             places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
-            known = self._by_key[keys.name] = list(_by_key(selection, places, events))
+            known = self._by_key[selection] = list(_by_key(selection, places, events))
         return known
 
 

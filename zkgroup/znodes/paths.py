@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from zkgroup.model import TopicPartition
+
 Kind = Literal[
     "member",
     "owner",
@@ -62,6 +64,13 @@ def path_kind(path: str) -> PathKind:
     if root in ("admin", "config"):
         return PathKind("admin" if root == "admin" else "config", names[-1])
     return _OTHER
+
+
+@lru_cache(maxsize=1 << 18)
+def partition_of(path: str) -> TopicPartition:
+    """The partition of an owner, an offset or a partition's state. Results are cached."""
+    place = path_kind(path)
+    return TopicPartition(place.topic, place.partition)
 
 
 def _of_group(names: list[str]) -> PathKind:

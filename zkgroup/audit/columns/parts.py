@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, SET, SET_ACL
-from zkgroup.audit.columns.rows import Columns, Flags, columns_of
+from zkgroup.audit.columns.rows import Columns, Flags, columns_of, last_of_paths
 from zkgroup.audit.columns.stored import joined
-from zkgroup.audit.columns.tree import last_of_paths
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.state_at import StateBuilder
 from zkgroup.znodes.paths import path_kind

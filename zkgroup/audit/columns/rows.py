@@ -181,6 +181,14 @@ def encoded(parts: Sequence[Any]) -> tuple[Numbers, list[str]]:
     return codes.astype(np.int32), whole.chunk(0).dictionary.to_pylist()
 
 
+def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
+    """For each path the last place in a mask; -1 for none."""
+    last: Numbers = np.full(size, -1)
+    places = np.flatnonzero(mask)
+    last[paths[places]] = places
+    return last
+
+
 _TYPES: Final = {
     **dict.fromkeys(("zxid", "sub", "time_ms", "session", "cxid"), np.int64),
     **dict.fromkeys(("applied", "seed", "synthetic"), np.bool_),

@@ -20,9 +20,9 @@ _FLAGS: Final = 4
 _VARIANTS: Final = len(OPS) * _FLAGS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Rows by their numbers, in order, each with the number of its key."""
+    """Rows by their numbers, in order, each with the number of its key. Equal only to itself."""
 
     rows: Numbers
     codes: Numbers

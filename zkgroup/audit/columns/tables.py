@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.columns.codes import CREATE
 from zkgroup.audit.columns.owners import OwnerTable
 from zkgroup.audit.columns.partitions import PartitionTable
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, last_of_paths
 from zkgroup.audit.columns.selection import Keyed, Selection
 from zkgroup.audit.columns.sessions import SessionTable
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Keys
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_SESSION, Keys
 
 
 class Tables:
@@ -53,6 +54,18 @@ class Tables:
     def groups(self) -> Selection:
         """All rows of groups."""
         return self.of(BY_GROUP)
+
+    @cached_property
+    def last_memberships(self) -> Selection:
+        """Of each path among the rows of BY_MEMBERSHIP its last create, and the rows behind it.
+
+        They make the same `group_picture` as all rows: a create replaces what was known of a member or an
+        owner. Of a path without a create all rows are there.
+        """
+        rows, columns = self.of(BY_MEMBERSHIP), self.columns
+        paths = columns.path[rows.rows]
+        made = last_of_paths(len(columns.paths), paths, columns.op[rows.rows] == CREATE)
+        return rows.where(np.arange(len(paths)) >= made[paths])
 
     @cached_property
     def odd_groups(self) -> Flags:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from zkgroup.audit.columns.codes import CREATE, DELETE, SET
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, last_of_paths
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.tables import Tables
 
@@ -53,14 +53,6 @@ class TreeTable:
         kept[self.change] = True
         kept[self.write] = True
         return rows.where(kept & flags[rows.codes])
-
-
-def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
-    """For each path the last place in a mask; -1 for none."""
-    last: Numbers = np.full(size, -1)
-    places = np.flatnonzero(mask)
-    last[paths[places]] = places
-    return last
 
 
 def is_last_of_path(columns: Columns, rows: Selection) -> Flags:

@@ -500,6 +500,11 @@ def _never_owned_finding(
     )
 
 
+def _never_owned_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """What says who is registered, who owns what, and since when nobody does, at the end."""
+    return Screened(tables.last_memberships)
+
+
 NEVER_OWNED: Final = Rule(
     name="never_owned",
     severity="error",
@@ -513,4 +518,5 @@ NEVER_OWNED: Final = Rule(
     keys=BY_MEMBERSHIP,
     find=never_owned,
     bounds={"grace_ms": 10_000},
+    screen=_never_owned_screen,
 )

@@ -268,6 +268,11 @@ def _extremes(counts: Mapping[str, int]) -> str:
     return f"{most} owns {counts[most]}, {least} owns {counts[least]}"
 
 
+def _skew_screen(tables: Tables, bounds: Bounds) -> Screened:
+    """What says who is registered and who owns what at the end."""
+    return Screened(tables.last_memberships)
+
+
 SKEW: Final = Rule(
     name="skew",
     severity="warning",
@@ -280,6 +285,7 @@ SKEW: Final = Rule(
     keys=BY_MEMBERSHIP,
     find=skew,
     bounds={"grace_ms": 10_000},
+    screen=_skew_screen,
 )
 
 
