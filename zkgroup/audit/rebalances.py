@@ -138,22 +138,23 @@ class Rebalances:
         self._since_zxid = facts.start_zxid - 1
         """Topics that changed up to here have had their rebalance."""
 
-    def see(self, event: Event) -> Iterator[Rebalance]:
-        place = path_kind(event.path)
-        counts = not event.seed and event.op in ("create", "delete") and place.kind in ("member", "owner")
-        if counts:
-            if self._open is not None and self._is_over(self._open, event, place):
-                yield self._close(self._open)
-            self._note(self._opened(event), event, place)
+    def see(self, event: Event) -> Rebalance | None:
+        """Takes a row in; the rebalance that was over before it, if one was."""
+        place, over = path_kind(event.path), None
+        if event.op in ("create", "delete") and place.kind in ("owner", "member") and not event.seed:
+            current = self._open
+            if current is not None and event.zxid != current.to_zxid and self._is_over(current, event, place):
+                over, current = self._close(current), None
+            self._note(current or self._opened(event), event, place)
         self._picture.apply(event, place)
+        return over
 
-    def end(self) -> Iterator[Rebalance]:
-        if self._open is not None:
-            yield self._close(self._open)
+    def end(self) -> Rebalance | None:
+        """The one that was under way."""
+        return None if self._open is None else self._close(self._open)
 
     def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
-        if event.zxid == current.to_zxid:
-            return False
+        """Whether a row of a later transaction begins another one."""
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
         return self._is_trigger(event, place) and self._picture.is_at_rest(current.to_zxid)
@@ -171,25 +172,24 @@ class Rebalances:
         return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
 
     def _opened(self, event: Event) -> _Open:
-        if self._open is None:
-            self._open = _Open(
-                event.zxid,
-                event.time_ms,
-                event.zxid,
-                event.time_ms,
-                self._picture.threads(),
-                dict(self._picture.members),
-                [],
-                {},
-                {},
-                {},
-            )
-        self._open.to_zxid = event.zxid
-        self._open.to_ms = max(self._open.to_ms, event.time_ms)
+        self._open = _Open(
+            event.zxid,
+            event.time_ms,
+            event.zxid,
+            event.time_ms,
+            self._picture.threads(),
+            dict(self._picture.members),
+            [],
+            {},
+            {},
+            {},
+        )
         return self._open
 
     def _note(self, current: _Open, event: Event, place: PathKind) -> None:
         """Takes a row into the rebalance, on the picture just before it."""
+        current.to_zxid = event.zxid
+        current.to_ms = max(current.to_ms, event.time_ms)
         if place.kind == "member":
             cause = self._cause(event, place.member)
             if cause is not None:
@@ -338,20 +338,12 @@ def group_rebalances(
     """Those of a group, out of its rows: what several rules share."""
     rebalances = Rebalances(key[0], facts, quiet_ms)
     for event in rows:
-        yield from rebalances.see(event)
-    yield from rebalances.end()
-
-
-def rebalances_of(
-    events: Iterable[Event], group: str, facts: Facts, quiet_ms: float = QUIET_MS
-) -> Iterator[Rebalance]:
-    """The rebalances of one group out of the rows of a history."""
-    fold = Rebalances(group, facts, quiet_ms)
-    for event in events:
-        place = path_kind(event.path)
-        if event.applied and place.name == group and place.kind in ("member", "owner", "group"):
-            yield from fold.see(event)
-    yield from fold.end()
+        over = rebalances.see(event)
+        if over is not None:
+            yield over
+    last = rebalances.end()
+    if last is not None:
+        yield last
 
 
 def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:

@@ -172,8 +172,8 @@ def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> I
     """The rows of each key, in order."""
     if not len(selection.rows):
         return
-    order = np.lexsort((selection.rows, selection.codes))
-    codes, numbers = selection.codes[order], places[selection.rows[order]].tolist()
+    ordered = selection.by_key()
+    codes, numbers = ordered.codes, places[ordered.rows].tolist()
     starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])).tolist()
     get: Callable[[int], Event] = events.__getitem__
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.rebalances import Rebalance, rebalances_of
+from zkgroup.audit.keys import BY_MEMBERSHIP
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
 
 OURS = {"zkgroup": "1", "strategy": "sticky"}
 T = [("t", number) for number in range(4)]
@@ -43,8 +44,9 @@ def shared(**extensions: str) -> AuditLog:
 
 
 def rebalances(log: AuditLog, group: str = "g") -> list[Rebalance]:
-    events = log.events()
-    return list(rebalances_of(events, group, log.facts()))
+    key = (group,)
+    rows = [event for event in log.events() if BY_MEMBERSHIP.key(event) == key]
+    return list(group_rebalances(rows, key, log.facts(), QUIET_MS))
 
 
 def causes(log: AuditLog) -> list[list[tuple[str, str]]]:

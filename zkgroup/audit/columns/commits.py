@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from zkgroup.audit.columns.partitions import begins
 from zkgroup.audit.columns.tables import Tables
@@ -18,30 +19,29 @@ def commits_by_group(
     These are commits, repeated offsets, sessions, and the commits of the busiest minute: those in a row that
     are of one minute.
     """
-    p, groups = tables.partitions, tables.groups
-    of_row = np.full(len(tables.columns), -1)
-    of_row[groups.rows] = groups.codes
-    places = np.flatnonzero(p.is_commit)
-    codes = of_row[p.selection.rows[places]]
-    order = np.lexsort((p.selection.rows[places], codes))
-    places, codes = places[order], codes[order]
-    if not len(places):
+    columns, p, groups = tables.columns, tables.partitions, tables.groups
+    is_commit, is_repeat = (np.zeros(len(columns), np.bool_) for _ in range(2))
+    is_commit[p.selection.rows[p.is_commit]] = True
+    is_repeat[p.selection.rows[p.repeats]] = True
+    commits = groups.where(is_commit[groups.rows]).by_key()
+    rows, codes = commits.rows, commits.codes
+    if not len(rows):
         return
     is_first, _ = begins(codes)
     starts = np.flatnonzero(is_first)
     ends = np.append(starts[1:], len(codes))
-    minute = p.time_ms[places] // minute_ms
+    minute = columns.time_ms[rows] // minute_ms
     is_new = is_first | np.append([True], minute[1:] != minute[:-1])
     runs = np.flatnonzero(is_new)
     lengths = np.diff(np.append(runs, len(codes)))
     busiest = np.maximum.reduceat(lengths, np.searchsorted(runs, starts))
-    repeats = np.add.reduceat(p.repeats[places].astype(np.int64), starts)
-    sessions, of_session = np.unique(p.session[places], return_inverse=True)
-    pairs = np.unique(codes.astype(np.int64) * len(sessions) + of_session) // len(sessions)
-    writers = np.bincount(pairs, minlength=len(groups.keys))
+    repeats = np.add.reduceat(is_repeat[rows].astype(np.int64), starts)
+    sessions = pa.array(columns.session[rows]).dictionary_encode()
+    pairs = codes.astype(np.int64) * len(sessions.dictionary) + sessions.indices.to_numpy()
+    writers = np.bincount(pa.array(pairs).unique().to_numpy() // len(sessions.dictionary))
     for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        code, first, last = int(codes[start]), places[start], places[end - 1]
+        code, first, last = int(codes[start]), rows[start], rows[end - 1]
         if not tables.odd_groups[code]:
-            bounds = (int(p.zxid[first]), int(p.zxid[last]), int(p.time_ms[first]), int(p.time_ms[last]))
+            zxids, times = columns.zxid[[first, last]].tolist(), columns.time_ms[[first, last]].tolist()
             counts = (end - start, int(repeats[number]), int(writers[code]), int(busiest[number]))
-            yield groups.keys[code][0], bounds, counts
+            yield groups.keys[code][0], (*zxids, *times), counts

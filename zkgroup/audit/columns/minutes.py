@@ -28,8 +28,9 @@ def busiest_minutes(
     zxid = columns.zxid[numbers]
     is_new = is_first | np.append([True], zxid[1:] != zxid[:-1])
     transactions = np.flatnonzero(is_new)
-    biggest = np.zeros(len(ordered.keys), np.int64)
-    np.maximum.at(biggest, codes[transactions], np.diff(np.append(transactions, len(codes))))
+    sizes = np.diff(np.append(transactions, len(codes)))
+    keys = np.searchsorted(transactions, np.flatnonzero(is_first))
+    biggest = dict(zip(codes[is_first].tolist(), np.maximum.reduceat(sizes, keys).tolist(), strict=True))
     if once in ordered.keys:
         kept = (codes != ordered.keys.index(once)) | is_new
         numbers, codes = numbers[kept], codes[kept]
@@ -55,6 +56,6 @@ def busiest_minutes(
                 int(sessions[counts == most].min()),
                 most,
                 len(hot),
-                int(biggest[code]),
+                biggest[code],
             ),
         )

@@ -44,8 +44,14 @@ class Selection:
 
     def by_key(self) -> Selection:
         """The same, key by key."""
-        order = np.argsort(self.codes, kind="stable")
+        order = order_of(self.codes, len(self.keys))
         return Selection(self.rows[order], self.codes[order], self.keys)
+
+
+def order_of(codes: Numbers, different: int) -> Numbers:
+    """The order of codes below a number, equal ones as they stand. numpy counts those of 16 bits."""
+    found: Numbers = np.argsort(codes.astype(np.uint16) if different <= 1 << 16 else codes, kind="stable")
+    return found
 
 
 class Keyed:

@@ -14,12 +14,12 @@ from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.group_picture import group_picture
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
+from zkgroup.audit.owner_lives import member_of_thread
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity
 from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import PathKind, path_kind
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _shares(plan: ExpectedOwners, owners: Mapping[TopicPartition, str]) -> dict[
     """Partitions by member, of those who want any."""
     counts = {member.member: 0 for member in plan.members if member.threads}
     for thread in owners.values():
-        member = Owner(thread).member
+        member = member_of_thread(thread)
         if member in counts:
             counts[member] += 1
     return counts

@@ -37,11 +37,12 @@ class AllRebalances:
         fold = self._folds.get(group)
         if fold is None:
             fold = self._folds[group] = Rebalances(group, self._facts)
-        self.keep(fold.see(event))
+        over = fold.see(event)
+        if over is not None:
+            self.keep([over])
 
     def end(self) -> None:
-        for fold in self._folds.values():
-            self.keep(fold.end())
+        self.keep(last for fold in self._folds.values() if (last := fold.end()) is not None)
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
