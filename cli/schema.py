@@ -162,10 +162,10 @@ class Shape(Generic[T]):
             return [one._replace(get=_composed(one.get, get)) for one in name.shape.members.values()]
         pair = name if isinstance(name, Entries) else None
         key, _, attribute = (pair.name if pair else cast("str", name)).rpartition("=")
-        hint, get = _hint(self._kind, attribute), _getter(attribute)
+        hint, get = _hint(self._kind, attribute), _getter_of(self._kind, attribute)
         if hint is TopicPartition:
             return [
-                JsonKey(part, schema, _getter(f"{attribute}.{part}"))
+                JsonKey(part, schema, _getter_of(self._kind, f"{attribute}.{part}"))
                 for part, schema in (("topic", STRING), ("partition", COUNT))
             ]
         derived, (schema, encode) = _member(attribute, hint) if pair is None else _entries(hint, pair)
@@ -187,13 +187,22 @@ class Shape(Generic[T]):
         """The keys in order: the columns of csv."""
         return tuple(self.members)
 
+    @cached_property
+    def _getters(self) -> list[tuple[str, Callable[[Any], Any]]]:
+        """Key to what gives its plain value: documents have many thousands of some objects."""
+        return [(key, member.get) for key, member in self.members.items()]
+
+    @cached_property
+    def _optional(self) -> list[str]:
+        """The keys that are left out where the value is None."""
+        return [key for key, member in self.members.items() if member.is_optional]
+
     def json(self, value: T) -> Json:
         """The object, with plain values."""
-        found = {}
-        for key, _, get, is_optional in self.members.values():
-            plain = get(value)
-            if plain is not None or not is_optional:
-                found[key] = plain
+        found = {key: get(value) for key, get in self._getters}
+        for key in self._optional:
+            if found[key] is None:
+                del found[key]
         return found
 
 
@@ -207,7 +216,14 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def _composed(encode: Encode, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: encode(get(value))
+    return get if encode is _same else lambda value: encode(get(value))
+
+
+def _getter_of(kind: Any, attribute: str) -> Callable[[Any], Any]:
+    """`_getter` for a class; where its hints say that `a` is never None, nothing looks whether it is."""
+    outer = attribute.rpartition(".")[0]
+    hint = _hint(kind, outer) if outer else None
+    return attrgetter(attribute) if _without_none(hint) is hint else _getter(attribute)
 
 
 def _getter(attribute: str) -> Callable[[Any], Any]:
@@ -288,6 +304,8 @@ def _optional(hint: Any, coded: Coded) -> Coded:
     if type(None) not in get_args(hint):
         return coded
     schema, encode = coded
+    if encode is _same:
+        return nullable(schema), _same
     return nullable(schema), lambda value: None if value is None else encode(value)
 
 

@@ -59,7 +59,8 @@ def iso_time(epoch_ms: int | None) -> str | None:
     if epoch_ms is None:
         return None
     moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{epoch_ms % 1000:03d}Z"
+    # Not by strftime, which takes four times as long: a document has a time or two in each row.
+    return f"{moment.isoformat()[:19]}.{epoch_ms % 1000:03d}Z"
 
 
 def age(since_ms: int | None, now_ms: int) -> str | None:
