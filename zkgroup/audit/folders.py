@@ -48,7 +48,7 @@ class Folders:
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = self.zxids(start, end)
-        if not self.history.last_zxid:
+        if not self._has_anything(to_zxid):
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
             past = self._before(from_zxid, to_zxid)
@@ -187,6 +187,15 @@ class Folders:
         seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
         self._note(seen)
         return Rows(events, seen, to_zxid, progress=self.progress)
+
+    def _has_anything(self, to_zxid: int | None) -> bool:
+        """Whether the files have a transaction or a snapshot.
+
+        Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
+        """
+        if to_zxid is None and any(server.about_last_zxid() for server in self.history.ensemble.servers):
+            return True
+        return bool(self.history.last_zxid)
 
     @property
     def _has_logs(self) -> bool:
