@@ -66,7 +66,7 @@ def test_rows_of_other_groups_are_left_out(tmp_path: Path) -> None:
 
 def test_columns_of_all_logs_are_made_by_reading_each_once(tmp_path: Path) -> None:
     """The end of the newest one shows that there is something, and what is left to read."""
-    folder = write_logs(tmp_path / "day", 8_000, 2, groups=1)
+    folder = write_logs(tmp_path / "day", 20_000, 2, groups=1)
     with counted_reads() as read:
         rows = open_source([folder]).rows()
         assert rows.columns() is not None
