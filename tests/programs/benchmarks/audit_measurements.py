@@ -55,7 +55,7 @@ _COMMANDS = {
     "sessions": ("--group", "group-1"),
     "report": (),
 }
-MOST_CALLS = {"findings": 18.0, "offsets of one group": 3.0, "sessions": 3.0, "report": 28.0}
+MOST_CALLS = {"findings": 13.0, "offsets of one group": 1.5, "sessions": 1.5, "report": 24.0}
 """Python calls that one more operation costs. One is the checksum of its record. Most of those of
 findings are of the rows of members and owners that rebalances are made of."""
 FEWEST, FEW, MANY = 2_000, 20_000, 40_000
