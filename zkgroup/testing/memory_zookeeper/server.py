@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, get_args
 
 from zkgroup.model.ports import Clock
@@ -533,7 +534,7 @@ class MemoryZooKeeper(DirectWrites):
 
     # --- direct mode ------------------------------------------------------------------------------
 
-    def locked(self) -> _Locked:
+    def locked(self) -> AbstractContextManager[None]:
         """Guards the state; in direct mode all queued steps are delivered at the end."""
         return self._locked
 
