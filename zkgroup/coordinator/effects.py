@@ -14,6 +14,7 @@ from zkgroup.coordinator.group import GroupPhase
 from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.model.quick_init import quick_init
 from zkgroup.runtime.events import LogEvent
 
 NO_GENERATION = -1
@@ -56,6 +57,7 @@ class SyncGroupResult:
     assignment: bytes = b""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
     """Whether the member is in the group; REBALANCE_IN_PROGRESS: it is to join again."""
@@ -80,6 +82,7 @@ class LeaveGroupResult:
     members: tuple[LeaveMemberResult, ...] = ()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class CommitOffsetsResult:
     """Whether the offset of each partition was stored."""
@@ -183,6 +186,7 @@ GroupResult = (
 # --- effects --------------------------------------------------------------------------------------
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The one answer of a request."""
@@ -225,6 +229,7 @@ class ReserveGenerations:
     marks: bool
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOffsets:
     """Store offsets; report `OffsetsWritten`.

@@ -13,6 +13,7 @@ from enum import Enum
 from zkgroup.coordinator.group import Protocols
 from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
 from zkgroup.model import TopicPartition
+from zkgroup.model.quick_init import quick_init
 
 # --- requests -------------------------------------------------------------------------------------
 
@@ -56,6 +57,7 @@ class SyncGroup:
     """By member id; empty but for the leader."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """A member lives."""
@@ -85,6 +87,7 @@ class LeaveGroup:
     members: tuple[LeavingIdentity, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
     """OffsetCommit from version 1 on. Version 0 goes to ZooKeeper without a coordinator."""
@@ -192,6 +195,7 @@ class GroupWritten:
     outcome: WriteOutcome
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class OffsetsWritten:
     """The outcomes of one or more `WriteOffsets` whose ends have come together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata, Protocols
 
@@ -42,9 +43,8 @@ class GroupRecord:
         return ConsumerGroupState.STABLE if self.members else ConsumerGroupState.EMPTY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetAndMetadata:
-    """A committed offset."""
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset. A tuple, because one is made for each partition of every commit."""
 
     offset: int
     leader_epoch: int = -1

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from zkgroup.model.quick_init import quick_init
+
 
 class Code(Enum):
     """Why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
@@ -41,6 +43,7 @@ class Create:
     sequential: bool = False
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class SetData:
     """Replaces the data of a znode."""

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
+from zkgroup.model.quick_init import quick_init
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.json_fields import (
     INT32,
@@ -295,6 +296,7 @@ def _member(path: str, row: object) -> StoredMember:
     )
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetMetadata:
     """`/zkgroup/groups/<slot>/<g>/meta/<topic>/<partition>`: what belongs to a committed offset. Persistent.

@@ -7,7 +7,6 @@ is remembered, so that `ExpireOffsets` deletes nothing that was written later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -79,8 +78,7 @@ class RetentionReads:
 def _moved(offset: OffsetAndMetadata, to_machine_ms: Callable[[int], int]) -> OffsetAndMetadata:
     """The offset with times of the machine's clock."""
     expires_ms = offset.expire_timestamp_ms
-    return replace(
-        offset,
+    return offset._replace(
         commit_timestamp_ms=to_machine_ms(offset.commit_timestamp_ms),
         expire_timestamp_ms=None if expires_ms is None else to_machine_ms(expires_ms),
     )
