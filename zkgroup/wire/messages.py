@@ -96,12 +96,18 @@ class Response(Message):
 class EncodedResponse(Response):
     """A response whose body is encoded already, because it is sent again and again."""
 
-    __slots__ = ("body", "kind")
+    __slots__ = ("_rest", "_size")
 
     def __init__(self, response: Response, version: int) -> None:
         """`version`: the one in which it is sent."""
-        self.kind: Any = type(response)
-        self.body = encode(response, version)
+        kind: Any = type(response)
+        writers, body = _response_writers(kind, version), encode(response, version)
+        head = writers.head(writers.header_bytes + len(body), 0)
+        self._size, self._rest = head[: SIZE.size], head[2 * SIZE.size :] + body
+
+    def frame(self, correlation_id: int) -> bytes:
+        """It as the answer to the request with this number."""
+        return self._size + SIZE.pack(correlation_id) + self._rest
 
 
 class Request(Message):
@@ -199,8 +205,7 @@ def response_buffers(response: Response, correlation_id: int, *, version: int = 
     is joined.
     """
     if isinstance(response, EncodedResponse):
-        head, header_bytes, _ = _response_writers(response.kind, version)
-        return [head(header_bytes + len(response.body), correlation_id) + response.body]
+        return [response.frame(correlation_id)]
     kind: Any = type(response)
     writers, body = _response_writers(kind, version), list[Buffer]()
     writers.body(response, body)

@@ -6,12 +6,21 @@ import asyncio
 
 from tests.worlds.serving import ALL, Client, closed, on_a_loop, until
 from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
-from zkgroup.broker.server.server import REQUESTS_AT_ONCE, BrokerServer
+from zkgroup.broker.server.later import Later, given
+from zkgroup.broker.server.server import REQUESTS_AT_ONCE, SEND_BYTES, BrokerServer
+from zkgroup.wire.groups import (
+    DescribedGroup,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from zkgroup.wire.messages import Request, encode_request
 from zkgroup.wire.metadata import MetadataResponse
 from zkgroup.wire.requests import READABLE
 
 ANSWER = MetadataResponse((), ())
+BEAT = HeartbeatRequest(group="g", generation=1, member_id="m")
+HEARTBEAT = HeartbeatResponse(error=0)
 
 
 async def _clients(respond: Respond, count: int = 1) -> tuple[BrokerServer, list[Client]]:
@@ -173,3 +182,192 @@ async def test_a_client_with_many_requests_lets_others_in_between() -> None:
     assert order.index("other") <= 5 * REQUESTS_AT_ONCE
     await server.close()
     await closed(many, other)
+
+
+class _Laters:
+    """Answers every request later: `open` has those without an answer, by client id."""
+
+    def __init__(self) -> None:
+        self.open: dict[str | None, Later[Answer]] = {}
+        self.begun: list[int] = []
+
+    def respond(self, context: RequestContext, request: Request) -> Later[Answer]:
+        self.begun.append(context.correlation_id)
+        if context.client_id == "at once":
+            return given(HEARTBEAT)
+        later = self.open[context.client_id] = Later[Answer]()
+        return later
+
+
+@on_a_loop
+async def test_an_answer_given_later_is_sent_before_those_to_requests_behind_it() -> None:
+    """Requests that came meanwhile begin when it is given, and one that came in part when it is whole."""
+    laters = _Laters()
+    server, (client,) = await _clients(laters.respond)
+    frames = [encode_request(BEAT, number, name) for number, name in enumerate(("a", "at once", "b", "a"))]
+    client.writer.write(frames[0] + frames[1] + frames[2][:9])
+    await until(lambda: server.held == len(frames[0] + frames[1]) + 9)
+    assert laters.begun == [0]
+
+    laters.open["a"].give(HEARTBEAT)
+    for number in (0, 1):
+        assert await client.receive(HeartbeatResponse, number) == HEARTBEAT
+    client.writer.write(frames[2][9:] + frames[3])
+    await until(lambda: laters.begun == [0, 1, 2])
+    await until(lambda: server.held == len(frames[2] + frames[3]))
+    laters.open["b"].give(HEARTBEAT)
+    assert await client.receive(HeartbeatResponse, 2) == HEARTBEAT
+    await until(lambda: laters.begun == [0, 1, 2, 3])
+    laters.open["a"].give(HEARTBEAT)
+    assert await client.receive(HeartbeatResponse, 3) == HEARTBEAT
+
+    assert server.held == 0
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_an_answer_can_be_given_within_a_request_of_another_connection() -> None:
+    """As the last join of a group answers the others."""
+    laters = _Laters()
+
+    def respond(context: RequestContext, request: Request) -> Later[Answer]:
+        if context.client_id == "gives":
+            laters.open["waits"].give(HEARTBEAT)
+            return given(HEARTBEAT)
+        return laters.respond(context, request)
+
+    server, (first, second) = await _clients(respond, 2)
+    first.writer.write(encode_request(BEAT, 1, "waits") + encode_request(BEAT, 2, "at once"))
+    await until(lambda: "waits" in laters.open)
+    second.writer.write(encode_request(BEAT, 3, "gives"))
+
+    for client, number in ((first, 1), (first, 2), (second, 3)):
+        assert await client.receive(HeartbeatResponse, number) == HEARTBEAT
+    await server.close()
+    await closed(first, second)
+
+
+@on_a_loop
+async def test_a_large_answer_given_later_is_taken_in_parts() -> None:
+    """The request behind it is answered after its last part."""
+    laters = _Laters()
+    server, (client,) = await _clients(laters.respond)
+    client.writer.write(encode_request(BEAT, 1, "large") + encode_request(BEAT, 2, "at once"))
+    await until(lambda: "large" in laters.open)
+    large = DescribeGroupsResponse(
+        groups=(DescribedGroup(error=0, group="g" * 30_000, state="", protocol_type="", protocol=""),)
+        * (20 * SEND_BYTES // 30_000)
+    )
+    laters.open["large"].give(large)
+
+    assert await client.receive(DescribeGroupsResponse, 1) == large
+    assert await client.receive(HeartbeatResponse, 2) == HEARTBEAT
+    assert server.held == 0
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_what_is_given_after_its_client_has_left_is_dropped() -> None:
+    """Also in the turn of the loop that ends the connection; other connections go on."""
+    laters, dropped = _Laters(), list[str | None]()
+
+    class Noted(Later[Answer]):
+        __slots__ = ()
+
+        def drop(self) -> None:
+            dropped.append("dropped")
+            super().drop()
+
+    def respond(context: RequestContext, request: Request) -> Later[Answer]:
+        if context.client_id == "at once":
+            return laters.respond(context, request)
+        later = laters.open[context.client_id] = Noted()
+        return later
+
+    server, (first, second) = await _clients(respond, 2)
+    first.writer.write(encode_request(BEAT, 1, "waits"))
+    await until(lambda: "waits" in laters.open)
+    await first.close()
+    await until(lambda: server.connections == 1)
+    assert dropped == ["dropped"]
+    laters.open["waits"].give(HEARTBEAT)
+
+    second.writer.write(encode_request(BEAT, 2, "ends"))
+    await until(lambda: "ends" in laters.open)
+    for connection in server._connections:
+        connection.cut_off("the test")
+    laters.open["ends"].give(HEARTBEAT)
+    assert await second.is_closed()
+    await until(lambda: server.connections == 0)
+    assert server.held == 0
+    await server.close()
+    await closed(second)
+
+
+@on_a_loop
+async def test_an_answer_that_cannot_be_made_ends_its_connection_alone() -> None:
+    """The error is not raised where the answer is given."""
+
+    class Wrong(Later[Answer]):
+        __slots__ = ()
+
+        @property
+        def value(self) -> Answer:
+            raise RuntimeError("no answer")
+
+    laters, wrong = _Laters(), list[Wrong]()
+
+    def respond(context: RequestContext, request: Request) -> Later[Answer]:
+        if context.client_id != "wrong":
+            return laters.respond(context, request)
+        wrong.append(Wrong())
+        return wrong[-1]
+
+    server, (first, second) = await _clients(respond, 2)
+    first.writer.write(encode_request(BEAT, 1, "wrong"))
+    await until(lambda: wrong)
+    wrong[0].give(HEARTBEAT)
+
+    assert await first.is_closed()
+    second.writer.write(encode_request(BEAT, 2, "at once"))
+    assert await second.receive(HeartbeatResponse, 2) == HEARTBEAT
+    await server.close()
+    await closed(first, second)
+
+
+@on_a_loop
+async def test_none_given_later_closes_the_connection() -> None:
+    """As for a join that another one of the same member has replaced."""
+    laters = _Laters()
+    server, (client,) = await _clients(laters.respond)
+    client.writer.write(encode_request(BEAT, 1, "x"))
+    await until(lambda: laters.open)
+    laters.open["x"].give(None)
+
+    assert await client.is_closed()
+    await server.close()
+    await closed(client)
+
+
+@on_a_loop
+async def test_a_later_value_can_be_awaited() -> None:
+    """Before it is given and after; a task that is cancelled drops it."""
+    later = Later[int]()
+
+    async def wait(value: Later[int]) -> int:
+        return await value
+
+    task = asyncio.create_task(wait(later))
+    await asyncio.sleep(0)
+    later.give(3)
+    assert await task == 3
+    assert await later == 3
+    dropped = Later[int]()
+    task = asyncio.create_task(wait(dropped))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    dropped.give(4)
+    assert task.cancelled()

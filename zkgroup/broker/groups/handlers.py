@@ -10,7 +10,8 @@ Deviations from Kafka 2.8.2, besides those of the coordinator (docs/adr/0036):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from zkgroup.broker.groups import translation
@@ -23,14 +24,13 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
-from zkgroup.broker.server.handlers import RequestContext, ServedApi
+from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
+from zkgroup.broker.server.later import Later, given
 from zkgroup.coordinator import events
 from zkgroup.coordinator.coordinator import is_valid_group_id, is_znode_name
 from zkgroup.coordinator.effects import (
-    CommitOffsetsResult,
     DescribedGroupResult,
     FetchOffsetsResult,
-    HeartbeatResult,
     JoinGroupResult,
     LeaveGroupResult,
     ListGroupsResult,
@@ -66,7 +66,6 @@ from zkgroup.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from zkgroup.wire.messages import EncodedResponse
 
 NOTHING: Final = (translation.NO_OFFSET, ErrorCode.NONE)
 """What OffsetFetch answers for a partition without an offset, but for version 0."""
@@ -124,11 +123,10 @@ class GroupHandlers:
         assert isinstance(result, SyncGroupResult)
         return translation.sync_response(result)
 
-    async def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
         service = self._service
-        result = await service.ask(translation.heartbeat_event(service.new_id(), request))
-        assert isinstance(result, HeartbeatResult)
-        return translation.heartbeat_response(result)
+        event = translation.heartbeat_event(service.new_id(), request)
+        return service.answer(event, translation.heartbeat_response)
 
     async def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         service = self._service
@@ -138,34 +136,32 @@ class GroupHandlers:
 
     # --- offsets ----------------------------------------------------------------------------------
 
-    async def offset_commit(
-        self, context: RequestContext, request: OffsetCommitRequest
-    ) -> OffsetCommitResponse | EncodedResponse:
+    def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
         offsets = translation.committed_offsets(context.version, request, self._clock.wall_ms())
-        unknown = frozenset([tp for tp in offsets if not self._is_known(tp)])
+        is_known = self._is_known
+        unknown = frozenset([tp for tp in offsets if not is_known(tp)])
         if len(unknown) == len(offsets):  # as Kafka: the coordinator is not asked
-            return translation.commit_response(dict.fromkeys(offsets, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return given(translation.commit_response(_refused(offsets, unknown, ErrorCode.NONE)))
         if context.version == 0:
-            return translation.commit_response(await self._commit_legacy(request.group, offsets, unknown))
+            return self._commit_legacy(request.group, offsets, unknown)
+        if not request.group:
+            errors = _refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID)
+            return given(translation.commit_response(errors))
         service = self._service
         event = translation.commit_event(service.new_id(), request, offsets, unknown)
-        if not request.group:
-            return translation.commit_response(_refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID))
-        result = await service.ask(event)
-        assert isinstance(result, CommitOffsetsResult)
-        return translation.commit_answer(context.version, result.errors)
+        return service.answer(event, partial(translation.commit_answer, context.version))
 
     async def _commit_legacy(
         self,
         group: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         unknown: frozenset[TopicPartition],
-    ) -> dict[TopicPartition, int]:
+    ) -> OffsetCommitResponse:
         """OffsetCommit 0: Kafka's znodes of offsets, without a coordinator; metadata are not stored."""
         if not group:
-            return _refused(offsets, unknown, ErrorCode.UNKNOWN)
+            return translation.commit_response(_refused(offsets, unknown, ErrorCode.UNKNOWN))
         if not is_valid_group_id(group):
-            return _refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID)
+            return translation.commit_response(_refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID))
         errors: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
             if tp in unknown:
@@ -179,7 +175,7 @@ class GroupHandlers:
             for tp, outcome in result.outcomes.items():
                 is_stored = outcome is WriteOutcome.STORED
                 errors[tp] = ErrorCode.NONE if is_stored else ErrorCode.UNKNOWN
-        return {tp: errors[tp] for tp in offsets}
+        return translation.commit_response({tp: errors[tp] for tp in offsets})
 
     async def offset_fetch(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if context.version == 0:

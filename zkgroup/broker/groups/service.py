@@ -13,7 +13,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from zkgroup.broker.groups import store_events
 from zkgroup.broker.groups.store import GroupStore
@@ -27,6 +27,7 @@ from zkgroup.broker.groups.store_events import (
     WriteManyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import ServiceResult, StoredCoordinator
+from zkgroup.broker.server.later import Later
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import WriteOffsets
@@ -41,6 +42,8 @@ TURNS_TO_ANSWER: Final = 3
 """Turns of the event loop in which connections send the answers that they have got."""
 MINUTE_MS: Final = 60_000
 
+ServiceRequest = GroupRequest | ListGroups | ReadLegacyOffsets | WriteLegacyOffsets
+T = TypeVar("T")
 StoreMachine = Machine[StoreEvent, store_events.Effect | LogEvent]
 
 
@@ -53,6 +56,33 @@ def coordinator_settings(settings: BrokerSettings) -> CoordinatorSettings:
         group_max_size=settings.group_max_size,
         offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
     )
+
+
+def _as_it_is(result: ServiceResult) -> ServiceResult:
+    return result
+
+
+class _OpenRequest(Later[T]):
+    """The answer of a request, among the others that are open."""
+
+    __slots__ = ("_number", "_open", "_translate")
+
+    def __init__(
+        self, number: int, others: dict[int, _OpenRequest[Any]], translate: Callable[[Any], T]
+    ) -> None:
+        self.is_given = False
+        self._then = None
+        self._number, self._open, self._translate = number, others, translate
+        others[number] = self
+
+    @property
+    def value(self) -> T:
+        """The answer. Where it is made of the result, an error is that of the connection alone."""
+        return self._translate(self._given)
+
+    def drop(self) -> None:
+        self._then = None
+        self._open.pop(self._number, None)
 
 
 class GroupCoordinatorService:
@@ -79,8 +109,8 @@ class GroupCoordinatorService:
             unique_id: gives the random part of a member id.
         """
         self._on_crash = on_crash
-        self._open: dict[int, asyncio.Future[ServiceResult] | ServiceResult | None] = {}
-        """Requests without an answer, with what waits for it."""
+        self._open: dict[int, _OpenRequest[Any]] = {}
+        """Requests without an answer, by number."""
         self._loop = asyncio.get_running_loop()
         self._commits: list[WriteOffsets] = []
         """Those of this turn of the loop that the store does not have yet."""
@@ -147,47 +177,37 @@ class GroupCoordinatorService:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    async def ask(
-        self, request: GroupRequest | ListGroups | ReadLegacyOffsets | WriteLegacyOffsets
-    ) -> ServiceResult:
+    def ask(self, request: ServiceRequest) -> Later[ServiceResult]:
         """The answer to a request with a number of `new_id`; most are there without a wait.
 
-        Cancellation ends the wait: the answer is dropped when it comes, and the member stays in its group
-        until its session is over.
+        Where it is dropped, its member stays in the group until its session is over.
         """
-        number = request.request_id
-        self._open[number] = None
+        return self.answer(request, _as_it_is)
+
+    def answer(self, request: ServiceRequest, translate: Callable[[Any], T]) -> Later[T]:
+        """What a function makes of the result of a request, as of `ask`."""
+        open_request = _OpenRequest(request.request_id, self._open, translate)
         try:
             if isinstance(request, (ReadLegacyOffsets, WriteLegacyOffsets)):
                 self._step_store(request)
             else:
                 self._stored.handle(request)
-            found = self._open[number]
-            if found is None:
-                future: asyncio.Future[ServiceResult] = self._loop.create_future()
-                self._open[number] = future
-                return await future
-            assert not isinstance(found, asyncio.Future)
-            return found
-        finally:
-            del self._open[number]
+        except BaseException:
+            open_request.drop()
+            raise
+        return open_request
 
     def _answer(self, number: int, result: ServiceResult) -> None:
-        if number not in self._open:
-            return  # its connection is lost
-        waiting = self._open[number]
-        if not isinstance(waiting, asyncio.Future):
-            self._open[number] = result
-        elif not waiting.done():
-            waiting.set_result(result)
+        open_request = self._open.pop(number, None)
+        if open_request is not None:  # else its connection is lost
+            open_request.give(result)
 
     # --- the coordinator --------------------------------------------------------------------------
 
     def _step_store(self, event: StoreEvent) -> None:
         """Gives the store an event; commits at the end of the turn, all together."""
         if isinstance(event, WriteOffsets):
-            self._commits.append(event)
-            self._end_turn_soon()
+            self._commits.append(event)  # `on_stepped` follows, which ends the turn
         else:
             self._write_commits()
             self._machine.step(event)

@@ -15,6 +15,7 @@ from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.coordinator import events
 from zkgroup.coordinator.effects import (
+    CommitOffsetsResult,
     DescribedGroupResult,
     HeartbeatResult,
     JoinGroupResult,
@@ -192,11 +193,11 @@ def committed_offsets(
     has_retention = request.retention_ms != NO_RETENTION
     return {
         TopicPartition(topic.topic, each.partition): OffsetAndMetadata(
-            offset=each.offset,
-            leader_epoch=each.leader_epoch,
-            metadata=each.metadata or "",
-            commit_timestamp_ms=wall_ms if each.timestamp_ms == NO_TIME else each.timestamp_ms,
-            expire_timestamp_ms=wall_ms + request.retention_ms if has_retention else None,
+            each.offset,
+            each.leader_epoch,
+            each.metadata or "",
+            wall_ms if each.timestamp_ms == NO_TIME else each.timestamp_ms,
+            wall_ms + request.retention_ms if has_retention else None,
         )
         for topic in request.topics
         for each in topic.partitions
@@ -226,13 +227,12 @@ def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitRespons
     return OffsetCommitResponse(topics=commit_results(errors))
 
 
-def commit_answer(
-    version: int, errors: Mapping[TopicPartition, int]
-) -> OffsetCommitResponse | EncodedResponse:
+def commit_answer(version: int, result: CommitOffsetsResult) -> OffsetCommitResponse | EncodedResponse:
     """The error of each partition; where few partitions have none, what was encoded before.
 
     A consumer commits the same partitions again and again, nearly always without an error.
     """
+    errors = result.errors
     if len(errors) > PARTITIONS_REMEMBERED or any(errors.values()):
         return commit_response(errors)
     return _encoded_commit_response(version, tuple(errors))

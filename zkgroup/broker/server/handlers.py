@@ -20,8 +20,7 @@ class PeerAddress(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """What a handler knows of a request besides its body."""
 
     header: RequestHeader

@@ -7,12 +7,13 @@ import errno
 import logging
 import socket
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from zkgroup.broker.server.handlers import NO_ANSWER, NoAnswer, PeerAddress, RequestContext, Respond
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, PeerAddress, RequestContext, Respond
+from zkgroup.broker.server.later import Later
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
 from zkgroup.errors import (
     ConfigError,
@@ -121,10 +122,6 @@ REQUESTS_AT_ONCE = 32
 """Most requests of a connection that are answered in one turn of the event loop."""
 
 
-Sending = list[Buffer] | NoAnswer | None
-"""What a connection sends for a request: the buffers of a response, or nothing; None closes it."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """The limits of connections to a broker. Kafka's setting is named where there is one."""
@@ -172,10 +169,11 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection: reads requests and sends answers until the connection ends.
 
     Requests are handled one after the other. A handler begins where the request is read, in the same turn of
-    the loop, and most end there. One that waits for a future goes on as soon as that is done. All of this is
-    work of the task that calls `serve`, although that task waits: it is the current task of all handlers (as
-    asyncio's eager tasks do since Python 3.12), and its cancellation ends the request that waits. The task
-    itself finishes only what began before it waited, and what waits for a turn of the loop.
+    the loop, and most end there. A `Later` that a handler returns is answered where it is given; a coroutine
+    that waits for a future goes on as soon as that is done. All of this is work of the task that calls
+    `serve`, although that task waits: it is the current task of all handlers (as asyncio's eager tasks do
+    since Python 3.12), and its cancellation ends the request that waits. The task itself finishes only what
+    began before it waited, and what waits for a turn of the loop.
     """
 
     def __init__(
@@ -204,6 +202,10 @@ class Connection(asyncio.BufferedProtocol):
         """What the task waits for while it finishes no request itself; None while it does."""
         self._started: StartedRequest | None = None
         """The request that waits, unless the task finishes it."""
+        self._later: Later[Answer] | None = None
+        """The answer that is given later."""
+        self._header: RequestHeader
+        """Of the request whose answer is given later."""
         self._answered_bytes = 0
         """Bytes of the request that is answered now."""
         self._writable: asyncio.Future[None] | None = None
@@ -246,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             self.release_held()
             if self._started is not None:
                 self._started.coroutine.close()
+            if self._later is not None:
+                self._later.drop()
             # Not `close`: that would wait until the client has received the rest of an answer.
             self._transport.abort()
             await self._lost
@@ -331,9 +335,59 @@ class Connection(asyncio.BufferedProtocol):
             self._answered_bytes = SIZE.size + len(frame)
             if not self._is_reading:
                 self._pause_if_far_ahead()
-            if self._start(self._handle(frame)):
+            if self._begin(frame):
                 return
         self._start(asyncio.sleep(0))
+
+    def _begin(self, frame: bytes) -> bool:
+        """Begins to answer a request; whether it waits."""
+        try:
+            header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
+        except UnsupportedRequestError as error:
+            return self._start(self._refuse_version(error))
+        except TooManyItemsError:
+            return self._start(self._answer_large(frame))
+        answer = self._respond(RequestContext(header, self.peer), request)
+        if not isinstance(answer, Later):
+            return self._start(self._answer(header, answer))
+        if answer.is_given:
+            rest = self._send(header, answer.value)
+            return rest is not None and self._start(rest)
+        self._later, self._header = answer, header
+        answer.then(self._is_given)
+        return True
+
+    def _is_given(self, later: Later[Answer]) -> None:
+        """Sends an answer that was waited for.
+
+        What takes more than one write, and what was read meanwhile, are left to the task: the answer may be
+        given within a step of another request.
+        """
+        self._later = None
+        if self._end is not None or self._idle is None or self._idle.done():
+            return  # the task is going to end
+        try:
+            rest = self._send(self._header, later.value)
+        except Exception as error:  # noqa: BLE001  # the task reports it
+            self._wake(error)
+            return
+        if rest is not None:
+            self._started = StartedRequest(rest, None)
+        if self.held or self._end is not None:
+            self._wake()
+        else:
+            self._limit_wait()
+            if not self._is_reading:
+                self._go_on_reading()
+
+    def _wake(self, error: BaseException | None = None) -> None:
+        """Has the task do what it has to do itself, or report an error."""
+        idle, self._idle = self._idle, None
+        assert idle is not None
+        if error is None:
+            idle.set_result(None)
+        else:
+            idle.set_exception(error)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> bool:
         """Runs a coroutine until it waits or ends; whether it waits."""
@@ -359,19 +413,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _run_as_task(self, run: Callable[[], None]) -> None:
         """Answers requests while the task is idle; wakes it for what it has to do itself."""
-        idle, task = self._idle, self._task
-        assert idle is not None
+        task = self._task
         assert task is not None
         asyncio._enter_task(self._loop, task)
         try:
             run()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
-            self._idle = None
-            idle.set_exception(error)
+            self._wake(error)
         else:
             if self._end is not None or (self._started is not None and not self._follow(self._started)):
-                self._idle = None
-                idle.set_result(None)
+                self._wake()
         finally:
             asyncio._leave_task(self._loop, task)
 
@@ -383,16 +434,6 @@ class Connection(asyncio.BufferedProtocol):
         waited._asyncio_future_blocking = False  # what a task does: the future was yielded, and is awaited
         waited.add_done_callback(self._go_on)
         return True
-
-    async def _handle(self, frame: bytes) -> None:
-        """Answers one request."""
-        answer = await self._answer(frame)
-        if answer is None:
-            self._end = EOFError("the request has no answer")
-            return
-        if answer is not NO_ANSWER:
-            await self._send(answer)
-        self._hold(-SIZE.size - len(frame))
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -445,7 +486,7 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
         self._hold(nbytes)
-        if idle is None or self._started is not None:
+        if idle is None or self._started is not None or self._later is not None:
             self._pause_if_far_ahead()
         else:
             self._run_as_task(partial(self._answer_read, is_begun=is_begun))
@@ -468,7 +509,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
         being sent."""
         self._is_at_end = True
-        if self._idle is not None and self._started is None:
+        if self._idle is not None and self._started is None and self._later is None:
             try:
                 self._splitter.finish()
             except CorruptFrameError as error:
@@ -485,33 +526,32 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- out ------------------------------------------------------------------------------------
 
-    async def _answer(self, frame: bytes) -> Sending:
-        """The response of a request as buffers; None closes the connection.
+    async def _answer(self, header: RequestHeader, answer: Awaitable[Answer]) -> None:
+        """Answers a request whose handler is a coroutine."""
+        rest = self._send(header, await answer)
+        if rest is not None:
+            await rest
 
-        A request with many items is decoded, and its response encoded, on another thread: the loop serves the
-        other connections meanwhile.
-        """
-        is_large = False
-        try:
-            header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
-        except UnsupportedRequestError as error:
-            served = self._served.get(error.api_key)
-            if error.api_key != Api.API_VERSIONS or served is None:
-                raise
-            return response_buffers(unsupported_api_versions(served), error.correlation_id)
-        except TooManyItemsError:
-            header, request = await asyncio.to_thread(decode_request, frame, self._served)
-            is_large = True
-        response = await self._respond(RequestContext(header, self.peer), request)
-        if not isinstance(response, Response):
-            return response
-        if isinstance(response, MetadataResponse):
-            return await _in_pieces(header, response)
-        if is_large:
-            return await asyncio.to_thread(
-                response_buffers, response, header.correlation_id, version=header.version
+    async def _answer_large(self, frame: bytes) -> None:
+        """Answers a request with many items. It is decoded, and its response encoded, on another thread: the
+        loop serves the other connections meanwhile."""
+        header, request = await asyncio.to_thread(decode_request, frame, self._served)
+        answer = await self._respond(RequestContext(header, self.peer), request)
+        if isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
+            await self._send_buffers(
+                await asyncio.to_thread(
+                    response_buffers, answer, header.correlation_id, version=header.version
+                )
             )
-        return response_buffers(response, header.correlation_id, version=header.version)
+        elif (rest := self._send(header, answer)) is not None:
+            await rest
+
+    async def _refuse_version(self, error: UnsupportedRequestError) -> None:
+        """Tells a client the versions of ApiVersions that are served; raises the error of another request."""
+        served = self._served.get(error.api_key)
+        if error.api_key != Api.API_VERSIONS or served is None:
+            raise error
+        await self._send_buffers(response_buffers(unsupported_api_versions(served), error.correlation_id))
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -521,7 +561,44 @@ class Connection(asyncio.BufferedProtocol):
         if writable is not None and not writable.done():
             writable.set_result(None)
 
-    async def _send(self, answer: list[Buffer]) -> None:
+    def _send(self, header: RequestHeader, answer: Answer) -> Coroutine[Any, Any, None] | None:
+        """Sends an answer, and ends its request. What one write does not take is left to the result.
+
+        Without an answer the connection ends.
+        """
+        if answer is None:
+            self._end = EOFError("the request has no answer")
+            return None
+        if answer is not NO_ANSWER:
+            if isinstance(answer, MetadataResponse):
+                return self._send_in_pieces(header, answer)
+            buffers = response_buffers(answer, header.correlation_id, version=header.version)
+            if len(buffers) > 1 or len(buffers[0]) > SEND_BYTES:
+                return self._send_buffers(buffers)
+            self._transport.write(buffers[0])
+            if self._writable is not None:
+                self._is_sending = True
+                return self._until_taken(len(buffers[0]))
+        self._hold(-self._answered_bytes)
+        return None
+
+    async def _send_in_pieces(self, header: RequestHeader, response: MetadataResponse) -> None:
+        await self._send_buffers(await _in_pieces(header, response))
+
+    async def _until_taken(self, size: int) -> None:
+        """Waits until the client has received an answer of one write."""
+        self._hold(size)
+        await self._until_writable()
+        self._is_sending = False
+        self._hold(-size - self._answered_bytes)
+
+    async def _until_writable(self) -> None:
+        if self._writable is not None:
+            if self._deadline is None:
+                self._limit(self._limits.answer_ms, "an answer was not taken")
+            await self._writable
+
+    async def _send_buffers(self, answer: list[Buffer]) -> None:
         """Sends the buffers of an answer, each in parts that the client has received before the next one."""
         size, held = sum(map(len, answer)), 0
         self._is_sending = True
@@ -533,16 +610,11 @@ class Connection(asyncio.BufferedProtocol):
                 if self._end is not None:
                     return
                 self._transport.write(view[at : at + SEND_BYTES])  # of whole bytes no copy is made
-                if self._writable is None:
-                    continue
-                if not held:
+                if self._writable is not None and not held:
                     self._hold(held := size)
-                if self._deadline is None:
-                    self._limit(self._limits.answer_ms, "an answer was not taken")
-                await self._writable
+                await self._until_writable()
         self._is_sending = False
-        if held:
-            self._hold(-held)
+        self._hold(-held - self._answered_bytes)
 
 
 async def _in_pieces(header: RequestHeader, response: MetadataResponse) -> list[Buffer]:

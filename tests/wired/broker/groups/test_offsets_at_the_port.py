@@ -77,8 +77,7 @@ async def test_the_commits_of_one_turn_reach_the_store_together(monkeypatch: pyt
             for tp in (PARTITION, SECOND)
         ]
 
-        waiting = [asyncio.ensure_future(broker.service.ask(each)) for each in commits]
-        await asyncio.sleep(0)
+        waiting = [broker.service.ask(each) for each in commits]
         broker.service.slot_resigned(0, 1)
         await asyncio.gather(*waiting)
 
