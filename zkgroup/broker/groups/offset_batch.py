@@ -75,24 +75,24 @@ class OffsetBatch:
 
     def settle(self, keys: Iterable[Key], outcome: WriteOutcome) -> None:
         """The outcome of these partitions, for all commits that have them."""
+        still_open, outcomes = self._open, self.outcomes
         for key in keys:
+            partition = key[1]
             for write_id in self._writers[key]:
-                self._settle(write_id, key[1], outcome)
+                if still_open[write_id].pop(partition, None) is not None:
+                    outcomes[write_id][partition] = outcome
 
     def settle_guarded(self, group_id: str) -> None:
         """ZooKeeper consumers are members: only commits of members go on."""
         for write in self.writes:
             if write.group_id == group_id and write.refuse_zookeeper_members:
-                for partition in list(self._open[write.write_id]):
-                    self._settle(write.write_id, partition, WriteOutcome.ZOOKEEPER_MEMBERS)
+                outcomes = dict.fromkeys(self._open[write.write_id], WriteOutcome.ZOOKEEPER_MEMBERS)
+                self.outcomes[write.write_id].update(outcomes)
+                self._open[write.write_id].clear()
 
     def settle_all(self, outcome: WriteOutcome) -> None:
         """The outcome of all that is open."""
         self.settle(self.offsets(), outcome)
-
-    def _settle(self, write_id: int, partition: TopicPartition, outcome: WriteOutcome) -> None:
-        if self._open[write_id].pop(partition, None) is not None:
-            self.outcomes[write_id][partition] = outcome
 
 
 @dataclass(slots=True)

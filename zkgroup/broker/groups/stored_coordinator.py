@@ -43,6 +43,7 @@ from zkgroup.coordinator.effects import (
     RemoveGroupResult,
     RemoveOffsetsResult,
     Reply,
+    WriteOffsets,
 )
 from zkgroup.coordinator.events import (
     CoordinatorEvent,
@@ -167,23 +168,23 @@ class StoredCoordinator:
         self._is_performing = True
         try:
             while self._effects:
-                self._perform(self._effects.popleft())
+                effect = self._effects.popleft()
+                match effect:  # the most frequent effects first: each case costs a test
+                    case Reply(number, result):
+                        self._answer(number, result)
+                    case WriteOffsets():
+                        self._step_store(effect)
+                    case DropRequest(number):
+                        self._answer(number, DROPPED)
+                    case LogEvent():
+                        self._on_log(effect)
+                    case DeleteOffsets():
+                        self._delete_offsets(effect)
+                    case _:
+                        self._step_store(effect)
         finally:
             self._is_performing = False
         self._on_stepped()
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Reply(number, result):
-                self._answer(number, result)
-            case DropRequest(number):
-                self._answer(number, DROPPED)
-            case LogEvent():
-                self._on_log(effect)
-            case DeleteOffsets():
-                self._delete_offsets(effect)
-            case _:
-                self._step_store(effect)
 
     def _delete_offsets(self, effect: DeleteOffsets) -> None:
         number = effect.request_id
