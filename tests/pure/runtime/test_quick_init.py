@@ -37,6 +37,7 @@ class Named:
 
 
 def test_it_is_made_as_before() -> None:
+    """By position or by name, with defaults; `replace`, equality and hash are those of a dataclass."""
     assert (Quick(3), Quick(3, (4,))) == (Quick(first=3, second=(1,)), Quick(3, second=(4,)))
     assert str(inspect.signature(Quick)) == str(inspect.signature(Plain))
     assert Named(second="b") == Named(first=1, second="b")
@@ -45,6 +46,7 @@ def test_it_is_made_as_before() -> None:
 
 
 def test_it_refuses_what_it_refused_before() -> None:
+    """Arguments that are missing, those of the wrong kind, and changes."""
     with pytest.raises(TypeError):
         Quick()  # type: ignore[call-arg]
     with pytest.raises(TypeError):

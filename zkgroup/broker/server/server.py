@@ -6,15 +6,15 @@ import asyncio
 import errno
 import logging
 import socket
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, PeerAddress, RequestContext, Respond
 from zkgroup.broker.server.later import Later
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
+from zkgroup.broker.server.started_requests import StartedRequest, finish
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -138,31 +138,6 @@ class ConnectionLimits:
     """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
     answer_ms: int = 60_000
     """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
-
-
-class StartedRequest(NamedTuple):
-    """A request whose handler waits."""
-
-    coroutine: Coroutine[Any, Any, None]
-    waited: Any
-    """What the coroutine has yielded: the future that it waits for, or None for the next turn of the loop."""
-
-
-@types.coroutine
-def finish(started: StartedRequest, error: BaseException | None = None) -> Generator[Any, None, None]:
-    """Runs the rest of a request in the present task; `error` is raised where the request waits."""
-    coroutine, waited = started
-    try:
-        while True:
-            if error is None:
-                try:
-                    yield waited
-                except BaseException as raised:  # noqa: BLE001  # passed on
-                    error = raised
-            waited = coroutine.send(None) if error is None else coroutine.throw(error)
-            error = None
-    except StopIteration:
-        return
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -583,7 +558,14 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     async def _send_in_pieces(self, header: RequestHeader, response: MetadataResponse) -> None:
-        await self._send_buffers(await _in_pieces(header, response))
+        """Sends a response that is encoded in many turns of the loop."""
+        head = ResponseHeader(header.correlation_id)
+        parts = [encode(head, response.header_version(header.version))]
+        for part in body_in_pieces(response, header.version):
+            if len(parts) > 1:
+                await asyncio.sleep(0)
+            parts.append(part)
+        await self._send_buffers([framed(*parts)])
 
     async def _until_taken(self, size: int) -> None:
         """Waits until the client has received an answer of one write."""
@@ -615,14 +597,3 @@ class Connection(asyncio.BufferedProtocol):
                 await self._until_writable()
         self._is_sending = False
         self._hold(-held - self._answered_bytes)
-
-
-async def _in_pieces(header: RequestHeader, response: MetadataResponse) -> list[Buffer]:
-    """A response that is encoded in many turns of the loop."""
-    head = ResponseHeader(header.correlation_id)
-    parts = [encode(head, response.header_version(header.version))]
-    for part in body_in_pieces(response, header.version):
-        if len(parts) > 1:
-            await asyncio.sleep(0)
-        parts.append(part)
-    return [framed(*parts)]
