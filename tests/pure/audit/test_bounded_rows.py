@@ -19,6 +19,7 @@ from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from tests.worlds.screened_findings import bounds_for
 from zkgroup.audit.buckets import temporary
 from zkgroup.audit.buckets.bounded import BoundedRows, Limits
+from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of, find
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
@@ -121,3 +122,14 @@ def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(ConfigError, match=f"{place}: .*No space left on device; TMPDIR names another"):
         BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
+
+
+def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that someone cut has nothing more to read: that is an error, not a loop."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with closing(temporary.TemporaryBuckets(2)) as buckets:
+        buckets.add(columns_of(open_source([folder(INCIDENTS)]).rows().events()))
+        os.truncate(buckets._file.fileno(), 1)
+
+        with pytest.raises(ConfigError, match="kept there are gone"):
+            buckets.columns(buckets.names[0])

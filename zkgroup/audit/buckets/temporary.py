@@ -43,7 +43,7 @@ class TemporaryBuckets:
             self._write(self.names[number], memoryview(stream.getvalue()))
 
     def columns(self, name: str) -> Columns:
-        """The rows of a bucket, in the order in which they were added."""
+        """The rows of a bucket, in the order in which they were added. Raises ConfigError."""
         tables = [self._read(*piece) for piece in self._pieces[name]]
         return columns_of_rows(pa.concat_tables(tables)) if tables else columns_of(())
 
@@ -68,6 +68,9 @@ class TemporaryBuckets:
         content = bytearray(size)
         view = memoryview(content)
         while view:
-            view = view[os.preadv(self._file.fileno(), [view], at + size - len(view)) :]
+            read = os.preadv(self._file.fileno(), [view], at + size - len(view))
+            if not read:
+                raise ConfigError(f"{gettempdir()}: the rows of a long history that were kept there are gone")
+            view = view[read:]
         with pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), read_dictionary=list(AS_CODES)) as file:
             return file.read(use_threads=False)
