@@ -6,7 +6,7 @@ OUTPUT/findings.json, OUTPUT/findings.parquet, OUTPUT/incidents.parquet    all e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -94,19 +94,26 @@ def run(
 def ask(ensembles: Sequence[Ensemble], question: Question, progress: Progress = quiet) -> list[Audited]:
     """What the rules find in each ensemble, and in its files where it has any on paths."""
     parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
-    found: dict[str, list[Finding]] = {}
-    facts: dict[str, Facts] = {}
+    search = _Search(question, parts, progress)
     by_tables: dict[int, list[Ensemble]] = {}
     for each in ensembles:
         by_tables.setdefault(id(each.tables), []).append(each)
     for some in by_tables.values():
         alone = [each for each in some if _is_alone(each, question)]
-        _fold_alone(alone, parts, question, found, facts, progress)
-        _fold([each for each in some if each not in alone], parts, question, found, facts, progress)
-    return [
-        _audited(each, found[each.name], facts[each.name], parts[each.name], question, progress)
-        for each in ensembles
-    ]
+        _fold_alone(alone, search)
+        _fold([each for each in some if each not in alone], search)
+    return [_audited(each, search) for each in ensembles]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is asked of the ensembles of a job, and what tasks have found; both by the ensemble's name."""
+
+    question: Question
+    parts: Mapping[str, Part]
+    progress: Progress
+    found: dict[str, list[Finding]] = field(default_factory=dict)
+    facts: dict[str, Facts] = field(default_factory=dict)
 
 
 def _is_alone(of: Ensemble, question: Question) -> bool:
@@ -114,17 +121,11 @@ def _is_alone(of: Ensemble, question: Question) -> bool:
     return question.group is not None or question.chroot != of.converted.chroot
 
 
-def _fold_alone(
-    ensembles: Sequence[Ensemble],
-    parts: Mapping[str, Part],
-    question: Question,
-    found: dict[str, list[Finding]],
-    facts: dict[str, Facts],
-    progress: Progress,
-) -> None:
+def _fold_alone(ensembles: Sequence[Ensemble], search: _Search) -> None:
     if not ensembles:
         return
-    progress("searching for findings", len(ensembles))
+    search.progress("searching for findings", len(ensembles))
+    question, parts = search.question, search.parts
     tables, rows = ensembles[0].tables, []
     for each in ensembles:
         buckets = None
@@ -137,25 +138,19 @@ def _fold_alone(
             whole = tables.rows(made.ensemble, parts[made.ensemble])
             groups = tables.map(whole, lambda each, source: groups_in(each, chroot, source))
             require_group(group, set().union(*groups))
-        found[made.ensemble], facts[made.ensemble] = made.findings, made.facts
+        search.found[made.ensemble], search.facts[made.ensemble] = made.findings, made.facts
 
 
-def _fold(
-    ensembles: Sequence[Ensemble],
-    parts: Mapping[str, Part],
-    question: Question,
-    found: dict[str, list[Finding]],
-    facts: dict[str, Facts],
-    progress: Progress,
-) -> None:
+def _fold(ensembles: Sequence[Ensemble], search: _Search) -> None:
     if not ensembles:
         return
-    tables, asked, names = ensembles[0].tables, {}, question.names
-    states = _states_before(ensembles, parts, progress)
-    progress("reading facts", len(ensembles))
+    question, parts, found = search.question, search.parts, search.found
+    tables, asked = ensembles[0].tables, {}
+    states = _states_before(ensembles, parts, search.progress)
+    search.progress("reading facts", len(ensembles))
     for each in ensembles:
         known = known_of(each, parts[each.name], states.get(each.name))
-        of = facts[each.name] = facts_in(known)
+        of = search.facts[each.name] = facts_in(known)
         names = question.names - {one.rule.name for one in _skipped(each, of, question)}
         rules = [rule for rule in RULES if rule.name in names]
         part = parts[each.name]
@@ -168,7 +163,7 @@ def _fold(
         asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot)
         found[each.name] = list(find_in_sessions(rules, known, of, question.bounds))
     rows = [one for each in ensembles for one in tables.rows(each.name, parts[each.name])]
-    progress("searching for findings", len(rows))
+    search.progress("searching for findings", len(rows))
     trees: dict[str, list[Columns]] = {each.name: [] for each in ensembles}
     shared = tables.shared(asked)
     for made in tables.map(rows, lambda each, source: fold(each, shared.value[each.ensemble], source)):
@@ -176,7 +171,7 @@ def _fold(
         trees[made.ensemble].append(columns_of_rows(made.tree))
     for name, made_trees in trees.items():
         rules = [rule for rule in RULES if rule.name in asked[name].rules]
-        found[name] += find_in_tree(rules, made_trees, facts[name], question.bounds)
+        found[name] += find_in_tree(rules, made_trees, search.facts[name], question.bounds)
 
 
 def _states_before(
@@ -253,22 +248,16 @@ def _reason_to_skip(rule: AnyRule, facts: Facts, of: Ensemble) -> str | None:
     return reason_to_skip(rule, facts, has_files=of.files is not None)
 
 
-def _audited(
-    of: Ensemble,
-    found: Sequence[Finding],
-    facts: Facts,
-    part: Part,
-    question: Question,
-    progress: Progress,
-) -> Audited:
+def _audited(of: Ensemble, search: _Search) -> Audited:
     """With what rules about whole histories find, on the driver: they replay, which is one thread's work."""
+    question, part, facts = search.question, search.parts[of.name], search.facts[of.name]
     skipped = _skipped(of, facts, question)
     left = {one.rule.name for one in skipped}
-    findings = list(found)
+    findings = list(search.found[of.name])
     if of.history is not None:
         for number, rule in enumerate(question.rules):
             if isinstance(rule, WholeRule) and rule.name not in left:
-                progress(f"reading the files of {of.name}: {rule.name}", number)
+                search.progress(f"reading the files of {of.name}: {rule.name}", number)
                 reported = rule.find(of.history, facts, question.bounds[rule.name])
                 findings += within(reported, part.after_zxid, part.to_zxid)
     if question.group is not None:
