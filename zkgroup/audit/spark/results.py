@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from zkgroup.audit.spark.audited import Audited
 from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.stored_files import write_rows
 
+_SCHEMA: Final = "zkgroup.audit_run/1"
 FINDINGS_FILE: Final = "findings.json"
 FINDINGS_TABLE: Final = "findings/findings.parquet"
 INCIDENTS_TABLE: Final = "incidents/incidents.parquet"
@@ -49,10 +50,14 @@ _INCIDENTS: Final = pa.schema(
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:
     """What is written as findings.json: the schema `zkgroup.audit_run/1`."""
+    return {"schema": _SCHEMA, **{name: list(elements) for name, elements in _lists(audited).items()}}
+
+
+def _lists(audited: Sequence[Audited]) -> dict[str, Iterator[dict[str, Any]]]:
+    """The lists of the document; an element is made when it is asked for."""
     told = [(each.ensemble, each.incidents) for each in audited]
     return {
-        "schema": "zkgroup.audit_run/1",
-        "ensembles": [
+        "ensembles": (
             {
                 "ensemble": each.ensemble,
                 "as_of": as_of(each.facts),
@@ -60,15 +65,15 @@ def document(audited: Sequence[Audited]) -> dict[str, Any]:
                 "damage": list(each.damages),
             }
             for each in audited
-        ],
-        "incidents": [
+        ),
+        "incidents": (
             {"ensemble": name, **incident_fields(one)} for name, each in told for one in each.incidents
-        ],
-        "findings": [
+        ),
+        "findings": (
             {"ensemble": name, **finding_fields(one.finding), "incident": one.incident}
             for name, each in told
             for one in each.findings
-        ],
+        ),
     }
 
 
@@ -83,20 +88,15 @@ def write_results(storage: Storage, audited: Sequence[Audited]) -> None:
         stream = pa.BufferOutputStream()
         write_rows(table, stream)
         storage.write(file, stream.getvalue().to_pybytes())
-    storage.write(FINDINGS_FILE, _lines(document(audited)).encode())
+    storage.write(FINDINGS_FILE, _lines(audited).encode())
 
 
-def _lines(fields: dict[str, Any]) -> str:
-    """A JSON document with a line for each element of its lists."""
-    return (
-        "{\n" + ",\n".join(f" {json.dumps(key)}: {_value(value)}" for key, value in fields.items()) + "\n}\n"
-    )
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, list) or not value:
-        return json.dumps(value)
-    return "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+def _lines(audited: Sequence[Audited]) -> str:
+    """The JSON document with a line for each element of its lists; their objects do not live all at once."""
+    lists = {name: ",\n  ".join(map(json.dumps, elements)) for name, elements in _lists(audited).items()}
+    fields = [f' "schema": {json.dumps(_SCHEMA)}']
+    fields += [f' "{name}": ' + (f"[\n  {lines}\n ]" if lines else "[]") for name, lines in lists.items()]
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def _findings(told: Sequence[tuple[str, FoundIncidents]]) -> Any:
