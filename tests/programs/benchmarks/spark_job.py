@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from tests.programs.benchmarks.process_tree import Usage, cpu_of_parts, usage
 from zkgroup.audit.collector import without_collector
+from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.sources import open_source
@@ -42,11 +43,12 @@ class _Moment(NamedTuple):
 
 
 def alone(cores: int, folder: str) -> None:
-    """Prints the same of the same rules without Spark."""
+    """Prints the same without Spark: of the same rules, with incidents and JSON of the findings."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     begin = _Moment("job", time.monotonic(), usage(os.getpid()))
     with without_collector():
         found = audit(open_source([Path(folder)]), RULES)
+        json.dumps(findings_document(found))
     end = _Moment("end", time.monotonic(), usage(os.getpid()))
     peak_mb = round(end.usage.peak_mb)
     print(json.dumps({**begin.until(end), "peak_mb": peak_mb, "findings": len(found.findings)}))
@@ -58,7 +60,8 @@ def main(cores: int, folder: str, output: str) -> None:
     moments: list[_Moment] = []
     processes: list[dict[str, float]] = []
 
-    def begun(what: str, _count: int | None = None, _total: int | None = None) -> None:
+    def begun(what: str, count: int | None = None, total: int | None = None) -> None:
+        del count, total
         moments.append(_Moment(what, time.monotonic(), usage(os.getpid())))
         processes.append(cpu_of_parts(os.getpid()))
 
