@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def iso_time(epoch_ms: int) -> str | None:
     """ISO-8601 UTC with milliseconds; None for a time that no calendar has."""
+    text = _second_text(epoch_ms // 1000)
+    return None if text is None else f"{text}.{epoch_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1 << 12)
+def _second_text(epoch_s: int) -> str | None:
+    """A second. Results are cached: a document has a time or two in each row, many of the same second."""
     try:
-        moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)
+        moment = datetime.fromtimestamp(epoch_s, UTC)
     except (OverflowError, OSError, ValueError):
         return None
-    # Not by strftime, which takes four times as long: a document has a time or two in each row.
-    return f"{moment.isoformat()[:19]}.{epoch_ms % 1000:03d}Z"
+    return moment.isoformat()[:19]  # strftime would take four times as long
 
 
 def time_text(epoch_ms: int) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.buckets.finding import find_in_sessions, find_in_tree
 from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group
+from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.parts import closes_in
 from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import columns_of_rows, table_of
@@ -56,6 +57,7 @@ class Question(NamedTuple):
         return frozenset(rule.name for rule in self.rules if isinstance(rule, Rule))
 
 
+@without_collector()
 def run(
     spark: SparkSession,
     inputs: Sequence[str],
@@ -91,6 +93,7 @@ def run(
     return audited
 
 
+@without_collector()
 def ask(ensembles: Sequence[Ensemble], question: Question, progress: Progress = quiet) -> list[Audited]:
     """What the rules find in each ensemble, and in its files where it has any on paths."""
     parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
