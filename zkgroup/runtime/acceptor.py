@@ -25,6 +25,7 @@ _AT_ONCE = 64
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
 """Seconds before the next accept after the system had no resources for one; asyncio waits as long."""
+_WARNED_AGAIN_S = 60.0
 
 Serve = Callable[[socket.socket], Awaitable[None]]
 ServeStreams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -55,6 +56,9 @@ class Acceptor:
         self._clients_max = clients_max
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refused = 0
+        """Clients that were closed and are in no warning yet."""
+        self._warned_s: float | None = None
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Listens on every address of the host; port 0 lets the system choose. Returns the first address.
@@ -122,13 +126,22 @@ class Acceptor:
 
     def _take(self, client: socket.socket) -> None:
         if self._clients_max is not None and self.clients >= self._clients_max:
-            _log.warning("a client was closed: there are already %d connections", self._clients_max)
             client.close()
+            self._refused += 1
+            self._warn()
             return
         client.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._run(client), name="connection")
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._over(done, client))
+
+    def _warn(self) -> None:
+        """Logs clients that were closed, at most once a minute: they come again and again."""
+        now_s = asyncio.get_running_loop().time()
+        if self._warned_s is None or now_s - self._warned_s >= _WARNED_AGAIN_S:
+            who = "a client was" if self._refused == 1 else f"{self._refused} clients were"
+            _log.warning("%s closed: there are already %d connections", who, self._clients_max)
+            self._refused, self._warned_s = 0, now_s
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         _log.error("no client can be accepted for %s s: %s", _PAUSE_S, error)

@@ -59,6 +59,33 @@ def test_many_clients_that_come_at_once_are_accepted() -> None:
     asyncio.run(scenario())
 
 
+def test_clients_beyond_the_limit_are_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past bug: a thousand members that found no room wrote a thousand warnings, and again at each retry."""
+
+    async def scenario() -> None:
+        accepting = Acceptor(over_streams(greet), clients_max=0)
+        address = await accepting.start("127.0.0.1")
+
+        async def refused(count: int) -> None:
+            for _ in range(count):
+                client = socket.create_connection(address, timeout=PATIENCE_S)
+                with client, contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.to_thread(client.recv, 10) == b""
+
+        await refused(3)
+        monkeypatch.setattr(acceptor, "_WARNED_AGAIN_S", 0)
+        await refused(1)
+        await accepting.close()
+
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "a client was closed: there are already 0 connections",
+        "3 clients were closed: there are already 0 connections",
+    ]
+
+
 def test_what_is_written_goes_at_once() -> None:
     """Past bug: small answers were delayed until the one before was acknowledged, 40 ms."""
     at_once: list[int] = []
