@@ -91,17 +91,22 @@ class LogEvent:
     def __str__(self) -> str:
         """As it stands in the log: `lease.expired`, `isr.refused partition=orders-0 code=-103`.
 
-        The middle of a string above `LOGGED_MAX` characters is left out: clients choose the ids of groups and
-        members.
+        The middle of a string above `LOGGED_MAX` characters is left out, and line ends and other control
+        characters are escaped: clients choose the ids of groups and members.
         """
         return " ".join([self.kind, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
 
 
 def _shown(value: object) -> object:
-    if not isinstance(value, str) or len(value) <= LOGGED_MAX:
+    if not isinstance(value, str):
         return value
-    left_out = len(value) - LOGGED_MAX
-    return f"{value[: LOGGED_MAX - LOGGED_END]}...({left_out} characters)...{value[-LOGGED_END:]}"
+    if (left_out := len(value) - LOGGED_MAX) > 0:
+        value = f"{value[: LOGGED_MAX - LOGGED_END]}...({left_out} characters)...{value[-LOGGED_END:]}"
+    if value.isprintable():
+        return value
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in value
+    )
 
 
 SharedEffect = Submit | SetTimer | CancelTimer

@@ -325,6 +325,13 @@ def test_an_event_for_the_log_is_its_kind_and_its_fields() -> None:
     )
 
 
+def test_control_characters_of_an_id_are_escaped_in_the_log() -> None:
+    """Clients choose the ids of members: one with a line end wrote lines of its own into the log."""
+    event = LogEvent("member_expired", {"member": "a\nERROR zkgroup: b\x1b[2J", "group": "gr\u00fc\u00dfe"})
+
+    assert str(event) == "member_expired member=a\\nERROR zkgroup: b\\x1b[2J group=gr\u00fc\u00dfe"
+
+
 def test_a_long_id_is_shortened_in_the_log_alone() -> None:
     """Clients choose the ids of groups: one of 32,000 characters made the log unreadable."""
     event = LogEvent("group_state", {"group": "a" * 32_000 + "z", "after": "Stable"})
