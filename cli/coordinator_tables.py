@@ -11,7 +11,7 @@ from zkgroup.admin.coordinator import (
     SlotDescription,
 )
 
-from .render import Cell, Output, TableColumn
+from .render import Cell, Output, TableColumn, short_name
 from .units import counted
 
 
@@ -113,7 +113,7 @@ def group(out: Output, one: CoordinatedGroupDescription, slot: SlotDescription) 
         one.phase or one.state or out.paint("no answer", "bad"),
         *([f"ends in {ends}"] if ends else []),
         *([] if one.generation is None else [f"generation {one.generation}"]),
-        *([one.protocol] if one.protocol else []),
+        *([short_name(one.protocol)] if one.protocol else []),
         counted(len(one.members), "member"),
         *([f"{one.pending_members} pending"] if one.pending_members else []),
         "marked" if one.marked else "not marked",

@@ -21,7 +21,7 @@ from zkgroup.groups.descriptions import (
 from zkgroup.model.requests import hex_session
 
 from .documents import threads_text
-from .render import Cell, Output, TableColumn, printable
+from .render import Cell, Output, TableColumn, printable, short_name
 from .units import age, counted
 
 _STEPS = {
@@ -67,7 +67,7 @@ def group(out: Output, described: GroupDescription) -> None:
     parts = [
         out.paint(described.group, "bold"),
         out.paint(described.state.value, _STATE_STYLES[described.state]),
-        *([described.assignor] if described.assignor else []),
+        *([short_name(described.assignor)] if described.assignor else []),
         *_protocol_words(described),
         counted(len(described.members), "member"),
         counted(len(described.partitions), "partition"),
@@ -89,7 +89,7 @@ def group(out: Output, described: GroupDescription) -> None:
     if rest:
         out.line()
     for problem in rest:
-        out.line(f"{out.paint(problem.kind.value, 'bad')}  {problem.detail}")
+        out.line(f"{out.paint(problem.kind.value, 'bad')}  {printable(problem.detail)}")
     if described.problems:
         out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
 

@@ -246,6 +246,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(character if character.isprintable() or character in keep else "·" for character in text)
 
 
+def short_name(text: str) -> str:
+    """A name in a headline that a client has chosen: printable, and at most 40 characters."""
+    return shorten(printable(text), 40, "end")
+
+
 def _wrapped(
     cells: Sequence[Cell], columns: Sequence[TableColumn[Any]], widths: Sequence[int]
 ) -> Iterator[list[Cell]]:

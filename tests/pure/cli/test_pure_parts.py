@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zkgroup_cli.member_events import EventPrinter
 from zkgroup_cli.params import parse_settings
-from zkgroup_cli.render import Cell, Output, TableColumn, render, shorten
+from zkgroup_cli.render import Cell, Output, TableColumn, render, short_name, shorten
 from zkgroup_cli.units import age, counted, iso_time, parse_duration_ms, parse_iso_duration_ms, parse_time_ms
 
 from zkgroup.errors import ConfigError
@@ -231,3 +231,10 @@ def test_a_release_of_nothing_read_is_no_commit(capsys: pytest.CaptureFixture[st
 
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["offsets"] == rows[1:]
+
+
+def test_a_name_in_a_headline_is_short_and_moves_no_cursor() -> None:
+    """Clients choose the names of protocols: one of 32,767 characters filled the screen."""
+    assert short_name("range") == "range"
+    assert short_name("a\x1b[2J\n") == "a\u00b7[2J\u00b7"
+    assert short_name("p" * 32_767) == "p" * 39 + "\u2026"
