@@ -91,11 +91,8 @@ _TOGETHER = (
 
 _ENSEMBLES = ("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance")
 """These folders stay together as well: they share the servers of ensembles."""
-_COSTLY = {
-    **dict.fromkeys(("zk_ensemble_processes", "zk_chaos_processes"), _ENSEMBLES),
-    "running_spark": ("tests/real/spark",),
-}
-"""Session fixtures whose processes are at work even when idle, and the folders whose tests ask for them."""
+_COSTLY = ("zk_ensemble_processes", "zk_chaos_processes")
+"""Session fixtures of those folders whose processes are at work even when idle."""
 
 
 def end_costly(
@@ -103,11 +100,12 @@ def end_costly(
 ) -> None:
     """Ends those of these fixtures that no test asks for after this one; `following` is of another folder.
 
-    An idle ensemble takes about 1 s of CPU in each minute of a run, and Spark more.
+    An idle ensemble takes about 1 s of CPU in each minute of a run.
     """
+    if not item.nodeid.startswith(_ENSEMBLES) or following.nodeid.startswith(_ENSEMBLES):
+        return
     for each in list(fixtures):
-        folders = _COSTLY.get(each.argname, ())
-        if item.nodeid.startswith(folders) and not following.nodeid.startswith(folders):
+        if each.argname in _COSTLY:
             each.finish(item._request)  # type: ignore[attr-defined]
 
 

@@ -31,7 +31,6 @@ def _item(nodeid: str) -> pytest.Item:
     [
         ("tests/real/zookeeper/test_a.py::test_b", "tests/real/audit/test_c.py::test_d", []),
         ("tests/real/audit/test_c.py::test_d", "tests/pure/wire/test_e.py::test_f", ["zk_chaos_processes"]),
-        ("tests/real/spark/test_g.py::test_h", "tests/real/cli/test_i.py::test_j", ["running_spark"]),
         ("tests/pure/wire/test_e.py::test_f", "tests/real/audit/test_c.py::test_d", []),
     ],
 )
@@ -39,7 +38,7 @@ def test_costly_fixtures_end_with_the_last_test_of_their_folders(
     here: str, following: str, ended: list[str]
 ) -> None:
     """The others end with the run."""
-    fixtures = [Fixture(name) for name in ("zk_chaos_processes", "zk_server_process", "running_spark")]
+    fixtures = [Fixture(name) for name in ("zk_chaos_processes", "zk_server_process")]
 
     distribution.end_costly(cast("Any", fixtures), _item(here), _item(following))
 

@@ -1,4 +1,7 @@
-"""The data sources give what plain reading gives, row by row."""
+"""The data sources give what plain reading gives, row by row, through Spark's workers.
+
+Their readers alone, with every option: `tests/real/spark/test_source_readers.py`.
+"""
 
 from __future__ import annotations
 
@@ -59,23 +62,13 @@ def test_the_rows_of_snapshots_are_those_of_plain_reading(spark: Any) -> None:
     assert _sorted(_plain(table)) == _sorted(expected)
 
 
-@pytest.mark.parametrize("section", ["sessions", "acls", "header"])
-def test_the_other_sections_of_a_snapshot(spark: Any, section: str) -> None:
-    """What is not a znode is a table of its own."""
+def test_the_acls_of_a_snapshot(spark: Any) -> None:
+    """What is not a znode is a table of its own; ACLs are lists of structs."""
     (path,) = (file.path for file in list_files(folder("zookeeper-3.9.4")).snapshots if file.zxid == 0x114)
-    reader = open_snapshot(path)
-    table = spark.read.format("zookeeper-snapshot").option("section", section).load(str(path)).collect()
+    table = spark.read.format("zookeeper-snapshot").option("section", "acls").load(str(path)).collect()
 
-    match section:
-        case "sessions":
-            assert {row.session: row.timeout_ms for row in table} == reader.sessions
-        case "acls":
-            assert {row.number: [tuple(each) for each in row.acl] for row in table} == {
-                number: list(acl) for number, acl in reader.acls.items()
-            }
-        case _:
-            assert [(row.snap_zxid, row.end_zxid) for row in table] == [(0x114, reader.end_zxid)]
-    assert table
+    acls = {number: list(acl) for number, acl in open_snapshot(path).acls.items()}
+    assert {row.number: [tuple(each) for each in row.acl] for row in table} == acls != {}
 
 
 def test_columns_say_what_they_mean(spark: Any) -> None:
@@ -83,47 +76,6 @@ def test_columns_say_what_they_mean(spark: Any) -> None:
     table = spark.read.format("zookeeper-txnlog").load(str(folder(INCIDENTS)))
 
     assert [field.metadata["comment"] for field in table.schema] == [column.meaning for column in LOG]
-
-
-def test_options_narrow_what_is_read(spark: Any) -> None:
-    """Columns, data, zxids of both ends, and the beginning of the path."""
-    reader = spark.read.format("zookeeper-txnlog").options(
-        columns="zxid,path,data", data="false", from_zxid="0x20", to_zxid="200", path_prefix="/brokers/"
-    )
-    table = reader.load(str(folder(INCIDENTS)))
-    rows = table.collect()
-    everything = spark.read.format("zookeeper-txnlog").load(str(folder(INCIDENTS)))
-    expected = everything.where("zxid >= 32 and zxid <= 200 and substr(path, 1, 9) = '/brokers/'")
-
-    assert table.columns == ["zxid", "path"]
-    assert 0 < len(rows) == expected.count()
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "told"),
-    [
-        ("columns", "zxid,colour", "no column colour"),
-        ("from_zxid", "late", "option from_zxid"),
-        ("data", "perhaps", "option data"),
-        ("records_per_split", "0", "option records_per_split"),
-    ],
-)
-def test_wrong_options_are_named(spark: Any, option: str, value: str, told: str) -> None:
-    """The message says which option, and what was expected."""
-    with pytest.raises(Exception, match=told):
-        spark.read.format("zookeeper-txnlog").option(option, value).load(str(folder(INCIDENTS))).count()
-
-
-def test_a_log_is_read_in_parts(spark: Any) -> None:
-    """Parts together hold each record once."""
-    path = str(folder("zookeeper-3.4.6"))
-    whole = spark.read.format("zookeeper-txnlog").option("columns", "zxid,sub").load(path)
-    parts = (
-        spark.read.format("zookeeper-txnlog").options(columns="zxid,sub", records_per_split="50").load(path)
-    )
-
-    assert parts.rdd.getNumPartitions() > whole.rdd.getNumPartitions() == 4
-    assert _sorted(_plain(parts)) == _sorted(_plain(whole))
 
 
 @pytest.mark.parametrize("pushes", [True, False])
@@ -269,8 +221,7 @@ def test_paths_as_people_write_them(spark: Any, tmp_path: Path) -> None:
     assert rows(f"file:{one}") == rows(f"file://{one}") == rows(one)
 
 
-@pytest.mark.parametrize("source", ["zookeeper-txnlog", "zookeeper-snapshot", "zookeeper-tree"])
-def test_a_misspelt_option_is_an_error_that_names_the_near_one(spark: Any, source: str) -> None:
-    """Left alone it would read everything, and say nothing."""
+def test_a_misspelt_option_is_an_error_that_names_the_near_one(spark: Any) -> None:
+    """Spark passes the message on."""
     with pytest.raises(Exception, match="there is no option 'from_zixd': did you mean 'from_zxid'"):
-        spark.read.format(source).option("from_zixd", 5).load(str(folder(INCIDENTS)))
+        spark.read.format("zookeeper-txnlog").option("from_zixd", 5).load(str(folder(INCIDENTS)))

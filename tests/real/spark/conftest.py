@@ -1,6 +1,0 @@
-"""One Spark session for the whole run: it takes up to a minute to start."""
-
-from __future__ import annotations
-
-from tests.worlds.spark import running_spark as running_spark
-from tests.worlds.spark import spark as spark
