@@ -211,7 +211,10 @@ class VerifiableConsumer:
         words = ("--topic", topic, "--group-id", group, "--reset-policy", "earliest")
         self.name = name
         self._output = tools.folder / f"{name}.lines"
-        command = tools.command("verifiable consumer", *words)
+        command = [
+            "-Dreal.kafka.log=DEBUG" if word == "-Dreal.kafka.log=WARN" else word
+            for word in tools.command("verifiable consumer", *words)
+        ]  # what it asks again and again is not a warning
         self.process = Process(command, tools.folder / f"{name}.log", output=self._output)
 
     def events(self) -> list[Line]:
@@ -266,9 +269,13 @@ def test_verifiable_consumers_share_a_topic_and_one_takes_over(group_tools: Serv
         deliveries = found()
         return {deliveries.owned(one.name) for one in consumers}
 
+    def told() -> str:
+        logs = [f"{one.name}:\n{one.process.tail(60)}" for one in consumers]
+        return "\n".join(["each partition's ten records are committed", *logs])
+
     try:
         becomes(owned, {frozenset({0}), frozenset({1})})
-        becomes(lambda: found().committed, {0: 10, 1: 10})
+        becomes(lambda: found().committed, {0: 10, 1: 10}, what=told)
         send(tools, topic, 0, 5)
         send(tools, topic, 1, 5)
         becomes(lambda: found().committed, {0: 15, 1: 15})
