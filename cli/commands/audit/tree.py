@@ -148,9 +148,14 @@ def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointIn
         documents.AuditDiffDocument(below, start, end, found.is_exact, changes),
     )
     if not out.document(document, "changes", documents.CHANGE.keys):
-        out.table(_CHANGE_COLUMNS, [one for one in changes if not one.is_of_children_only])
-        differ = "1 path differs" if len(changes) == 1 else f"{len(changes)} paths differ"
-        echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}")
+        shown = [one for one in changes if not one.is_of_children_only]
+        out.table(_CHANGE_COLUMNS, shown)
+        differ = "1 path differs" if len(shown) == 1 else f"{len(shown)} paths differ"
+        parents = len(changes) - len(shown)
+        more = (
+            f", and {parents} more in {'its' if parents == 1 else 'their'} children alone" if parents else ""
+        )
+        echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}{more}")
     if max(start, end) > last:
         echo_err(f"note: the files end at {hex_zxid(last)}")
     if source.damages():

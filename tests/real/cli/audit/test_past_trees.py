@@ -311,7 +311,7 @@ def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
     assert [line.split()[0] for line in table.lines[1:]] == [
         *("/kinds", "/kinds/container/x", "/kinds/ttl", "/kinds/ttlseq0000000002")
     ]
-    assert "5 paths differ from 0x100 to 0x110" in table.err
+    assert "4 paths differ from 0x100 to 0x110, and 1 more in its children alone" in table.err
     assert len(rows) == 5
 
 
