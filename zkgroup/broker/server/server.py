@@ -396,7 +396,8 @@ class Connection(asyncio.BufferedProtocol):
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
             self._wake(error)
         else:
-            if self._end is not None or (self._started is not None and not self._follow(self._started)):
+            started = self._started
+            if self._end is not None or (self._is_at_end if started is None else not self._follow(started)):
                 self._wake()
         finally:
             asyncio._leave_task(self._loop, task)
