@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,8 @@ ASK = "import os, tests.programs.benchmarks.process_tree as tree\nprint(tree.usa
 
 
 def test_nothing_is_wrong_in_the_logs(tmp_path: Path) -> None:
-    """Members, owners and controller fit together over a restart: no rule finds an error."""
+    """Members, owners and controller fit together over a restart: no rule finds an error. The side of the
+    benchmark that runs without Spark finds as much."""
     folder = write_logs(tmp_path / "version-2", 16_000, 20, groups=3)
 
     events = list(open_source([folder]).rows().events())
@@ -32,6 +34,9 @@ def test_nothing_is_wrong_in_the_logs(tmp_path: Path) -> None:
     assert {event.op for event in events} >= {"create", "set", "delete", "createSession", "error"}
     assert [finding for finding in found if finding.severity == "error"] == []
     assert len([finding for finding in found if finding.finding == "rebalance"]) > 3
+    command = [sys.executable, "-m", "tests.programs.benchmarks.spark_job", "1", str(folder)]
+    without_spark = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert json.loads(without_spark.stdout)["findings"] == len(found)
 
 
 def test_equal_arguments_give_equal_logs(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from zkgroup.audit.collector import without_collector
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import session
@@ -48,7 +49,7 @@ def alone(cores: int, folder: str) -> None:
     begin = _Moment("job", time.monotonic(), usage(os.getpid()))
     with without_collector():
         found = audit(open_source([Path(folder)]), RULES)
-        json.dumps(findings_document(found))
+        json.dumps(findings_document(found, numbered(found)))
     end = _Moment("end", time.monotonic(), usage(os.getpid()))
     peak_mb = round(end.usage.peak_mb)
     print(json.dumps({**begin.until(end), "peak_mb": peak_mb, "findings": len(found.findings)}))
