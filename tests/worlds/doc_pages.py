@@ -208,6 +208,9 @@ def shape(line: str) -> str:
     line = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "#", line)
     line = re.sub(r"(\b[0-9a-f-]+)?…[0-9a-f-]+\b", "#", line)  # an id that was shortened
     line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}\b", "#", line)
+    # a minute and more: zkgroup writes 3m12s or 5h07m, pytest 83.28s (0:01:23)
+    line = re.sub(r"\b\d+[mh]\d\d[sm]\b", "1s", line)
+    line = re.sub(r"(?<=\ds) \(\d+:\d\d:\d\d\)$", "", line)
     line = re.sub(r"\d[\d.,:TZ-]*( ?(ms|s|min|m|h)\b)?", "#", line)
     return re.sub(r"([\s─━-])[\s─━-]*", r"\1", line).strip()
 
@@ -264,7 +267,7 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
         ["bash", "-c", script],
         cwd=folder,
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
             "PATH": path,
             "COLUMNS": "110",
             "PYTHONUNBUFFERED": "1",

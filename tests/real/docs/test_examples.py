@@ -52,6 +52,12 @@ def test_outputs_are_compared_but_for_their_numbers() -> None:
         compare(example("GROUP  LAG  AGE\nbilling     7  20ms"), printed)
 
 
+def test_outputs_may_have_taken_a_minute_or_more() -> None:
+    """Durations are written in another form then, by pytest and by zkgroup."""
+    compare(example("1 passed in 8.84s"), "1 passed in 83.28s (0:01:23)")
+    compare(example("billing  3s"), "billing  1m03s")
+
+
 def test_what_a_block_prints_is_on_the_page() -> None:
     """Without it the page has to be recorded anew; one run's output stands for others."""
     compare(example(None), "")
