@@ -69,6 +69,9 @@ class ChaosMember:
         self._connection: RawConnection | None = None
         self._member_id = ""
         self._generation = -1
+        self._is_assigned = False
+        """Whether it has the assignment of its generation. Without one it joins, also where the answer to its
+        sync was lost with the coordinator, as Kafka's clients do."""
         self._positions: dict[int, int] = {}
         self._fetched = False
         self.is_calm = False
@@ -80,14 +83,14 @@ class ChaosMember:
             try:
                 if self._connection is None:
                     await self._connect()
-                if self._generation < 0:
+                if not self._is_assigned:
                     await self._join()
                 await self._turn()
             except (CoordinatorLostError, OSError):
                 self._disconnect()
                 await asyncio.sleep(0.1)
             except MemberLostError:
-                self._generation = -1
+                self._is_assigned = False
 
     # --- the coordinator --------------------------------------------------------------------------
 
@@ -147,6 +150,7 @@ class ChaosMember:
     # --- the group --------------------------------------------------------------------------------
 
     async def _join(self) -> None:
+        self._generation = -1
         while True:
             request = wire.JoinGroupRequest(
                 group=self._group,
@@ -199,6 +203,7 @@ class ChaosMember:
         self._note("synced", sent, error=synced.error, partitions=partitions)
         self._expect(synced.error)
         self._positions, self._fetched = dict.fromkeys(partitions, -1), False
+        self._is_assigned = True
 
     async def _fetch(self) -> None:
         topics = (wire.OffsetFetchTopic(topic=TOPIC, partitions=tuple(self._positions)),)
