@@ -56,18 +56,24 @@ def expected_owners(
 
 
 def least_moves(
-    registrations: Mapping[str, Registration], partitions: Partitions, before: Owners
+    registrations: Mapping[str, Registration],
+    partitions: Partitions,
+    before: Owners,
+    moved: int | None = None,
 ) -> int | None:
     """How many partitions have to change hands, at the least, for an assignment as even as can be.
 
-    A partition that nobody owned before moves to nobody's cost. None where the plan cannot be known, or would
-    take long to search for: a registration may ask for any number of threads.
+    Not more than were `moved`, for range may do with an assignment less even. A partition that nobody owned
+    before moves to nobody's cost. None where the plan cannot be known, or would take long to search for: a
+    registration may ask for any number of threads.
     """
     members = evaluated(registrations, sorted(partitions))
     if members is None or _is_big(members, partitions):
         return None
-    after = assign("sticky", members, partitions, before).owners
-    return len(assignment_diff(before, after).moved)
+    if moved == 0:
+        return 0
+    least = len(assignment_diff(before, assign("sticky", members, partitions, before).owners).moved)
+    return least if moved is None else min(least, moved)
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:

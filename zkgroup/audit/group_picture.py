@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
-from zkgroup.audit.membership import partitions_at, registration_of
+from zkgroup.audit.membership import partitions_at, registration_of, topics_wanted
 from zkgroup.audit.owner_lives import thread_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -83,8 +83,21 @@ class GroupPicture:
 
     def is_at_rest(self, zxid: int) -> bool:
         """Whether every member owns exactly what it is assigned."""
+        if not self.owners and self._is_to_be_owned(zxid):
+            return False
         plan = self.expected_owners(zxid)
         return plan is not None and plan.owners == self.threads()
+
+    def _is_to_be_owned(self, zxid: int) -> bool:
+        """Whether a plan, if it can be known, has an owner for something. False: perhaps."""
+        if self._plan is not None and not self._plan.owners:
+            return False
+        partitions = partitions_at(self._facts, zxid)
+        return any(
+            threads > 0 and partitions.get(topic)
+            for registration in self.registrations().values()
+            for topic, threads in (topics_wanted(registration, tuple(partitions)) or {}).items()
+        )
 
     def _member(self, event: Event, member: str) -> None:
         if event.op == "create":

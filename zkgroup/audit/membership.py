@@ -12,7 +12,7 @@ from zkgroup.assignment.wildcards import evaluate
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.model import EvaluatedMember
+from zkgroup.model import EvaluatedMember, StaticSubscription
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.paths import path_kind
@@ -144,12 +144,32 @@ def wanting(facts: Facts, group: str, topic: str) -> list[TimeRange]:
     known: list[TimeRange] | None = facts.derived.get(("wanting", group, topic))
     if known is None:
         known = facts.derived["wanting", group, topic] = merged(
-            TimeRange.of(life)
-            for life in facts.members.get(group, ())
-            if (registration := registration_of(life.data)) is not None
-            and topic in (topics_wanted(registration, (topic,)) or {})
+            time
+            for time, registration, named in _subscriptions(facts, group)
+            if topic in (named if named is not None else topics_wanted(registration, (topic,)) or ())
         )
     return known
+
+
+_Subscribed = tuple[TimeRange, Registration, Mapping[str, int] | None]
+"""A registration that can be read, and the topics that it wants, where these do not depend on which exist."""
+
+
+def _subscriptions(facts: Facts, group: str) -> list[_Subscribed]:
+    """Those of a group."""
+    known: list[_Subscribed] | None = facts.derived.get(("subscriptions", group))
+    if known is None:
+        known = facts.derived["subscriptions", group] = [
+            (TimeRange.of(life), registration, _named(registration))
+            for life in facts.members.get(group, ())
+            if (registration := registration_of(life.data)) is not None
+        ]
+    return known
+
+
+def _named(registration: Registration) -> Mapping[str, int] | None:
+    is_static = isinstance(registration.wanted(), StaticSubscription)
+    return topics_wanted(registration, ()) if is_static else None
 
 
 def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:

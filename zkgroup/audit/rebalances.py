@@ -309,8 +309,8 @@ class Rebalances:
         moved = len(assignment_diff(current.before, after).moved)
         least = None
         if self._with_least:
-            least = least_moves(registrations, partitions_at(self._facts, current.to_zxid), current.before)
-            least = None if least is None else min(least, moved)
+            partitions = partitions_at(self._facts, current.to_zxid)
+            least = least_moves(registrations, partitions, current.before, moved)
         return Rebalance(
             group=self._picture.group,
             from_zxid=first.zxid if first else current.from_zxid,

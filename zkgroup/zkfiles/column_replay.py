@@ -16,7 +16,7 @@ from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import CREATES, DataSet, Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.servers import Server
-from zkgroup.zkfiles.zxids import hole_between
+from zkgroup.zkfiles.zxids import follows, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.stretches import Codes, Stretch
@@ -131,7 +131,7 @@ class _Stretches:
         if self._paths is None:
             return False
         first, last = batches[0]["zxid"][0], batches[-1]["zxid"][-1]
-        if (self.last and first != self.last + 1) or not self._taker.takes_stretch(first, last):
+        if (self.last and not follows(first, self.last)) or not self._taker.takes_stretch(first, last):
             return False
         from zkgroup.zkfiles.stretches import OddRowsError, stretch_of
 

@@ -29,7 +29,7 @@ from zkgroup.zkfiles.replay_start import (
 )
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import Verification, verify
-from zkgroup.zkfiles.zxids import Hole, hole_between
+from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.stretches import Codes, Stretch
@@ -336,7 +336,7 @@ class _Replay:
         return True
 
     def takes_stretch(self, first: int, last: int) -> bool:
-        return first == self.at + 1 and self.window.is_over(first)
+        return follows(first, self.at) and self.window.is_over(first)
 
     def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
         from zkgroup.zkfiles.stretches import OddRowsError

@@ -28,7 +28,7 @@ from zkgroup.zkfiles.replay_start import (
 )
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, hole_between
+from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.stretches import Codes, Stretch
@@ -219,7 +219,7 @@ class _Run:
         """The tree, where records from one zxid to another have only to be compared with it."""
         if (
             self._pending
-            or first != self._at + 1
+            or not follows(first, self._at)
             or (self._next is not None and self._next.zxid < last)
             or not self._window.is_over(first)
         ):

@@ -65,4 +65,4 @@ class TreeRows:
         assert OPEN_ACL.screen is not None
         matters[OPEN_ACL.screen(tables, OPEN_ACL.bounds).rows.rows] = True
         self.rows = np.flatnonzero(matters)
-        return Screened(rows.where(np.zeros(len(rows.rows), np.bool_)))
+        return Screened(rows.none())

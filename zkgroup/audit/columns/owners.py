@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -14,10 +17,13 @@ from zkgroup.audit.columns.partitions import PartitionTable
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.keys import Key
 from zkgroup.audit.membership import member_of
-from zkgroup.znodes.consumers import Owner
+from zkgroup.audit.owner_lives import member_of_thread
 
 _NEVER: Final = np.iinfo(np.int64).max
+Unowned = tuple[tuple[int, int, int | None, int | None], str, str | None]
+"""A time without an owner as a `TimeRange` has it, the thread before it, and that behind it."""
 
 
 class OwnerTable:
@@ -30,7 +36,6 @@ class OwnerTable:
         keys = p.selection.codes
         following = np.append(changes[1:], -1)[: len(changes)]
         following[np.append(keys[changes][1:] != keys[changes][:-1], True)[: len(changes)]] = -1
-        self._changes, self._following = changes, following
         is_claim = p.op[changes] == CREATE
         self.claim: Numbers = changes[is_claim]
         """Its place in the table of partitions, and that of the row that ended it; -1 while it lasts."""
@@ -47,22 +52,40 @@ class OwnerTable:
         flags[self._partitions.selection.codes[self.claim[claims]]] = True
         return self._partitions.owners_of(flags)
 
-    def keys_unowned_for(self, longest_ms: float) -> Selection:
-        """The owner rows of all partitions that once had no owner for longer, between two or at the end."""
-        p, facts = self._partitions, self._facts
-        ends = self.end[~self.is_open]
-        after = np.full(len(p.op), -1, np.int64)
-        after[self._changes] = self._following
-        later = after[ends]
-        until = np.where(later >= 0, p.time_ms[later], facts.end_ms)
-        until = np.where(p.op[ends] == CREATE, p.time_ms[ends], until)
-        is_long = until - p.time_ms[ends] > longest_ms
-        flags = p.selection.keys_with(_marked(len(p.op), ends[is_long]))
-        # Of two deletions in a row the first one counts: the exact rule tells.
-        twice = self._following >= 0
-        twice &= (p.op[self._changes] == DELETE) & (p.op[self._following] == DELETE)
-        flags |= p.selection.keys_with(_marked(len(p.op), self._changes[twice]))
-        return p.owners_of(flags)
+    def times_unowned_for(self, longest_ms: float) -> Iterator[tuple[Key, list[Unowned]]]:
+        """Of each partition that once had no owner for longer these times, between two or at the end."""
+        p, claims = self._partitions, np.arange(len(self.claim))
+        codes = p.selection.codes[self.claim]
+        is_last: Flags = np.append(codes[1:] != codes[:-1], True)[: len(codes)]
+        following = np.where(is_last, -1, claims + 1)
+        until_ms = np.where(is_last, self._facts.end_ms, p.time_ms[self.claim[following]])
+        claims = np.flatnonzero(~self.is_open & (until_ms - p.time_ms[self.end] > longest_ms))
+        ends, following = self.end[claims], following[claims]
+        after = self.claim[following]
+        threads = [*self.threads, None]
+        rows = zip(
+            codes[claims].tolist(),
+            p.zxid[ends].tolist(),
+            p.time_ms[ends].tolist(),
+            (following < 0).tolist(),
+            p.zxid[after].tolist(),
+            p.time_ms[after].tolist(),
+            self.thread[claims].tolist(),
+            np.where(following < 0, -1, self.thread[following]).tolist(),
+            strict=True,
+        )
+        for code, of_key in groupby(rows, key=itemgetter(0)):
+            yield (
+                p.selection.keys[code],
+                [
+                    (
+                        (zxid, ms, None, None) if is_final else (zxid, ms, to_zxid, to_ms),
+                        self.threads[before],
+                        threads[then],
+                    )
+                    for _, zxid, ms, is_final, to_zxid, to_ms, before, then in of_key
+                ],
+            )
 
     def _registrations(self, columns: Columns) -> None:
         """Of all claims of one thread in one session of one group the first and the last zxid decide."""
@@ -72,7 +95,11 @@ class OwnerTable:
         of_claim = of_key[p.selection.codes[self.claim]] if len(self.claim) else np.zeros(0, np.int64)
         data = pc.fill_null(columns.data.take(pa.array(p.selection.rows[self.claim])), b"")
         encoded = data.dictionary_encode()
-        threads, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+        threads = [text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        self.threads: Sequence[str] = threads
+        self.thread: Numbers = codes
+        """Of each claim its place in `threads`."""
         sessions, of_session = np.unique(p.session[self.claim], return_inverse=True)
         combined = (of_claim * max(len(sessions), 1) + of_session) * max(len(threads), 1) + codes
         known, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
@@ -86,7 +113,7 @@ class OwnerTable:
         group_names = list(names)
         for number, claim in enumerate(first.tolist()):
             group = group_names[int(of_claim[claim])]
-            member = Owner(threads[int(codes[claim])].decode("utf-8", "replace")).member
+            member = member_of_thread(threads[int(codes[claim])])
             session = int(p.session[self.claim[claim]])
             is_gone[number] = (group, member) not in living
             is_registered[number] = began[number] >= self._facts.start_zxid and any(
@@ -108,9 +135,3 @@ class OwnerTable:
                 if life.to_zxid is None:
                     living.add((group, member))
         return lives, living
-
-
-def _marked(size: int, places: Numbers) -> Flags:
-    flags: Flags = np.zeros(size, np.bool_)
-    flags[places] = True
-    return flags

@@ -365,7 +365,7 @@ def _write_hot_spot_screen(tables: Tables, bounds: Bounds) -> Screened:
     found = [
         _hot_spot_finding(area, tables.facts, ends, _Counts(*counts)) for (area,), ends, counts in counted
     ]
-    return Screened(selection.of_keys(selection.keys_with(selection.rows < 0)), found)
+    return Screened(selection.none(), found)
 
 
 WRITE_HOT_SPOT: Final = Rule(

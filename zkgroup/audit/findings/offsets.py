@@ -163,42 +163,68 @@ def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
 def _given_up(
     step: PartitionStep, life: OwnerLife, key: Key, facts: Facts, owned_ms: float
 ) -> Iterator[Finding]:
-    event, (group, topic, partition) = step.event, key
     # What an owner from before the log committed before it is not known.
-    since_zxid, since_ms = (
+    since = (
         (life.from_zxid, life.from_ms)
         if life.from_zxid >= facts.start_zxid
         else (facts.start_zxid, facts.start_ms)
     )
-    if event.time_ms - since_ms <= owned_ms:
-        return
-    found = "there was no offset" if step.value is None else f"the offset was {step.value}"
-    yield Finding(
+    until = step.event.zxid, step.event.time_ms
+    if until[1] - since[1] > owned_ms:
+        yield _given_up_finding(key, life.session, since, until, step.value, facts)
+
+
+def _given_up_finding(
+    key: Key, session: int, since: tuple[int, int], until: tuple[int, int], value: int | None, facts: Facts
+) -> Finding:
+    """Of a time that a session owned a partition, by zxid and clock, and the offset at its end."""
+    group, topic, partition = key
+    found = "there was no offset" if value is None else f"the offset was {value}"
+    return Finding(
         "no_commit_at_handover",
         "info",
         group=group,
         topic=topic,
         partition=int(partition),
-        session=life.session,
-        from_zxid=since_zxid,
-        to_zxid=event.zxid,
-        from_ms=since_ms,
-        to_ms=event.time_ms,
-        detail=f"owned for {duration_text(event.time_ms - since_ms)} by"
-        f" {who(facts, life.session, group)} without a commit; {found} at the end",
+        session=session,
+        from_zxid=since[0],
+        to_zxid=until[0],
+        from_ms=since[1],
+        to_ms=until[1],
+        detail=f"owned for {duration_text(until[1] - since[1])} by {who(facts, session, group)}"
+        f" without a commit; {found} at the end",
     )
 
 
 def _no_commit_at_handover_screen(tables: Tables, bounds: Bounds) -> Screened:
-    """Partitions with an owner that went, after a long time, without a commit of its own since it came."""
+    """Told by columns, but for partitions that have an offset which is no plain number."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
     came = p.change_before
     is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
-    since_ms = p.time_ms[came]
-    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
-    is_long = p.time_ms - since_ms > bounds["owned_ms"]
-    return Screened(p.keys_with(is_over & (commits == commits[came]) & is_long))
+    is_over &= (commits == commits[came]) & ~p.odd[p.selection.codes]
+    ends = is_over.nonzero()[0]
+    came = came[ends]
+    is_early = p.zxid[came] < facts.start_zxid
+    since_zxid, since_ms = p.zxid[came], p.time_ms[came]
+    since_zxid[is_early], since_ms[is_early] = facts.start_zxid, facts.start_ms
+    is_long = p.time_ms[ends] - since_ms > bounds["owned_ms"]
+    ends = ends[is_long]
+    written = p.last_write[ends]
+    rows = zip(
+        p.selection.codes[ends].tolist(),
+        p.session[came[is_long]].tolist(),
+        zip(since_zxid[is_long].tolist(), since_ms[is_long].tolist(), strict=True),
+        zip(p.zxid[ends].tolist(), p.time_ms[ends].tolist(), strict=True),
+        p.value[written].tolist(),
+        p.exists[ends].tolist(),
+        strict=True,
+    )
+    found = [
+        _given_up_finding(p.selection.keys[code], session, since, until, value if exists else None, facts)
+        for code, session, since, until, value, exists in rows
+    ]
+    return Screened(p.selection.of_keys(p.odd), found)
 
 
 NO_COMMIT_AT_HANDOVER: Final = Rule(
