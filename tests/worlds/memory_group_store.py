@@ -117,11 +117,11 @@ class MemoryGroupStore:
             case WriteLegacyOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write_legacy(event))
-            case ExpireOffsets(group, partitions):
-                for each in partitions:
+            case ExpireOffsets(group, recorded):
+                for each in recorded:
                     self.offsets[group].pop(each, None)
                 left = bool(self.offsets.get(group))
-                return [OffsetsExpired(group_id=group, partitions=partitions, has_offsets=left)]
+                return [OffsetsExpired(group_id=group, partitions=frozenset(recorded), has_offsets=left)]
             case _:
                 return []  # session events: memory has no session
 

@@ -52,6 +52,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
@@ -86,15 +87,16 @@ class BrokerHealth:
 
 
 class _ReportingCache(MetadataCache):
-    """A metadata cache that reports each update."""
+    """A metadata cache that reports each update, with the topics that the controller deletes."""
 
-    def __init__(self, updated: Callable[[], None]) -> None:
+    def __init__(self, updated: Callable[[frozenset[str]], None]) -> None:
         super().__init__()
         self._updated = updated
 
     def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
         old = super().update(request, now_ms)
-        self._updated()
+        going = {each.topic for each in request.partitions if each.leader == LEADER_DURING_DELETE}
+        self._updated(frozenset(topic for topic in going if self.leaders(topic) is None))
         return old
 
 
@@ -350,11 +352,13 @@ class BrokerNetwork:
         self._fetchers.resume(followed)
         self._post(TopicsFollowed(frozenset(tp.topic for tp in followed)))
 
-    def _on_metadata(self) -> None:
+    def _on_metadata(self, deleted_topics: frozenset[str]) -> None:
         self._fetchers.located(self.cache.brokers)
         self._metadata_updated.set()
         if self._admin_rows is not None:
             self._admin_rows.metadata_changed()
+        if self._groups is not None and deleted_topics:
+            self._groups.topics_deleted(deleted_topics)
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
         self._fetch_reports.flush()

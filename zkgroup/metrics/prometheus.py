@@ -55,7 +55,7 @@ HELP = {
     "zkgroup_broker_group_sync_seconds": "From a generation to its stored assignment.",
     "zkgroup_broker_group_members_removed_total": "Members removed, by what they did not do in time.",
     "zkgroup_broker_group_commits_total": "Partitions of commits, by outcome.",
-    "zkgroup_broker_group_offsets_expired_total": "Offsets deleted after their retention time.",
+    "zkgroup_broker_group_offsets_expired_total": "Offsets deleted as expired, or with their topic.",
     "zkgroup_broker_group_load_seconds": "Loads of the groups of a partition of __consumer_offsets.",
 }
 """Name of each metric to its help text."""

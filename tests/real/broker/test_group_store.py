@@ -184,7 +184,7 @@ def test_only_what_the_coordinator_wrote_last_expires(stores: ServerStores, owne
     assert stores.zk.read(path).stat.version == 0
     stores.zk.multi(Delete(path, -1), Create(path, b"5"))
 
-    owner.loop.post(ExpireOffsets(GROUP, frozenset(recorded.offsets)))
+    owner.loop.post(ExpireOffsets(GROUP, recorded.recorded))
 
     expired = owner.next(OffsetsExpired)
     assert (expired.partitions, expired.has_offsets) == ({kept}, True)

@@ -13,7 +13,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.group_readers import SESSION_MS, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup import Admin, GroupMember
@@ -144,13 +144,7 @@ def test_a_group_that_only_commits_is_listed_as_its_coordinator_lists_it(
     cluster: KafkaCluster, admin: Admin
 ) -> None:
     """Empty, of a coordinator; deleted by it, nothing is left."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP, enable_auto_commit=False
-    )
-    consumer.assign(ALL[:1])
-    commit = {KafkaTopicPartition("t", 0): OffsetAndMetadata(2, "", -1)}
-    eventually(lambda: _is_committed(consumer, commit), lambda is_done: is_done)
-    consumer.close()
+    _commit(cluster, ALL[0], 2)
 
     found, (row,) = admin.describe_group(GROUP), admin.list_groups().rows
     (reported,) = admin.describe_coordinator(GROUP).groups
@@ -163,6 +157,33 @@ def test_a_group_that_only_commits_is_listed_as_its_coordinator_lists_it(
     admin.delete_group(GROUP)
 
     assert admin.list_groups().rows == ()
+
+
+def test_the_offsets_of_a_deleted_topic_are_deleted(cluster: KafkaCluster, admin: Admin) -> None:
+    """As at Kafka: a new topic of that name is not consumed from them, and no tool asks for its end."""
+    cluster.create_topic("kept")
+    kept = TopicPartition("kept", 0)
+    _commit(cluster, ALL[0], 2)
+    _commit(cluster, kept, 3)
+
+    admin.delete_topic("t", wait_s=PATIENCE_S)
+
+    eventually(
+        lambda: {row.topic_partition: row.offset for row in admin.describe_group(GROUP).partitions},
+        lambda got: got == {kept: 3},
+    )
+
+
+def _commit(cluster: KafkaCluster, tp: TopicPartition, offset: int) -> None:
+    """Commits without joining the group."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP, enable_auto_commit=False
+    )
+    named = KafkaTopicPartition(*tp)
+    consumer.assign([named])
+    commit = {named: OffsetAndMetadata(offset, "", -1)}
+    eventually(lambda: _is_committed(consumer, commit), lambda is_done: is_done)
+    consumer.close()
 
 
 def _is_committed(consumer: KafkaConsumer, offsets: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> bool:

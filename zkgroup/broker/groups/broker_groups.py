@@ -67,6 +67,10 @@ class BrokerGroups:
         else:
             self.service.slot_resigned(tp.partition, leader_epoch)
 
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """The controller deletes topics: the offsets that this broker coordinates are deleted."""
+        self.service.topics_deleted(topics)
+
     async def stop(self) -> None:
         """Gives up all slots, and answers the requests that wait."""
         await self.service.stop()

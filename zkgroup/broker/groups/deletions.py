@@ -1,4 +1,4 @@
-"""Deletes offsets and groups: by an operator's request, or because they have expired (recipes 23).
+"""Deletes offsets and groups: by an operator's request, as expired, or with their topic (recipes 23).
 
     multi[ check(slot), delete(ids), create(ids), per partition: delete(offset, v), delete(metadata, w) ]
 
@@ -8,7 +8,7 @@ consumer, because a znode that is created again starts at version 0. What is del
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zkgroup.broker.groups.led_slots import LedSlot, QueuedChange, StoreCore, StoredGroup
@@ -18,6 +18,7 @@ from zkgroup.broker.groups.store_events import (
     ExpireOffsets,
     OffsetsDeleted,
     OffsetsExpired,
+    Recorded,
 )
 from zkgroup.coordinator.effects import DeleteGroup
 from zkgroup.coordinator.events import WriteOutcome
@@ -75,10 +76,8 @@ class Deletions:
                 return (yield from self._delete_group(slot, group, group_id, keeps_offsets))
             case DeleteStoredOffsets(_, _, partitions):
                 return (yield from self._delete_offsets(slot, group, queued, partitions))
-            case ExpireOffsets(_, expired):
-                outcome = yield from self._delete_offsets(
-                    slot, group, queued, sorted(expired), only_recorded=True
-                )
+            case ExpireOffsets(_, recorded):
+                outcome = yield from self._delete_offsets(slot, group, queued, sorted(recorded), recorded)
                 listed = yield from list_partitions([group.group_id])
                 queued.has_offsets = bool(listed[group.group_id])
                 return outcome
@@ -124,13 +123,13 @@ class Deletions:
         group: StoredGroup,
         queued: QueuedChange,
         partitions: Sequence[TopicPartition],
-        *,
-        only_recorded: bool = False,
+        recorded: Mapping[TopicPartition, Recorded] | None = None,
     ) -> Procedure[WriteOutcome]:
+        """`recorded`: only these writes of the offsets."""
         for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
             batch = partitions[start : start + PARTITIONS_AT_ONCE]
             for _ in range(TRIES):
-                outcome = yield from self._try_offsets(slot, group, queued, batch, only_recorded)
+                outcome = yield from self._try_offsets(slot, group, queued, batch, recorded)
                 if outcome is not None:
                     break
             else:
@@ -145,7 +144,7 @@ class Deletions:
         group: StoredGroup,
         queued: QueuedChange,
         batch: Sequence[TopicPartition],
-        only_recorded: bool,
+        recorded: Mapping[TopicPartition, Recorded] | None,
     ) -> Procedure[WriteOutcome | None]:
         """One transaction; None where a znode has changed since it was read."""
         offsets, metadata = yield from read_many(
@@ -155,7 +154,7 @@ class Deletions:
         deleted, operations = [], []
         for partition, offset, beside in zip(batch, offsets, metadata, strict=True):
             found = [each for each in (offset, beside) if each is not None]
-            if only_recorded and not _is_recorded(group, partition, found):
+            if recorded is not None and recorded[partition] != tuple(each.stat.mzxid for each in found):
                 continue
             deleted.append(partition)
             operations += [Delete(each.path, each.stat.version) for each in found]
@@ -278,8 +277,3 @@ def _children(parents: Sequence[str]) -> Procedure[list[str]]:
         if isinstance(below, tuple)
         for name in sorted(below)
     ]
-
-
-def _is_recorded(group: StoredGroup, partition: TopicPartition, found: Sequence[Znode]) -> bool:
-    """Whether offset and metadata are those of the last `OffsetsRecorded`."""
-    return group.recorded.get(partition) == tuple(each.stat.mzxid for each in found)

@@ -102,7 +102,6 @@ class StoredGroup:
         "header",
         "is_marked",
         "paths",
-        "recorded",
         "sent",
         "version",
         "watches_members",
@@ -129,8 +128,6 @@ class StoredGroup:
         self.changes: deque[QueuedChange] = deque()
         """The first one is being made, or waits for commits or a connection."""
         self.sent: SentHeader | None = None
-        self.recorded: dict[TopicPartition, tuple[int, int]] = {}
-        """The transactions that last set offset and metadata, as of the last `OffsetsRecorded`."""
         self.watches_members = False
 
     @property
@@ -141,7 +138,7 @@ class StoredGroup:
     def forget(self) -> None:
         """Nothing of the group is in ZooKeeper: it was deleted."""
         self.version = self.header = self.sent = None
-        self.chunk_paths, self.chunk_numbers, self.existing, self.recorded = [], {}, {}, {}
+        self.chunk_paths, self.chunk_numbers, self.existing = [], {}, {}
         self.paths = {}
         self.is_marked = self.has_stray_chunks = False
 
@@ -159,6 +156,7 @@ class LedSlot:
         "commits",
         "commits_accepted",
         "commits_done",
+        "deleted_topics",
         "epoch",
         "groups",
         "is_announced",
@@ -184,6 +182,8 @@ class LedSlot:
         """Those that wait for the transaction in flight."""
         self.commits_accepted = 0
         self.commits_done = 0
+        self.deleted_topics: set[str] = set()
+        """Those whose offsets have not been read since the controller reported their deletion."""
         self.waiting: dict[StoredGroup, None] = {}
         """Groups whose next change waits for commits."""
 

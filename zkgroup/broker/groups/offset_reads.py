@@ -6,7 +6,7 @@ then there is no metadata, and no leader epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -63,11 +63,18 @@ class FoundOffsets:
     """Why, for the log."""
 
 
-def list_partitions(groups: Iterable[str]) -> Procedure[dict[str, list[TopicPartition]]]:
-    """The partitions that have an offset znode, for each group."""
+def list_partitions(
+    groups: Iterable[str], of: Collection[str] | None = None
+) -> Procedure[dict[str, list[TopicPartition]]]:
+    """The partitions that have an offset znode, for each group; with `of` those of these topics alone."""
     names = list(groups)
     (outcome,) = yield from ask(Query(ListMany(tuple(map(offsets_path, names)))))
-    topics = [(name, topic) for name, below in zip(names, _listed(outcome), strict=True) for topic in below]
+    topics = [
+        (name, topic)
+        for name, below in zip(names, _listed(outcome), strict=True)
+        for topic in below
+        if of is None or topic in of
+    ]
     found: dict[str, list[TopicPartition]] = {name: [] for name in names}
     if topics:
         (outcome,) = yield from ask(Query(ListMany(tuple(offsets_topic_path(*each) for each in topics))))

@@ -23,6 +23,7 @@ from zkgroup.broker.groups.store_events import (
     SlotLed,
     SlotResigned,
     StoreEvent,
+    TopicsDeleted,
     WriteLegacyOffsets,
     WriteManyOffsets,
 )
@@ -174,6 +175,10 @@ class GroupCoordinatorService:
     def slot_resigned(self, slot: int, leader_epoch: int) -> None:
         """The broker no longer leads a slot."""
         self._step_store(SlotResigned(slot, leader_epoch))
+
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """The controller deletes topics: their offsets in the slots that the broker leads are deleted."""
+        self._step_store(TopicsDeleted(topics))
 
     # --- requests ---------------------------------------------------------------------------------
 

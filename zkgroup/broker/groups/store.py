@@ -38,6 +38,7 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     StoreEffect,
     StoreEvent,
+    TopicsDeleted,
     WriteLegacyOffsets,
     WriteManyOffsets,
 )
@@ -96,6 +97,8 @@ class GroupStore(SessionMachine[Effect]):
                 WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteStoredOffsets() | ExpireOffsets()
             ):
                 self._groups.add(event)
+            case TopicsDeleted(topics):
+                self._retention.topics_deleted(topics)
             case ReadOffsets() | ReadMembers():
                 self._reads.add(event)
             case ReadLegacyOffsets():

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import (
@@ -88,16 +89,30 @@ class DeleteStoredOffsets:
     partitions: tuple[TopicPartition, ...]
 
 
+class Recorded(NamedTuple):
+    """Which write of an offset was read: the transactions that last set offset and metadata."""
+
+    offset_mzxid: int
+    metadata_mzxid: int
+
+
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Deletes offsets of the last `OffsetsRecorded` of this group, which have expired.
+    """Deletes offsets of an `OffsetsRecorded` of this group, which have expired or whose topic is deleted.
 
     One that was written since then stays, and all of them while ZooKeeper consumers are members. Result:
     `OffsetsExpired`.
     """
 
     group_id: str
-    partitions: frozenset[TopicPartition]
+    recorded: Mapping[TopicPartition, Recorded]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """The controller deletes topics: their offsets are to be deleted. Result: `OffsetsRecorded`."""
+
+    topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +153,7 @@ StoreRequest = (
     | ReadOffsets
     | DeleteStoredOffsets
     | ExpireOffsets
+    | TopicsDeleted
     | ReadMembers
     | ReadLegacyOffsets
     | WriteLegacyOffsets
@@ -197,13 +213,18 @@ class OffsetsRecorded:
 
     Pass it through `retention.expired_offsets`, and then `ExpireOffsets`; where nothing is left, ask
     `retention.is_over` in the same turn, and remove the group, unless it has got an offset meanwhile.
+
+    Comes after `TopicsDeleted` too, with the offsets of these topics alone, all of which are to be deleted.
     """
 
     group_id: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     """Those that the coordinator wrote last; their times are of the machine's clock."""
+    recorded: Mapping[TopicPartition, Recorded]
+    """For `ExpireOffsets`."""
     has_others: bool
-    """Whether there are offsets that ZooKeeper consumers wrote, which do not expire."""
+    """Whether there are, or may be, offsets that are not among them."""
+    are_of_deleted_topics: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,17 +297,22 @@ class StoredCoordinator:
     # --- retention --------------------------------------------------------------------------------
 
     def _expire(self, recorded: OffsetsRecorded) -> None:
-        """Deletes the offsets of a group that have expired, or the group where it has none.
+        """Deletes the offsets of a group that have expired, or of deleted topics, or the group without any.
 
         A group that the coordinator does not know only stores offsets.
         """
         group = self.coordinator.group(recorded.group_id)
         known = group or GroupMetadata(recorded.group_id)
-        expired = expired_offsets(
-            known, recorded.offsets, subscribed_topics(known), self._clock.now_ms(), self._retention_ms
-        )
+        if recorded.are_of_deleted_topics:
+            expired = frozenset(recorded.offsets)
+        else:
+            expired = expired_offsets(
+                known, recorded.offsets, subscribed_topics(known), self._clock.now_ms(), self._retention_ms
+            )
         if expired:
-            self._step_store(ExpireOffsets(recorded.group_id, expired))
+            self._step_store(
+                ExpireOffsets(recorded.group_id, {each: recorded.recorded[each] for each in expired})
+            )
         else:
             has_offsets = recorded.has_others or bool(recorded.offsets)
             self._remove_if_over(recorded.group_id, has_offsets=has_offsets)

@@ -15,6 +15,7 @@ from zkgroup.broker.groups.store_events import (
     ReadMembers,
     RetentionChecked,
     SlotResigned,
+    TopicsDeleted,
 )
 from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
@@ -22,6 +23,8 @@ from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Multi
 from zkgroup.runtime.lease import lease_ms
 from zkgroup.testing.memory_zookeeper import Fault
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import OffsetMetadata, SlotOwner
 
@@ -40,8 +43,14 @@ def recorded() -> tuple[SteppedStores, StoreNode]:
     return world, node
 
 
+def post_expiry(node: StoreNode, *partitions: TopicPartition) -> None:
+    """Expires offsets as the retention has read them."""
+    found = node.emitted(OffsetsRecorded)[-1]
+    node.loop.post(ExpireOffsets(GROUP, {each: found.recorded[each] for each in partitions}))
+
+
 def expire(world: SteppedStores, node: StoreNode, *partitions: TopicPartition) -> OffsetsExpired:
-    node.loop.post(ExpireOffsets(GROUP, frozenset(partitions)))
+    post_expiry(node, *partitions)
     world.run()
     world.advance(1000)
     return node.emitted(OffsetsExpired)[-1]
@@ -101,7 +110,7 @@ def test_an_offset_that_was_written_since_it_was_read_stays(value: bytes) -> Non
 def test_an_offset_that_is_written_between_read_and_delete_stays() -> None:
     """The delete has the version that was read."""
     world, node = recorded()
-    node.loop.post(ExpireOffsets(GROUP, frozenset({P0})))
+    post_expiry(node, P0)
     world.until_asks(node, Multi, offset_path(GROUP, P0))
     world.server.put(offset_path(GROUP, P0), b"9")
     world.run()
@@ -135,7 +144,7 @@ def test_no_offset_expires_while_zookeeper_consumers_are_members() -> None:
 def test_a_deposed_coordinator_expires_nothing() -> None:
     """The slot's check is in the transaction."""
     world, node = recorded()
-    node.loop.post(ExpireOffsets(GROUP, frozenset({P0})))
+    post_expiry(node, P0)
     world.until_asks(node, Multi, offset_path(GROUP, P0))
     world.elect(2)
     world.server.put(SlotOwner.path(0), SlotOwner(2, 9).encode())
@@ -204,7 +213,56 @@ def test_a_group_whose_clients_were_refused_is_read_too() -> None:
     assert node.outcome(claimed) is WriteOutcome.ZOOKEEPER_MEMBERS
     world.advance(INTERVAL_MS)
 
-    assert node.emitted(OffsetsRecorded) == [OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False)]
+    assert node.emitted(OffsetsRecorded) == [
+        OffsetsRecorded(group_id=GROUP, offsets={}, recorded={}, has_others=False)
+    ]
+
+
+# --- deleted topics -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic_is", ["being deleted", "gone", "there again"])
+def test_the_offsets_of_a_deleted_topic_are_deleted_as_soon_as_it_is(topic_is: str) -> None:
+    """But not those of other topics, of ZooKeeper consumers, and of a new topic of that name."""
+    of_zookeeper, other = TopicPartition("t", 2), TopicPartition("u", 0)
+    world, node = led()
+    world.server.put(Topic.path("t"), b"")
+    world.commit(node, {P0: 5, P1: 6, other: 7}, is_member=False)
+    world.run()
+    world.server.put(offset_path(GROUP, of_zookeeper), b"9")
+    if topic_is == "being deleted":
+        world.server.put(TopicDeletion.path("t"), b"")
+    else:
+        world.server.remove(Topic.path("t"))
+    if topic_is == "there again":
+        world.server.put(Topic.path("t"), b"")
+        world.commit(node, {P1: 6}, is_member=False)
+        world.run()
+
+    node.loop.post(TopicsDeleted(frozenset({"t"})))
+    world.run()
+
+    deleted = {P0} if topic_is == "there again" else {P0, P1}
+    (found,) = node.emitted(OffsetsRecorded)
+    assert (set(found.offsets), found.has_others, found.are_of_deleted_topics) == (deleted, True, True)
+    assert expire(world, node, *deleted).partitions == deleted
+    left = {each for each in (P0, P1, of_zookeeper, other) if world.offset(each) is not None}
+    assert left == {P0, P1, of_zookeeper, other} - deleted
+
+
+def test_topics_that_are_deleted_during_a_check_are_read_after_it() -> None:
+    """Also where an answer is lost meanwhile."""
+    world, node = led()
+    u0 = TopicPartition("u", 0)
+    world.commit(node, {P0: 5, u0: 6}, is_member=False)
+    world.run()
+    node.loop.post(TopicsDeleted(frozenset({"t"})))
+    world.lose(node, "lost_reply")
+    node.loop.post(TopicsDeleted(frozenset({"u"})))
+    world.run()
+    world.advance(2000)
+
+    assert [set(each.offsets) for each in node.emitted(OffsetsRecorded)] == [{P0}, {u0}]
 
 
 # --- OffsetDelete ---------------------------------------------------------------------------------

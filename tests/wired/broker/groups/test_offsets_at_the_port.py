@@ -20,6 +20,7 @@ from tests.worlds.group_services import (
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import (
     OffsetsRecorded,
+    Recorded,
     RetentionChecked,
     SlotResigned,
     WriteManyOffsets,
@@ -366,7 +367,9 @@ async def test_expired_offsets_are_deleted_and_then_their_group() -> None:
             PARTITION: OffsetAndMetadata(offset=5, commit_timestamp_ms=now_ms - 60_000),
             SECOND: OffsetAndMetadata(offset=6, commit_timestamp_ms=now_ms - 59_999),
         }
-        recorded = OffsetsRecorded(group_id=GROUP, offsets=offsets, has_others=False)
+        recorded = OffsetsRecorded(
+            group_id=GROUP, offsets=offsets, recorded=dict.fromkeys(offsets, Recorded(1, 1)), has_others=False
+        )
         broker.store.effects_before.append(recorded)
         broker.release()
         assert offsets_of(await client.fetch()) == {SECOND: (6, "", 0)}
@@ -392,13 +395,17 @@ async def test_offsets_of_zookeeper_consumers_keep_their_group() -> None:
     async with group_server() as broker:
         client = await broker.client()
         await client.commit()
-        broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=True))
+        broker.store.effects_before.append(
+            OffsetsRecorded(group_id=GROUP, offsets={}, recorded={}, has_others=True)
+        )
         broker.release()
         assert (await client.describe()).state == "Empty"
         assert not _deletes(broker.store.written)
 
         broker.store.offsets.clear()
-        broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False))
+        broker.store.effects_before.append(
+            OffsetsRecorded(group_id=GROUP, offsets={}, recorded={}, has_others=False)
+        )
         broker.release()
         assert (await client.describe()).state == "Dead"
         await client.close()
@@ -432,7 +439,9 @@ async def test_a_group_that_has_got_an_offset_meanwhile_is_there_again() -> None
     async with group_server() as broker:
         client = await broker.client()
         await client.commit()
-        broker.store.effects_before.append(OffsetsRecorded(group_id=GROUP, offsets={}, has_others=False))
+        broker.store.effects_before.append(
+            OffsetsRecorded(group_id=GROUP, offsets={}, recorded={}, has_others=False)
+        )
         broker.release()
 
         assert (await client.describe()).state == "Empty"
