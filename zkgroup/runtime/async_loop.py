@@ -44,6 +44,11 @@ class LoopTimer:
         self._handle: asyncio.Handle | None = None
         self._handle_ms = 0
 
+    @property
+    def at_ms(self) -> int | None:
+        """When it calls back; None: not at all."""
+        return self._at_ms
+
     def set(self, at_ms: int | None) -> None:
         """Sets or moves the time; None: no call."""
         self._at_ms = at_ms
@@ -133,6 +138,19 @@ class AsyncMachineLoop(Generic[V, E]):
         self._events.append(event)
         if not self._is_stepping:
             self._run()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a timer is due, which fires in one of the loop's next turns unless `catch_up` is called."""
+        at_ms = self._timer.at_ms
+        return at_ms is not None and at_ms <= self._clock.now_ms()
+
+    def catch_up(self) -> None:
+        """Handles what has come from other threads and fires the timers that are due, at once.
+
+        With thousands of connections a turn of the loop may take longer than the machine can wait.
+        """
+        self._timers_due()
 
     def close(self) -> None:
         """Ends the machine: it gets no more events. Idempotent."""

@@ -190,9 +190,14 @@ class GroupCoordinatorService:
         return self.answer(request, _as_it_is)
 
     def answer(self, request: ServiceRequest, translate: Callable[[Any], T]) -> Later[T]:
-        """What a function makes of the result of a request, as of `ask`."""
+        """What a function makes of the result of a request, as of `ask`.
+
+        While many requests are handled in one turn of the loop, the lease is extended all the same.
+        """
         open_request = _OpenRequest(request.request_id, self._open, translate)
         try:
+            if self._machine.is_overdue or not self._stored.has_lease:
+                self._machine.catch_up()
             if isinstance(request, (ReadLegacyOffsets, WriteLegacyOffsets)):
                 self._step_store(request)
             else:

@@ -135,10 +135,14 @@ class StoredCoordinator:
         self._is_performing = False
 
     @property
+    def has_lease(self) -> bool:
+        """Whether the coordinator may answer for its groups, as far as the store has reported."""
+        return self._lease_until_ms is None or self._clock.now_ms() < self._lease_until_ms
+
+    @property
     def next_due_ms(self) -> int | None:
         """When to call `advance`. Without a lease no timer fires, so there is nothing to wait for."""
-        has_lease = self._lease_until_ms is None or self._clock.now_ms() < self._lease_until_ms
-        return self.coordinator.next_deadline_ms if has_lease else None
+        return self.coordinator.next_deadline_ms if self.has_lease else None
 
     def new_id(self) -> int:
         """A number for one request."""
