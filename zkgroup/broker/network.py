@@ -225,7 +225,9 @@ class BrokerNetwork:
         while True:
             await asyncio.sleep(self._retention_s)
             for tp in await self._executor.call(ReplicaManager.open_partitions):
-                await self._executor.call(partial(ReplicaManager.apply_retention, topic_partition=tp))
+                retained = partial(ReplicaManager.apply_retention, topic_partition=tp)
+                if (start := await self._executor.call(retained)) is not None:
+                    log.info("%s: retention has deleted all records below offset %d", tp, start)
 
     async def close(self, *, abandon: bool = False) -> None:
         """Closes the port, the fetchers and the replicas, in this order; `abandon`: see `ReplicaExecutor`."""

@@ -169,6 +169,7 @@ class OurBrokers(Cluster):
             words += ["--set", "isr_notice_quiet_ms=200ms", "--set", "isr_notice_every_ms=100ms"]
             words += ["--set", "group.initial.rebalance.delay.ms=0"]
             words += ["--set", "group.min.session.timeout.ms=100"]
+            words += ["--set", "log.retention.ms=-1"]  # records of tests have timestamps of the past
             log = self.folder / f"b{broker}-{len(self._started)}.log"
             self._running[broker] = Process(words, log, is_zkgroup=True)
             self._started.append(self._running[broker])

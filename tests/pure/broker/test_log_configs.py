@@ -241,7 +241,7 @@ def test_retention_moves_the_log_start_offset_of_replicas_with_a_role() -> None:
     assert not any(host.apply_retention(tp) for tp in (TP, OTHER))
 
     now[0] = 10_001
-    assert [host.apply_retention(tp) for tp in (TP, OTHER)] == [True, False]
+    assert [host.apply_retention(tp) for tp in (TP, OTHER)] == [1, None]
     assert host.append(TP, batch(b"y", timestamp=10_001)).log_start_offset == 1
     host.stop(TP)
     now[0] = 20_000

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+
+import pytest
 
 from tests.pure.broker.log.made_batches import batch
 from tests.worlds.memory_brokers import T0, MemoryBrokers
@@ -95,8 +98,14 @@ def test_the_settings_of_a_topic_reach_its_logs(world: MemoryBrokers) -> None:
     assert result.log_append_time_ms > 5
 
 
-def test_old_segments_are_deleted_while_the_broker_runs(world: MemoryBrokers) -> None:
-    """Every `log_retention_check_interval_ms`, by the broker's clock; the log then starts later."""
+def test_old_segments_are_deleted_while_the_broker_runs(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every `log_retention_check_interval_ms`, by the broker's clock; the log then starts later.
+
+    The broker logs what is gone.
+    """
+    caplog.set_level(logging.INFO, "zkgroup.broker")
     settings = replace(
         QUICK, log_segment_bytes=100, log_retention_ms=60_000, log_retention_check_interval_ms=1_000
     )
@@ -109,3 +118,4 @@ def test_old_segments_are_deleted_while_the_broker_runs(world: MemoryBrokers) ->
     world.becomes(lambda: offset(world, EARLIEST), 2)
     assert offset(world, LATEST) == 3
     assert produce(world, batch(b"y")).log_start_offset == 2
+    world.becomes(lambda: "t-0: retention has deleted all records below offset 2" in caplog.messages, True)

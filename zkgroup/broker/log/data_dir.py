@@ -139,10 +139,10 @@ class DataDir:
         for topic_partition, log in self._logs.items():
             log.config = config_of(topic_partition.topic)
 
-    def apply_retention(self, topic_partition: TopicPartition) -> bool:
+    def apply_retention(self, topic_partition: TopicPartition) -> int | None:
         """Deletes old segments of an open log; see `PartitionLog.apply_retention`."""
         log = self._logs.get(topic_partition)
-        return log is not None and log.apply_retention(self._wall_ms())
+        return None if log is None else log.apply_retention(self._wall_ms())
 
     def partitions(self) -> Collection[TopicPartition]:
         """Those that have a log here, ordered."""

@@ -373,9 +373,9 @@ class PartitionLog:
                 del self._snapshots[0]
             self._keep_epochs(self._epochs.drop_before(offset))
 
-    def apply_retention(self, now_ms: int) -> bool:
+    def apply_retention(self, now_ms: int) -> int | None:
         """Deletes segments that are too many or too old, below the high watermark, and forgets producers
-        that are too old. Returns whether the log start offset moved."""
+        that are too old. Returns the new log start offset; None if it has not moved."""
         self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
         with self._writing():
             segments = self._segments
@@ -393,9 +393,10 @@ class PartitionLog:
                     self._roll()
                 else:
                     number -= 1
-        if number:
-            self.advance_start(ends[number - 1])
-        return number > 0
+        if not number:
+            return None
+        self.advance_start(ends[number - 1])
+        return self._start_offset
 
     # --- producers --------------------------------------------------------------------------------
 

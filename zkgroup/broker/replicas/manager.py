@@ -449,17 +449,18 @@ class ReplicaManager:
         """Sets the settings of all logs by their topic, from the next append or retention on."""
         self._data_dir.configure(config_of)
 
-    def apply_retention(self, topic_partition: TopicPartition) -> bool:
+    def apply_retention(self, topic_partition: TopicPartition) -> int | None:
         """Deletes the old segments of a replica with a role, and moves its log start offset.
 
-        Returns whether it did. Like Kafka's, every replica deletes for itself, below its high watermark.
+        Returns the new one; None if it has not moved. Like Kafka's, every replica deletes for itself, below
+        its high watermark.
         """
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.role is Role.NONE:
-            return False
+            return None
         with self._changing(topic_partition):
             return self._data_dir.apply_retention(topic_partition)
-        return False
+        return None
 
     def checkpoint(self) -> None:
         """Forces full segments to the disk and writes Kafka's checkpoint files; call it every minute.
