@@ -185,7 +185,7 @@ class BrokerNetwork:
             accepts_control=lambda: self._accepts_control_requests,
             is_live=lambda broker: broker in self.cache.brokers,
             min_insync=self._min_insync,
-            is_known=lambda tp: self.cache.partition(tp) is not None,
+            is_known=self.cache.knows,
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
             create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,

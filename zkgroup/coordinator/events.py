@@ -186,6 +186,8 @@ class WriteOutcome(Enum):
     UNKNOWN = "unknown"
     """No answer, and reading back did not show whether it is stored."""
 
+    __hash__ = object.__hash__  # Enum's is a function of Python, called for each partition of a commit
+
 
 @dataclass(frozen=True, slots=True)
 class GroupWritten:

@@ -45,7 +45,7 @@ class BrokerGroups:
         )
         self._handlers = GroupHandlers(
             self.service,
-            lambda tp: metadata.partition(tp) is not None,
+            metadata.knows,
             clock,
             settings.offset_metadata_max_bytes,
         )

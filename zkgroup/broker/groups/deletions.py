@@ -167,7 +167,7 @@ class Deletions:
                     group.group_id
                 )
                 return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
-            group.existing.update((each.path, False) for each in operations)
+            group.deleted(each.path for each in operations)
         queued.deleted.update(deleted)
         return WriteOutcome.STORED
 
@@ -260,7 +260,7 @@ class Deletions:
         operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
         outcome = yield from write(operations, {slot.path})
         if isinstance(outcome, MultiDone):
-            group.existing.update(dict.fromkeys(paths, False))
+            group.deleted(paths)
             return WriteOutcome.STORED
         is_member = outcome.code is Code.NOT_EMPTY and operations[outcome.index].path == ids_path(
             group.group_id

@@ -137,19 +137,20 @@ class GroupHandlers:
     # --- offsets ----------------------------------------------------------------------------------
 
     def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
-        offsets = translation.committed_offsets(context.version, request, self._clock.wall_ms())
+        version = context.header.version
+        offsets = translation.committed_offsets(request, self._clock.wall_ms())
         is_known = self._is_known
         unknown = frozenset([tp for tp in offsets if not is_known(tp)])
         if len(unknown) == len(offsets):  # as Kafka: the coordinator is not asked
             return given(translation.commit_response(_refused(offsets, unknown, ErrorCode.NONE)))
-        if context.version == 0:
+        if version == 0:
             return self._commit_legacy(request.group, offsets, unknown)
         if not request.group:
             errors = _refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID)
             return given(translation.commit_response(errors))
         service = self._service
         event = translation.commit_event(service.new_id(), request, offsets, unknown)
-        return service.answer(event, partial(translation.commit_answer, context.version))
+        return service.answer(event, partial(translation.commit_answer, version))
 
     async def _commit_legacy(
         self,

@@ -7,7 +7,7 @@ been sent get their outcomes from ZooKeeper; nothing more is sent for them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -96,6 +96,7 @@ class StoredGroup:
         "changes",
         "chunk_numbers",
         "chunk_paths",
+        "complete",
         "existing",
         "group_id",
         "has_stray_chunks",
@@ -125,6 +126,8 @@ class StoredGroup:
         """Whether the znodes of offsets, and their parents, exist; without those that are not known."""
         self.paths: dict[TopicPartition, OffsetPaths] = {}
         """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
+        self.complete: dict[TopicPartition, OffsetPaths] = {}
+        """Those of `paths` that all exist."""
         self.changes: deque[QueuedChange] = deque()
         """The first one is being made, or waits for commits or a connection."""
         self.sent: SentHeader | None = None
@@ -139,8 +142,18 @@ class StoredGroup:
         """Nothing of the group is in ZooKeeper: it was deleted."""
         self.version = self.header = self.sent = None
         self.chunk_paths, self.chunk_numbers, self.existing = [], {}, {}
-        self.paths = {}
+        self.paths, self.complete = {}, {}
         self.is_marked = self.has_stray_chunks = False
+
+    def forget_existence(self) -> None:
+        """The znodes of its offsets are to be read again."""
+        self.existing.clear()
+        self.complete.clear()
+
+    def deleted(self, paths: Iterable[str]) -> None:
+        """Znodes of its offsets were deleted."""
+        self.existing.update(dict.fromkeys(paths, False))
+        self.complete.clear()
 
     def adopt(self, sent: SentHeader) -> None:
         """A write of the header is stored."""

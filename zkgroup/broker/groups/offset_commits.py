@@ -30,7 +30,6 @@ from zkgroup.coordinator.events import OffsetsWritten, WriteOutcome
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Code,
-    Create,
     Multi,
     MultiDone,
     MultiRefused,
@@ -68,8 +67,11 @@ class OffsetCommits:
         """Takes commits, in their order; refuses those whose slot is not owned."""
         refused: dict[int, Mapping[TopicPartition, WriteOutcome]] = {}
         slots: dict[LedSlot, None] = {}
+        group_id, slot = None, None
         for write in writes:
-            slot = self._core.owned(write.group_id)
+            if write.group_id != group_id:
+                group_id = write.group_id
+                slot = self._core.owned(group_id)
             if slot is None:
                 refused[write.write_id] = dict.fromkeys(write.offsets, WriteOutcome.NOT_OWNER)
                 continue
@@ -137,7 +139,7 @@ class OffsetCommits:
     def _commit(self, slot: LedSlot) -> Procedure[None]:
         while slot in self._batches or (ready := self._ready(slot)):
             if slot not in self._batches:
-                self._batches[slot] = OffsetBatch(slot.commits.popleft() for _ in range(ready))
+                self._batches[slot] = OffsetBatch([slot.commits.popleft() for _ in range(ready)])
             batch, bytes_max = self._batches[slot], TRANSACTION_BYTES
             while not batch.is_done:
                 if slot.is_closed:
@@ -200,8 +202,8 @@ class OffsetCommits:
                 group.version = found.stat.version
 
     def _stored(self, slot: LedSlot, batch: OffsetBatch, transaction: OffsetTransaction) -> None:
-        for operation, owner in zip(transaction.operations, transaction.owners, strict=True):
-            if isinstance(operation, Create) and owner is not None:
+        for operation, owner in transaction.created():
+            if owner is not None:
                 group = slot.group(owner if isinstance(owner, str) else owner[0])
                 if operation.path == GroupHeader.path(slot.number, group.group_id):
                     group.version = 0
@@ -224,7 +226,7 @@ class OffsetCommits:
             batch.settle_guarded(group_id)
             self._members.report(slot, group)
             return
-        group.existing.clear()
+        group.forget_existence()
         batch.refusals[group_id] = batch.refusals.get(group_id, 0) + 1
         is_race = refusal.code in (Code.NO_NODE, Code.NODE_EXISTS)
         if is_race and batch.refusals[group_id] < TRIES:
@@ -241,7 +243,7 @@ class OffsetCommits:
             batch.settle(batch.in_flight, WriteOutcome.UNKNOWN)
             for group_id, _ in batch.in_flight:
                 group = slot.group(group_id)
-                group.existing.clear()
+                group.forget_existence()
         batch.in_flight = ()
         if batch.is_done:
             self._batch_done(slot, batch)

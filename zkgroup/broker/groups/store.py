@@ -46,6 +46,7 @@ from zkgroup.broker.groups.store_lease import HEARTBEAT_TIMER, StoreLease
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import SlotUnloaded
 from zkgroup.model.ports import Instant
+from zkgroup.runtime.events import Submit
 from zkgroup.runtime.machine import SessionMachine
 
 
@@ -78,10 +79,14 @@ class GroupStore(SessionMachine[Effect]):
         """The highest leader epoch of each slot, also of those that others lead."""
 
     def step(self, event: StoreEvent, now: Instant) -> tuple[StoreEffect, ...]:
-        """The effects of one event, to be performed in this order. Events are given in their order."""
+        """The effects of one event, to be performed in this order. Events are given in their order.
+
+        Requests to ZooKeeper come first: it executes the next commits while the former ones are answered.
+        """
         self._context.begin(now)
         self._take(event)
-        return self._context.take_effects()
+        effects = self._context.take_effects()
+        return effects if len(effects) < 2 else tuple(sorted(effects, key=_is_no_request))
 
     def _take(self, event: StoreEvent) -> None:
         match event:  # the most frequent events first: each case costs a test
@@ -203,3 +208,7 @@ class GroupStore(SessionMachine[Effect]):
         self._reads.session_over()
         for number in slots:
             self._core.slots[number] = LedSlot(number, self._epochs[number])
+
+
+def _is_no_request(effect: StoreEffect) -> bool:
+    return not isinstance(effect, Submit)

@@ -66,7 +66,7 @@ from zkgroup.model.ports import Clock
 from zkgroup.runtime.events import LogEvent
 
 COMMITS: Final = "offsets_written"
-"""Kind of the log event with the outcomes of commits; it is counted and not logged."""
+"""Kind of the log event with `OffsetsWritten.outcomes`; they are counted and not logged."""
 
 
 class DroppedRequest(Enum):
@@ -250,8 +250,7 @@ class StoredCoordinator:
         """Takes an effect of the store's own."""
         match effect:
             case OffsetsWritten(outcomes):
-                kinds = [each.value for of_write in outcomes.values() for each in of_write.values()]
-                self._on_log(LogEvent(COMMITS, {"outcomes": kinds}))
+                self._on_log(LogEvent(COMMITS, {"outcomes": outcomes}))
                 self.handle(effect)
             case LogEvent():
                 self._on_log(effect)

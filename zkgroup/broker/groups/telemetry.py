@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from zkgroup.broker.groups.stored_coordinator import COMMITS
+from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.runtime.events import LogEvent
 
@@ -88,9 +89,8 @@ class GroupTelemetry:
             case "offsets_expired":
                 meter.count("group_offsets_expired_total", _number(fields["count"]))
             case kind if kind == COMMITS:
-                outcomes = Counter(str(each) for each in fields["outcomes"])  # type: ignore[attr-defined]
-                for outcome, count in outcomes.items():
-                    meter.count("group_commits_total", count, outcome=outcome)
+                for outcome, count in _outcomes(fields["outcomes"]).items():
+                    meter.count("group_commits_total", count, outcome=outcome.value)
             case kind if kind in REMOVED:
                 meter.count("group_members_removed_total", reason=REMOVED[kind])
 
@@ -111,6 +111,11 @@ class GroupTelemetry:
 def rebalance_reason(reason: str) -> str:
     """The label of a rebalance's reason, which may name a member."""
     return next((label for part, label in REBALANCES if part in reason), "other")
+
+
+def _outcomes(of_writes: Any) -> Counter[WriteOutcome]:
+    """How many partitions of some commits had each outcome."""
+    return Counter(each for of_write in of_writes.values() for each in of_write.values())
 
 
 def _seconds(ms: object) -> float:

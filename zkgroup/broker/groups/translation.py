@@ -182,9 +182,7 @@ def leave_response(version: int, result: LeaveGroupResult) -> LeaveGroupResponse
 # --- offsets --------------------------------------------------------------------------------------
 
 
-def committed_offsets(
-    version: int, request: OffsetCommitRequest, wall_ms: int
-) -> dict[TopicPartition, OffsetAndMetadata]:
+def committed_offsets(request: OffsetCommitRequest, wall_ms: int) -> dict[TopicPartition, OffsetAndMetadata]:
     """The offsets of OffsetCommit 1 to 8; of two for one partition the last one.
 
     Version 1 may have the time of the commit, versions 2 to 4 a retention. A commit without metadata has

@@ -146,6 +146,11 @@ class MetadataCache:
         """The last state of a partition; None if it is unknown."""
         return self._topics.get(tp.topic, {}).get(tp.partition)
 
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether a partition exists."""
+        states = self._topics.get(tp.topic)
+        return states is not None and tp.partition in states
+
     @property
     def named_controller(self) -> int:
         """The broker to which clients send requests that change the cluster; -1 without a live broker.

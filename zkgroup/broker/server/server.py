@@ -8,7 +8,6 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, PeerAddress, RequestContext, Respond
@@ -291,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise error
             self._answer_read()
 
-    def _answer_read(self, *, is_begun: bool = False) -> None:
+    def _answer_read(self, is_begun: bool = False) -> None:
         """Answers the requests that have been read, until one waits: that one is `_started` then.
 
         is_begun: whether the time limit of the next request already runs.
@@ -351,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.held or self._end is not None:
             self._wake()
         else:
-            self._limit_wait()
+            self._limit(self._limits.idle_ms, "no request came")
             if not self._is_reading:
                 self._go_on_reading()
 
@@ -380,19 +379,19 @@ class Connection(asyncio.BufferedProtocol):
         if idle is None or idle.done():
             return  # the task is cancelled
         self._started = None
-        self._run_as_task(partial(self._continue, started.coroutine))
+        self._run_as_task(self._continue, started.coroutine)
 
     def _continue(self, coroutine: Coroutine[Any, Any, None]) -> None:
         if not self._start(coroutine):
             self._answer_read()
 
-    def _run_as_task(self, run: Callable[[], None]) -> None:
+    def _run_as_task(self, run: Callable[[Any], None], argument: Any) -> None:
         """Answers requests while the task is idle; wakes it for what it has to do itself."""
         task = self._task
         assert task is not None
         asyncio._enter_task(self._loop, task)
         try:
-            run()
+            run(argument)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
             self._wake(error)
         else:
@@ -465,7 +464,7 @@ class Connection(asyncio.BufferedProtocol):
         if idle is None or self._started is not None or self._later is not None:
             self._pause_if_far_ahead()
         else:
-            self._run_as_task(partial(self._answer_read, is_begun=is_begun))
+            self._run_as_task(self._answer_read, is_begun)
 
     def _pause_if_far_ahead(self) -> None:
         """Reads no more while a request is answered and too many bytes are behind it."""
@@ -555,7 +554,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._writable is not None:
                 self._is_sending = True
                 return self._until_taken(len(buffers[0]))
-        self._hold(-self._answered_bytes)
+        self.held -= self._answered_bytes
+        self._on_held(-self._answered_bytes)
         return None
 
     async def _send_in_pieces(self, header: RequestHeader, response: MetadataResponse) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -125,15 +124,15 @@ def test_a_batch_looks_at_each_commit_once() -> None:
     )
     looks: list[object] = []
 
-    class Writers(defaultdict[Key, list[int]]):
-        """The writers of each partition, with every look at one."""
+    class Writers(dict[Key, list[WriteOffsets]]):
+        """The commits of each partition, with every look at one."""
 
-        def __getitem__(self, key: Key) -> list[int]:
-            writers = super().__getitem__(key)
+        def pop(self, key: Key, default: Any = ()) -> Any:
+            writers = super().pop(key, default)
             looks.extend(writers)
             return writers
 
-    batch._writers = Writers(list, batch._writers)
+    batch._open = Writers(batch._open)
     batch.settle_all(STORED)
 
     assert batch.is_done
