@@ -31,9 +31,11 @@ _LONGEST = ("audit-on-spark.md", "test_demo_brokers", "test_demo_coordinator", "
 
 
 def processes(config: pytest.Config) -> int:
-    """Three for a whole run, on two cores: many tests wait. None where files are named."""
-    named = [part for part in config.args if Path(part.partition("::")[0]).suffix == ".py"]
-    return 0 if named else 3
+    """For a whole run, on two cores: many tests wait, long ones most. None where files are named."""
+    paths = [Path(part.partition("::")[0]) for part in config.args]
+    if any(path.suffix == ".py" for path in paths):
+        return 0
+    return 4 if any("long" in path.parts for path in paths) else 3
 
 
 def begin_elsewhere(arguments: list[str], process: int, processes: int) -> list[str]:
@@ -87,6 +89,8 @@ _TOGETHER = (
     "tests/pure/project/",
 )
 """Each folder below these has servers of its own; the rules of the last read the same syntax trees."""
+_GROUPS = ("tests/long/interop/test_client_groups", "tests/long/interop/test_group_tools")
+"""These share brokers of their own: without them the rest of the folder does not take longest of all."""
 
 
 _ENSEMBLES = ("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance")
@@ -120,6 +124,8 @@ class Scheduler(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         if file.startswith(_ENSEMBLES):
             return "tests/real with an ensemble"
+        if file.startswith(_GROUPS):
+            return "tests/long/interop with groups"
         if file.startswith(_TOGETHER):
             return file.rpartition("/")[0]
         return nodeid if file.startswith("tests/long/") else file

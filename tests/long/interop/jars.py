@@ -10,6 +10,7 @@ Useful classes: `kafka.Kafka`, `kafka.admin.TopicCommand`, `kafka.tools.Consumer
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -84,6 +85,12 @@ def _fetched(what: str, folder: Path, pom: str) -> Path:
         return folder
     require("mvn", "java")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with Path(folder.parent, f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process fetches, and others wait for it
+        return folder if folder.is_dir() else _copied(what, folder, pom)
+
+
+def _copied(what: str, folder: Path, pom: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
@@ -92,8 +99,7 @@ def _fetched(what: str, folder: Path, pom: str) -> Path:
             raise MissingToolError(f"Maven cannot fetch {what}: {done.stdout.strip()[-600:]}")
         jars = Path(scratch, "jars")
         Path(jars, "log4j.properties").write_text(LOG4J, encoding="utf-8")
-        if not folder.exists():  # another process may have been faster
-            jars.rename(folder)
+        jars.rename(folder)
     return folder
 
 

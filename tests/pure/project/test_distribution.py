@@ -54,3 +54,12 @@ def test_tests_with_ensembles_are_run_by_one_process() -> None:
     assert len(scopes) == 1
     assert scheduler._split_scope("tests/real/cli/test_a.py::test_b") == "tests/real/cli"
     assert scheduler._split_scope("tests/pure/wire/test_a.py::test_b") == "tests/pure/wire/test_a.py"
+
+
+def test_the_tests_of_real_kafka_are_run_by_two_processes() -> None:
+    """In one they would take longer than all others together take in the rest."""
+    scheduler = object.__new__(Scheduler)
+    files = ("client_groups", "group_tools", "real_tools", "tools")
+    scopes = [scheduler._split_scope(f"tests/long/interop/test_{file}.py::test_a") for file in files]
+
+    assert scopes[0] == scopes[1] != scopes[2] == scopes[3]
