@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
+from tests.worlds.golden_audits import INCIDENTS, folder
 from tests.worlds.json_schema import violations
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.sources import open_source
+from zkgroup.demo import audit as audit_demo
+from zkgroup.demo.audit import AuditDemoOptions, PlantedGroup
+from zkgroup.demo.group.view import GroupView
+from zkgroup.demo.progress import ProgressEvent
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -51,17 +63,36 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
     assert f"report: {page}" in done.stderr
 
 
-def test_only_the_report_is_left(tmp_path: Path) -> None:
-    """Without --keep only the report stays, in a folder of its own, and it has what was planted."""
-    done = demo("demo", "audit", folder=tmp_path, COLUMNS="200")
+class Unwatched:
+    """A screen that shows nothing."""
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "yes     the audit's errors are exactly what was planted" in done.stdout
-    assert "3 errors, " in done.stdout
-    (folder,) = tmp_path.iterdir()
-    assert f"report: {folder / 'report.html'}" in done.stderr
-    assert "kept" not in done.stderr
-    assert {"report.html", "findings.json"} <= {path.name for path in folder.iterdir()}
-    findings = json.loads((folder / "findings.json").read_text())["findings"]
-    errors = sorted(one["finding"] for one in findings if one["severity"] == "error")
-    assert errors == ["offset_regression", "zombie_commit", "zombie_commit"]
+    def on_event(self, event: ProgressEvent) -> None:
+        pass
+
+    def show(self, view: GroupView) -> None:
+        pass
+
+
+def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --keep only the report stays, in a folder of its own. The run is one that was recorded."""
+
+    def recorded(stage: PlantedGroup) -> None:
+        shutil.copytree(folder(INCIDENTS), stage.folder / "zookeeper" / "server-0")
+        stage.group = "g"
+
+    @contextmanager
+    def prepared(*given: Any) -> Iterator[PlantedGroup]:
+        _, options, screen, files = given
+        yield PlantedGroup(options=options, screen=screen, folder=files, timeout_s=options.timeout_s)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(audit_demo.group, "prepared", prepared)
+    monkeypatch.setattr(PlantedGroup, "play", recorded)
+    monkeypatch.setattr(PlantedGroup, "report", lambda stage: SimpleNamespace(checks=()))
+
+    report = audit_demo.run(AuditDemoOptions(), Unwatched())
+
+    (left,) = tmp_path.iterdir()
+    assert report.folder is None
+    assert report.report[0] == left / "report.html"
+    assert {"report.html", "findings.json"} <= {path.name for path in left.iterdir()}

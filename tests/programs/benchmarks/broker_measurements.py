@@ -176,7 +176,7 @@ def _is_calm(side: BrokerSide) -> bool:
 
 def _idle_cpu(side: BrokerSide, plan: Plan) -> float:
     """CPU seconds of all brokers in an idle second."""
-    return _cpu_share(side, 2.0 if plan.short else 15.0)
+    return _cpu_share(side, 0.2 if plan.short else 15.0)
 
 
 def _cpu_share(side: BrokerSide, seconds: float) -> float:
