@@ -16,7 +16,7 @@ from zkgroup.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 SHORT = (
-    (Fault("set back", 0, 0.0), Fault("kill", 1, 0.2)),
+    (Fault("set back", 0, 0.0), Fault("kill, same name", 1, 0.2)),
     (Fault("lose answer", 2, 1.0), Fault("expire", 0, 0.2)),
 )
 
@@ -92,12 +92,15 @@ def test_refusals_are_within_what_is_not_known() -> None:
 
 
 def test_a_short_day_on_real_servers(tmp_path: Path) -> None:
-    """Audit, checker and members agree about it, and only the foreign writes are errors."""
+    """Audit, checker and members agree about it, and only the foreign writes are errors.
+
+    The new process's registration is refused while the old one stands: that is none of its commits.
+    """
     day = run_day(tmp_path / "day", 1, iter(SHORT), 5.0)
     verdict = judge(tmp_path / "day", day)
 
     assert verdict.wrong == []
-    assert day.bitten["kill"] == 1
+    assert day.bitten["kill, same name"] == 1
     assert verdict.figures["claims"] >= 12
     assert verdict.figures["commits"] > 0
     assert verdict.figures["foreign writes"] == day.bitten["set back"]

@@ -7,8 +7,8 @@ are counted by session: at least those that a member got, at most those plus its
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -20,11 +20,13 @@ from zkgroup.history import HistoryRecord
 from zkgroup.history.records import partition_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code
+from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 _OPERATIONS: Final = ("claim", "commit", "release")
 _LEAST_PARTS: Final = 3
 """Operations of a claim, commit or release: the check of the registration, and two on a partition. A
-registration has one operation, and a member's published view two."""
+member's published view has two. A registration has three; the first two create and delete the marker of a
+coordinator, so that it is refused where there is one."""
 _CODES: Final = {code.value for code in Code}
 
 
@@ -111,12 +113,24 @@ def account_of_rows(events: Sequence[Event], facts: Facts, group: str) -> Accoun
                 account.claims[Claimed(tp, deed.from_zxid)] = deed.session
         elif deed.is_commit and deed.event.session in ours:
             account.commits[Committed(tp, deed.event.zxid, deed.offset)] = deed.event.session
-    refused: defaultdict[int, set[int]] = defaultdict(set)
-    for event in events:
-        if not event.applied and event.session in ours and event.sub >= _LEAST_PARTS - 1:
-            refused[event.session].add(event.zxid)
-    account.refused.update({session: len(zxids) for session, zxids in refused.items()})
+    account.refused.update(_refused(events, ours, group))
     return account
+
+
+def _refused(events: Iterable[Event], ours: Container[int], group: str) -> Counter[int | None]:
+    """How many claims, commits and releases of each session the log refused."""
+    parts: Counter[tuple[int, int]] = Counter()
+    registrations: set[tuple[int, int]] = set()
+    for event in events:
+        if not event.applied and event.session in ours:
+            parts[event.session, event.zxid] += 1
+            if event.path == ProtocolMarker.path(group):
+                registrations.add((event.session, event.zxid))
+    return Counter(
+        session
+        for (session, zxid), count in parts.items()
+        if count >= _LEAST_PARTS and (session, zxid) not in registrations
+    )
 
 
 def disagreements(told: Account, found: Account) -> Iterator[str]:
