@@ -62,7 +62,7 @@ class Folders:
         def events() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             transactions = self._counted(past.account.zxid, to_zxid)
-            return events_of(transactions, stored, self.chroot, seeds.sessions)
+            return self._inside(events_of(transactions, stored, self.chroot, seeds.sessions))
 
         def before() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
@@ -170,6 +170,15 @@ class Folders:
         """What is told of the tree that other answers stand on."""
         if not seen.is_exact:
             self._details[standing_text(seen.zxid, seen.detail)] = None
+
+    def _inside(self, events: Iterator[Event]) -> Iterator[Event]:
+        """These rows; a chroot in which nothing was ever is noted, for it may be misspelt."""
+        is_empty = bool(self.chroot)
+        for event in events:
+            is_empty = is_empty and not event.path
+            yield event
+        if is_empty:
+            self._details[f"the files have no znode at or below the chroot {self.chroot}"] = None
 
     def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""

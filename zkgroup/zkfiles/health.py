@@ -17,7 +17,10 @@ class FileHealth:
     first_zxid: int | None
     """Log: of the first record. Snapshot: the last one applied when the dump began."""
     last_zxid: int | None
-    """Log: of the last record. Snapshot: the last one of which it can hold something, as far as is known."""
+    """Log: of the last record. Snapshot: the last one of which it can hold something, as far as is known.
+
+    None of a damaged snapshot, whose zxids may be wrong.
+    """
     records: int
     """Transactions, or znodes; those behind a damage too, where they could be read."""
     is_healthy: bool

@@ -84,7 +84,7 @@ class Account:
         elif not self.is_whole:
             told.append(f"{self.snapshot} was still being written, so it has some of what came later")
         elif not self.is_sure:
-            told.append(f"{self.snapshot} does not say when it ended")
+            told.append(f"{self.snapshot} does not say at which zxid it was complete")
         if self.first_bad_zxid is not None:
             told.append(f"the tree's digest is another than the servers' from {self.first_bad_zxid:#x} on")
         if not self.is_certain:

@@ -153,7 +153,7 @@ def doubt_of(base: Base, zxid: int) -> str | None:
 
 def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | None:
     if exact_from is None:
-        return f"{snapshot} does not say when it ended"
+        return f"{snapshot} does not say at which zxid it was complete"
     return f"{snapshot} was being written until {exact_from:#x}" if exact_from > zxid else None
 
 

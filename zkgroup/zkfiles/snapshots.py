@@ -213,7 +213,8 @@ def inspect_snapshot(path: Path) -> FileHealth:
     if damage:
         notes.append(str(damage).removeprefix(str(path)).lstrip(",: "))
     elif ended is None:
-        notes.append("it does not say when it ended, so what came meanwhile is not known")
+        later = "" if first is None else f"it may have some changes after {first:#x}: "
+        notes.append(f"{later}it does not say at which zxid it was complete")
     elif first is not None and ended > first:
         notes.append(f"taken while writes went on, from {first:#x} to {ended:#x}")
     if unknown_acls:
@@ -222,7 +223,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         path=path,
         kind=SNAPSHOT,
         first_zxid=first,
-        last_zxid=latest if ended is None else ended,
+        last_zxid=None if damage else latest if ended is None else ended,
         records=records,
         is_healthy=damage is None,
         good_until_zxid=None if damage else first,

@@ -332,7 +332,11 @@ class _Run:
         if base.digest is not None:
             self._pend(_Pending(candidate, base.digest_zxid, None, None))
         else:
-            detail = "" if base.is_sure else "; it does not say when it ended, so nothing proves what follows"
+            detail = (
+                ""
+                if base.is_sure
+                else "; it does not say at which zxid it was complete, so nothing proves what follows"
+            )
             self._check(candidate, None, f"the replay starts here{detail}")
 
     def _compare_later(self, candidate: Candidate) -> None:

@@ -65,4 +65,4 @@ def _when(one: Incident) -> str:
     times = [iso_time(one.from_ms), "the end" if one.to_zxid is None else iso_time(one.to_ms)]
     zxids = [hex_zxid(one.from_zxid), "" if one.to_zxid is None else hex_zxid(one.to_zxid)]
     time, zxid = (" to ".join(dict.fromkeys(text for text in each if text)) for each in (times, zxids))
-    return f"{time}, zxid {zxid}"
+    return ", ".join(text for text in (time, f"zxid {zxid}") if text)

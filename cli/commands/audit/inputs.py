@@ -81,11 +81,18 @@ class InputCommand(Command):
         try:
             return super().parse_args(ctx, inputs_apart(args))
         except click.UsageError as error:
-            before = dict(zip(args[1:], args, strict=False))
-            folder = next((word for word in args if before.get(word) != "--input" and _is_input(word)), None)
-            if folder is None or "extra argument" not in error.message:
+            folder = _unnamed_input(args) if self._is_of_its_arguments(error) else None
+            if folder is None:
                 raise
-            raise click.UsageError(f"{error.message}; name what is read with --input {folder}", ctx) from None
+            message = error.format_message().rstrip(".")
+            raise click.UsageError(f"{message}; name what is read with --input {folder}", ctx) from None
+
+    def _is_of_its_arguments(self, error: click.UsageError) -> bool:
+        """Whether too many arguments, too few or a wrong one can be an input without its option."""
+        if any(parameter.name == "further" for parameter in self.params):
+            return False
+        parameter = error.param if isinstance(error, click.BadParameter) else None
+        return isinstance(parameter, click.Argument) or "extra argument" in error.message
 
 
 def command() -> Callable[[Callable[..., Any]], InputCommand]:
@@ -96,20 +103,33 @@ def command() -> Callable[[Callable[..., Any]], InputCommand]:
 def inputs_apart(args: Sequence[str]) -> list[str]:
     """Each input with an `--input` of its own, as click wants them.
 
-    What follows the first one is another input where it is one: a folder of a server, an export, or Parquet.
+    What follows the first one is another input where it is the folder of a server: exports and Parquet are
+    read alone, so after another input they are something else, such as a file to write.
     """
     found: list[str] = []
     is_next = is_value = False
     for number, word in enumerate(args):
         if word == "--":
             return [*found, *args[number:]]
-        if is_next and not word.startswith("-") and _is_input(word):
+        if is_next and not word.startswith("-") and _is_server(word):
             found += ["--input", word]
             continue
         found.append(word)
         is_next = is_value or word.startswith("--input=")
         is_value = word == "--input" and not is_value
     return found
+
+
+def _unnamed_input(args: Sequence[str]) -> str | None:
+    """The first word that is an input without an `--input` before it."""
+    words = inputs_apart(args)
+    pairs = zip([None, *words], words, strict=False)
+    return next((word for before, word in pairs if before != "--input" and _is_input(word)), None)
+
+
+def _is_server(word: str) -> bool:
+    path = path_of(word)
+    return path.is_dir() and not is_converted(path) and _is_input(word)
 
 
 def _is_input(word: str) -> bool:
@@ -120,11 +140,11 @@ def _is_input(word: str) -> bool:
     return True
 
 
-def input_options(*, more: bool, converted: bool) -> Decorator:
+def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> Decorator:
     """`--input DIR...`, `--chroot` and `--ensemble`, as one argument `inputs`.
 
     `more`: arguments are inputs too, for commands that have none of their own. `converted`: Parquet of
-    `audit run` is enough.
+    `audit run` is enough. `needs_past`: an export or a live ensemble is not.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,15 +161,17 @@ def input_options(*, more: bool, converted: bool) -> Decorator:
             metavar="PATH",
             help="With --input: the path that clients have as their root, as behind the servers of -z.",
         )(gathered)
-        also = "one export, or one folder that `audit run` wrote" if converted else "one export"
+        text = "Folders of the servers of one ensemble, each a version-2 or the one above it"
+        if not needs_past:
+            also = "one export, or one folder that `audit run` wrote" if converted else "one export"
+            text += f"; or {also}. Without it the live ensemble is read"
         decorated = click.option(
             "--input",
             "texts",
             multiple=True,
             type=click.Path(),
             metavar="DIR...",
-            help="Folders of the servers of one ensemble, each a version-2 or the one above it; or "
-            f"{also}. Without it the live ensemble is read.",
+            help=f"{text}.",
         )(decorated)
         if converted:
             decorated = click.option(
@@ -264,7 +286,7 @@ def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "end",
         type=MOMENT,
         metavar="ZXID|TIME",
-        help="Up to this moment; also --to.  [default: the last]",
+        help="Up to this moment.  [default: the last]",
     )(function)
     return click.option(
         "--since",
@@ -272,7 +294,7 @@ def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "start",
         type=MOMENT,
         metavar="ZXID|TIME",
-        help="From this moment on; also --from.  [default: the first]",
+        help="From this moment on.  [default: the first]",
     )(function)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from zkgroup.audit.inspection import holes_of, inspected
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.health import FileHealth
@@ -81,7 +81,7 @@ def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     """The files with their kinds, those of a folder by zxid; names given twice are listed once.
 
     Of several files those that are neither are reported and left out: `version-2/*` names them too.
-    Raises NotZooKeeperFileError where nothing is left.
+    Raises NotZooKeeperFileError where nothing is left, for a folder without any, and where nothing is there.
     """
     chosen: dict[Path, str] = {}
     refused: list[NotZooKeeperFileError] = []
@@ -89,6 +89,8 @@ def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
         try:
             chosen |= _in_folder(path) if path.is_dir() else {path: _kind(path)}
         except NotZooKeeperFileError as error:
+            if isinstance(error, MissingFileError) or path.is_dir():
+                raise
             refused.append(error)
     if refused and not chosen:
         raise refused[0]
@@ -128,7 +130,8 @@ def _columns(files: Sequence[FileHealth]) -> list[TableColumn[FileHealth]]:
     def path(one: FileHealth) -> str:
         return str(one.path.absolute().relative_to(common)) if common else str(one.path)
 
-    return [TableColumn("FILE", path, shorten="middle", least=16), *_COLUMNS]
+    longest_name = max((len(one.path.name) for one in files), default=0)
+    return [TableColumn("FILE", path, shorten="wrap", least=longest_name), *_COLUMNS]
 
 
 _COLUMNS: list[TableColumn[FileHealth]] = [

@@ -116,7 +116,7 @@ _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 
 
 @command()
-@input_options(more=False, converted=False)
+@input_options(more=False, converted=False, needs_past=True)
 @click.argument("before", metavar="A", type=MOMENT)
 @click.argument("after", metavar="B", type=MOMENT)
 @click.argument("path", default="/")
@@ -176,7 +176,7 @@ def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
 
 
 _CHANGE_COLUMNS: list[TableColumn[ZnodeChange]] = [
-    TableColumn("PATH", lambda change: change.path, shorten="middle", least=24),
+    TableColumn("PATH", lambda change: change.path, shorten="wrap", least=24),
     TableColumn("CHANGE", lambda change: Cell(change.change, _STYLES[change.change])),
     TableColumn("BEFORE", lambda change: _shown(change.before), shorten="end", least=12),
     TableColumn("AFTER", lambda change: _shown(change.after), shorten="end", least=12),

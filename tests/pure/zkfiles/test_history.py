@@ -121,7 +121,7 @@ def test_before_3_6_the_next_snapshot_says_when_one_had_ended(tmp_path: Path) ->
     history = History(tmp_path)
     exact, too_early = history.tree_at(zxid=20), history.tree_at(zxid=8)
     assert (value(exact.tree), exact.account.snapshot_zxid, exact.account.is_exact) == (b"20", 5, True)
-    assert exact.account.skipped == (f"{newest} does not say when it ended",)
+    assert exact.account.skipped == (f"{newest} does not say at which zxid it was complete",)
     assert (too_early.account.is_whole, too_early.account.is_exact) == (False, False)
 
 
@@ -135,7 +135,7 @@ def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path
     tree, account = History(tmp_path).tree_at(zxid=16)
     assert value(tree) == b"16"
     assert (account.is_sure, account.is_whole, account.is_exact) == (False, True, False)
-    assert account.detail == f"{path} does not say when it ended"
+    assert account.detail == f"{path} does not say at which zxid it was complete"
 
 
 @pytest.mark.parametrize("cut", [1, 14, 40])

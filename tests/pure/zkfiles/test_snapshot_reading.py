@@ -110,7 +110,7 @@ def test_exact_is_a_snapshot_during_which_nothing_was_written(tmp_path: Path) ->
     for raw, is_exact, words in (
         (snapshot(digest=(16, DIGEST)), True, ""),
         (snapshot(digest=(16, DIGEST), last_zxid=17), False, "from 0x10 to 0x11"),
-        (snapshot(), False, "does not say when it ended"),
+        (snapshot(), False, "does not say at which zxid it was complete"),
     ):
         path.write_bytes(raw)
         health = inspect_snapshot(path)

@@ -187,7 +187,7 @@ def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path)
     world.snapshot(tmp_path, 4, until=7, tells=False)
     found = History(tmp_path).verify()
     assert (found.unchecked, found.digest_verdict, found.is_right) == (10, "not_applicable", True)
-    assert "it does not say when it ended" in found.snapshots[0].detail
+    assert "it does not say at which zxid it was complete" in found.snapshots[0].detail
 
 
 def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None:

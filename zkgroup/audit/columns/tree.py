@@ -25,8 +25,8 @@ class TreeTable:
         op, paths = columns.op[rows.rows], columns.path[rows.rows]
         size = len(columns.paths)
         change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
-        is_there = (change >= 0) & (op[change] == CREATE)
-        self.living = np.flatnonzero(is_there)
+        changed = np.flatnonzero(change >= 0)
+        self.living = changed[op[change[changed]] == CREATE]
         """The codes of the paths that are there."""
         self.change: Numbers = change[self.living]
         """The place of the create of each of them; and of its last write."""

@@ -299,9 +299,8 @@ def digest_mismatch(history: History, facts: Facts, bounds: Bounds) -> Iterator[
     for check in verification.snapshots:
         if check.agrees is False:
             severity: Severity = "warning" if check.is_damaged else "error"
-            yield _digest_mismatch_finding(
-                severity, check.zxid, check.zxid, f"{check.path.name}: {check.detail}"
-            )
+            detail = check.detail.removeprefix(str(check.path)).lstrip(",: ")
+            yield _digest_mismatch_finding(severity, check.zxid, check.zxid, f"{check.path.name}: {detail}")
     for each in disagreements(history):
         if each.is_of_digests_only:
             how_many = count_text(each.size, "digest is", "digests are")

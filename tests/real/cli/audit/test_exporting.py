@@ -117,7 +117,7 @@ def test_what_is_there_is_not_written_over_by_accident(lone_shell: Shell, tmp_pa
     lone_shell.json("audit", "export", str(file), *words)
 
     again = lone_shell.run("audit", "export", str(file), *words)
-    over = lone_shell.run("audit", "export", str(file), *words, "--overwrite")
+    over = lone_shell.run("audit", "export", *words, str(file), "--overwrite")
     nowhere = lone_shell.run("audit", "export", str(tmp_path / "none" / "tree.gz"), *words)
 
     assert (again.code, over.code, nowhere.code) == (2, 0, 2)

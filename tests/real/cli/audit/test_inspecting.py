@@ -30,7 +30,7 @@ def test_folders_of_real_servers_are_healthy(lone_shell: Shell, folder: Path) ->
 
 
 def test_the_report_of_a_log_and_of_snapshots(lone_shell: Shell) -> None:
-    """A log has its first and last zxid; a snapshot from before 3.6 does not say when it ended."""
+    """A log has its first and last zxid; a snapshot from before 3.6 does not say where it ended."""
     log, snapshot = V346 / "version-2" / "log.102.gz", V346 / "version-2" / "snapshot.100.gz"
     newer = V394 / "version-2" / "snapshot.114.gz"
 
@@ -92,6 +92,7 @@ def test_a_damaged_file_is_exit_3_with_the_last_good_transaction(lone_shell: She
     (folder / "log.116.gz").write_bytes(packed[: len(packed) // 2])
 
     ran = lone_shell.run("audit", "inspect", str(folder), "--format", "json")
+    found = lone_shell.run("audit", "findings", str(folder), "--only", "digest_mismatch").out
 
     files = {Path(file["path"]).name: file for file in ran.document["files"]}
     assert (ran.code, ran.err) == (3, "3 files of 6 damaged\n")
@@ -100,6 +101,9 @@ def test_a_damaged_file_is_exit_3_with_the_last_good_transaction(lone_shell: She
     }
     assert 0x68 <= files["log.68"]["good_until_zxid"] < files["log.68"]["last_zxid"]
     assert files["snapshot.66"]["good_until_zxid"] is None
+    assert files["snapshot.66"]["last_zxid"] is None
+    assert "snapshot.66: byte " in " ".join(found.split())
+    assert "when    zxid 0x66\n" in found
     assert all(file["detail"] for file in files.values() if not file["healthy"])
 
 
@@ -133,14 +137,18 @@ def test_what_is_none_of_zookeepers_is_refused(lone_shell: Shell, tmp_path: Path
 
 
 def test_others_among_several_are_left_out_with_a_note(lone_shell: Shell, tmp_path: Path) -> None:
-    """`version-2/*` names files that are no data too."""
+    """`version-2/*` names files that are no data too. What was named and is not there is no such file."""
     folder = copy(V394, tmp_path)
     (folder / "acceptedEpoch").write_text("1")
+    (tmp_path / "empty").mkdir()
+    words = ("audit", "inspect", *(str(path) for path in sorted(folder.iterdir())))
 
-    ran = lone_shell.run("audit", "inspect", *(str(path) for path in sorted(folder.iterdir())))
+    ran = lone_shell.run(*words)
 
     assert (ran.code, len(ran.lines)) == (0, 7)
     assert "acceptedEpoch" in ran.err
+    assert lone_shell.run(*words, str(tmp_path / "none")).code == 5
+    assert lone_shell.run(*words, str(tmp_path / "empty")).code == 2
 
 
 def test_a_file_under_a_wrong_name_is_recognised_by_its_content(lone_shell: Shell, tmp_path: Path) -> None:
@@ -228,10 +236,11 @@ def test_a_folder_that_lacks_a_log_is_exit_3(lone_shell: Shell, tmp_path: Path) 
     assert (alone.code, alone.err) == (0, "")
 
 
-def test_a_table_names_files_below_their_common_folder_and_cuts_no_reason(
+def test_a_table_names_files_below_their_common_folder_and_cuts_nothing(
     lone_shell: Shell, tmp_path: Path
 ) -> None:
-    """At 80 columns the reason of each file is there whole."""
+    """At 80 columns the reason and the name of each file are there whole, also of several servers."""
+    several = lone_shell.run("audit", "inspect", str(V394), str(V346), env={"COLUMNS": "80"})
     for name in ("snapshot.4", "log.5"):
         (tmp_path / name).write_bytes(b"PK not a log" if name == "log.5" else b"\xca\xfe" * 50)
 
@@ -241,3 +250,7 @@ def test_a_table_names_files_below_their_common_folder_and_cuts_no_reason(
     text = " ".join(ended.out.split())
     assert "starts with 'ZKSN', found 0xcafecafecafecafe" in text
     assert "starts with 'ZKLG', found 'PK not a'" in text
+    assert "…" not in several.out
+    assert sum(line.startswith("snapshot.") for line in several.lines) == len(
+        [*V394.glob("version-2/snapshot.*"), *V346.glob("version-2/snapshot.*")]
+    )

@@ -128,6 +128,8 @@ def test_with_a_chroot_paths_are_those_of_clients(lone_shell: Shell) -> None:
     assert {change["path"] for change in diff["changes"]} == {one["path"] for one in below["znodes"]}
     assert lone_shell.run("audit", "tree", *words, "/brokers").code == 5
     assert lone_shell.run("audit", "tree", "--input", str(V394), "--chroot", "g").code == 2
+    misspelt = lone_shell.run("audit", "findings", "--input", str(V394), "--chroot", "/consumer")
+    assert (misspelt.code, "at or below the chroot /consumer\n" in misspelt.err) == (0, True)
 
 
 def test_a_damaged_log_on_the_way_is_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
@@ -250,6 +252,7 @@ def test_tables_fit_the_terminal(lone_shell: Shell) -> None:
             ran = lone_shell.run("audit", *words, "--input", str(V394), env={"COLUMNS": str(width)})
             assert ran.code == 0
             assert max(map(len, ran.lines)) <= width, words
+            assert words[0] != "diff" or not any("…" in line.split()[0] for line in ran.lines)
 
 
 def test_without_any_input_both_ways_are_named(lone_shell: Shell) -> None:
