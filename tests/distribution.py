@@ -18,8 +18,8 @@ from tests.project import ROOT
 _FIRST = (
     *("real/zookeeper", "real/consumer", "real/audit", "real/conformance", "real/cli", "real/spark"),
     *("real/docs", "real/controller", "real/broker", "pure/simulation", "pure/project", "wired"),
-    *("long/interop", "long/spark", "long/chaos", "long/demos", "long/docs", "long/brokers", "long/mistakes"),
-    *("long/simulation", "long/audit", "long/benchmarks", "long/consumer", "long/model"),
+    *("long/interop", "long/spark", "long/chaos", "long/consumer", "long/demos", "long/docs", "long/brokers"),
+    *("long/mistakes", "long/simulation", "long/audit", "long/benchmarks", "long/model"),
 )
 """Folders in the order in which they are begun: a process that begins one at the end would be waited for."""
 _WAITING = ("long/demos", "long/docs", "long/brokers", "long/mistakes")
@@ -84,16 +84,16 @@ def _below_tests(path: Path) -> str:
     return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
 
 
-_TOGETHER = (
-    *("tests/real/", "tests/long/interop/", "tests/long/spark/", "tests/long/chaos/"),
-    "tests/pure/project/",
-)
+_TOGETHER = ("tests/real/", "tests/long/interop/", "tests/long/spark/", "tests/pure/project/")
 """Each folder below these has servers of its own; the rules of the last read the same syntax trees."""
 _GROUPS = ("tests/long/interop/test_client_groups", "tests/long/interop/test_group_tools")
 """These share brokers of their own: without them the rest of the folder does not take longest of all."""
 
 
-_ENSEMBLES = ("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance")
+_ENSEMBLES = (
+    *("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance"),
+    *("tests/long/chaos", "tests/long/consumer"),
+)
 """These folders stay together as well: they share the servers of ensembles."""
 _COSTLY = ("zk_ensemble_processes", "zk_chaos_processes")
 """Session fixtures of those folders whose processes are at work even when idle."""
@@ -123,7 +123,7 @@ class Scheduler(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file.startswith(_ENSEMBLES):
-            return "tests/real with an ensemble"
+            return "with an ensemble"
         if file.startswith(_GROUPS):
             return "tests/long/interop with groups"
         if file.startswith(_TOGETHER):

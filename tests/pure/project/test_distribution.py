@@ -48,8 +48,9 @@ def test_costly_fixtures_end_with_the_last_test_of_their_folders(
 def test_tests_with_ensembles_are_run_by_one_process() -> None:
     """Each process that met one would start the servers anew."""
     scheduler = object.__new__(Scheduler)
-    folders = ("zookeeper", "consumer", "audit", "conformance")
-    scopes = {scheduler._split_scope(f"tests/real/{folder}/test_a.py::test_b") for folder in folders}
+    folders = ("real/zookeeper", "real/consumer", "real/audit", "real/conformance")
+    folders += ("long/chaos", "long/consumer")
+    scopes = {scheduler._split_scope(f"tests/{folder}/test_a.py::test_b") for folder in folders}
 
     assert len(scopes) == 1
     assert scheduler._split_scope("tests/real/cli/test_a.py::test_b") == "tests/real/cli"
