@@ -314,7 +314,8 @@ def _controller(health: ControllerHealth) -> Iterator[Finding]:
     for broker, why in health.restart.items():
         yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
     for what, why in blocked_by_topic(health.waiting):
-        yield Finding("info", what, why)
+        # also where the state names a leader: a broker without the records refuses to lead
+        yield Finding("error" if what.startswith("leader of ") else "info", what, why)
     if health.left_off:
         yield Finding("info", "controller", f"{health.left_off} further entries are not shown")
 

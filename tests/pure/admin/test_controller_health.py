@@ -51,9 +51,9 @@ def test_the_controllers_status_is_reported(world: MemoryGroups) -> None:
     assert status.health.refetching == {3: ("orders-0", "orders-1")}
     assert told == [
         ("error", "/brokers/topics/odd"),
+        ("error", "leader of orders-2"),
         ("warning", "broker 3"),
         ("warning", "broker 2"),
-        ("info", "leader of orders-2"),
         ("info", "controller"),
     ]
 

@@ -204,7 +204,7 @@ def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: Serv
         "and         2 more",
     ]
     assert (doctor.code, "zkgroup znode get /odd" in doctor.out) == (3, True)
-    assert "info     leader of orders-0: nobody" in doctor.lines
+    assert "error    leader of orders-0: nobody" in doctor.lines
     assert "info     move of 2 partitions of orders (1-2): a" in doctor.lines
 
 
