@@ -108,7 +108,7 @@ class OffsetTransaction:
     """The partitions that it writes."""
     bytes: int = 0
     creates: bool = False
-    """Whether it creates a znode; nearly all only set data."""
+    """Whether it may create a znode; nearly all only set data."""
 
     def created(self) -> Iterator[tuple[Create, Key | str | None]]:
         """The znodes that it creates, with their owners."""
@@ -187,6 +187,7 @@ def transaction_of(
             paths = paths_of(slot.number, group, key[1])
             if all(map(group.existing.get, paths.every)):
                 group.complete[key[1]] = paths
+            transaction.creates = True  # or sets data of znodes that were not known to be complete
             made.update(_created(guard))
             operations = _operations(slot.number, group, paths, value, metadata, made)
             size = _size_of(guard) + _size_of(operations)
@@ -196,7 +197,6 @@ def transaction_of(
             guards.discard(key[0])
             made.update(_created(operations))
             transaction.add(guard, key[0])
-            transaction.creates = True
         transaction.add(operations, key)
         transaction.bytes += size
         transaction.keys.append(key)
