@@ -186,3 +186,10 @@ def test_groups_are_measured_with_raw_members(name: str, count: int) -> None:
     assert all(line.seconds for line in report.lines)
     errors = [goal for goal in report.goals if goal.wanted.endswith("members")]
     assert all(goal.reached for goal in errors), errors
+
+
+def test_a_commit_makes_a_bounded_number_of_calls() -> None:
+    """Of Python's functions and C's, in all layers of a broker together."""
+    report = Report()
+    MEASUREMENTS["commit-calls"](Plan(repeats=0, short=True), report)
+    assert [goal.reached for goal in report.goals] == [True], report.goals

@@ -121,6 +121,10 @@ class BrokerSide(ABC):
         """CPU seconds of the ZooKeeper server so far."""
         return self._zookeeper.cpu()
 
+    def compiler_cpu_s(self) -> float:
+        """Of these, those of its JIT compilers."""
+        return self._zookeeper.compiler_cpu()
+
     def cpu_s(self) -> float:
         """CPU seconds of the brokers so far."""
         return sum(usage(pid).cpu_s for pid in self.pids)

@@ -16,6 +16,7 @@ from typing import Final
 from tests.programs.benchmarks import group_client
 from tests.programs.benchmarks.broker_client import ask
 from tests.programs.benchmarks.broker_sides import KAFKA, OURS, UNFORCED, BrokerSide, all_sides, sides
+from tests.programs.benchmarks.commit_calls import commit_calls
 from tests.programs.benchmarks.group_client import COMMITTED, Found
 from tests.programs.benchmarks.plan import Plan
 from tests.programs.benchmarks.report import Line, Report, median, spread
@@ -28,6 +29,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.replication.factor": "1",
     "max.connections": "15000",
 }
+WARM_UP_S: Final = 20.0
 SHARED: Final = "the cores are shared with the members and with other work"
 
 
@@ -54,7 +56,11 @@ def _measured(side: BrokerSide, order: str, **numbers: float) -> Found:
 
 def _counters(side: BrokerSide) -> dict[str, float]:
     packets = side.packets()
-    cpu = {"brokers_cpu_s": side.cpu_s(), "zookeeper_cpu_s": side.zookeeper_cpu_s()}
+    cpu = {
+        "brokers_cpu_s": side.cpu_s(),
+        "zookeeper_cpu_s": side.zookeeper_cpu_s(),
+        "compiler_cpu_s": side.compiler_cpu_s(),
+    }
     return {**cpu, "packets": packets, "writes": side.writes(), "at_s": time.time()}
 
 
@@ -116,9 +122,10 @@ def group_rates(plan: Plan, report: Report) -> None:
     """Heartbeats and commits a second, each member's next one when the former is answered.
 
     Kafka answers a commit before the disk has it; ZooKeeper forces its log by default. Commits are measured
-    with and without that.
+    with and without that. Each side works for `WARM_UP_S` before: the compilers of the JVMs, Kafka's and
+    ZooKeeper's, take a core at first.
     """
-    members, seconds = (5, 0.5) if plan.short else (MEMBERS, 5.0)
+    members, seconds, warm_up_s = (5, 0.5, 0.5) if plan.short else (MEMBERS, 5.0, WARM_UP_S)
     names = sides(short=plan.short) if plan.short else [*sides(), UNFORCED]
     with all_sides(names, 1, SETTINGS) as started:
         for side in started.values():
@@ -129,7 +136,8 @@ def group_rates(plan: Plan, report: Report) -> None:
                 for name, side in started.items():
                     if name == UNFORCED and order == "heartbeats":
                         continue  # they write nothing
-                    one = _measured(side, order, members=members, seconds=seconds, run=run)
+                    long = seconds if run or not plan.repeats else warm_up_s
+                    one = _measured(side, order, members=members, seconds=long, run=run)
                     if run or not plan.repeats:
                         found[name].append(one)
             lines = [_rate_line(f"{what}, {members} members", name, runs) for name, runs in found.items()]
@@ -158,10 +166,12 @@ def _cpu_each(runs: list[Found]) -> float:
 def _rate_line(what: str, name: str, runs: list[Found]) -> Line:
     packets = statistics.median(run["packets"] / run["count"] for run in runs)
     zookeeper = statistics.median(run["zookeeper_cpu_s"] / run["count"] for run in runs)
+    compilers = statistics.median(run["compiler_cpu_s"] / run["count"] for run in runs)
     client = statistics.median(run["client_cpu_s"] / run["count"] for run in runs)
     note = (
         f"{_rate(runs):,.0f} a second, {1e6 * _cpu_each(runs):.0f} us of the broker's CPU each,"
-        f" {1e6 * zookeeper:.0f} us of ZooKeeper's, {1e6 * client:.0f} us of the members',"
+        f" {1e6 * zookeeper:.0f} us of ZooKeeper's ({1e6 * compilers:.0f} us of it its compilers'),"
+        f" {1e6 * client:.0f} us of the members',"
         f" {packets:.3f} packets to ZooKeeper each"
     )
     return _printed(
@@ -279,4 +289,5 @@ GROUP_MEASUREMENTS: Final[Mapping[str, Callable[[Plan, Report], None]]] = {
     "group-rates": group_rates,
     "group-scale": group_scale,
     "group-load": group_load,
+    "commit-calls": commit_calls,
 }
