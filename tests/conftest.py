@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests import distribution, idle, leaks, server_archive
+from tests import distribution, idle, leaks, server_archive, tables
 from tests.worlds.witness import witness as witness
 
 _keepers = leaks.Keepers()
@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         config.args = distribution.begin_elsewhere(config.args, number, config.workerinput["workercount"])
+        config.pluginmanager.register(tables.Tables(), "zkgroup-tables")
     else:
         config.pluginmanager.register(server_archive.ServerArchive(), "zkgroup-server-archive")
     gc.disable()  # until all is collected: a third of that time went into searching what stays anyway
