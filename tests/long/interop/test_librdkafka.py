@@ -12,6 +12,7 @@ import pytest
 
 from tests.long.interop import client_programs
 from tests.long.interop.client_programs import RECORDS, ClientProgram, acknowledgement, new_topic, pythons
+from tests.long.interop.releases import EVERYTHING
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
@@ -57,7 +58,7 @@ def test_what_others_send_librdkafka_reads(
     assert librdkafka.read(bootstrap, tp, 0, len(RECORDS)) == dict(zip(offsets, RECORDS, strict=True))
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("idempotent", [True, False] if EVERYTHING else [True])
 def test_no_record_that_librdkafka_sent_is_lost_with_its_leader(
     brokers: OurBrokers, librdkafka: ClientProgram, idempotent: bool
 ) -> None:
