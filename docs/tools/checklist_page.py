@@ -75,12 +75,22 @@ def _read_tests() -> Iterator[Test]:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         module = ast.get_docstring(tree) or ""
         where = file.relative_to(ROOT).as_posix()
-        for node in ast.walk(tree):
+        for node in _outside_functions(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
                 node.name.startswith("test_") or where == SCENARIOS
             ):
                 text = ast.get_docstring(node)
                 yield Test(where, node.name, module if text is None and where != SCENARIOS else text or "")
+
+
+def _outside_functions(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module and its classes: a walk through all functions takes as long as the parser."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.ClassDef):
+            yield from _outside_functions(node.body)
+        elif isinstance(node, ast.If):
+            yield from _outside_functions([*node.body, *node.orelse])
 
 
 def is_shown(mark: str, tests: Sequence[Test]) -> bool:

@@ -201,7 +201,9 @@ def a_request(broker: Running, data: st.DataObject) -> tuple[type[Request], int,
 
 
 any_requests = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5 * settings.default.max_examples,  # 60; with --hypothesis-profile=many 2,000
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
