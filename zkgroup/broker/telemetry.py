@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
+from functools import partial
 from typing import Final
 
 from zkgroup.broker.groups.telemetry import GroupTelemetry
 from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.server.handlers import Answer, NoAnswer, RequestContext, Respond
+from zkgroup.broker.server.later import Later
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
@@ -101,20 +103,32 @@ class BrokerTelemetry:
         if metrics is None:
             return respond
 
-        async def counted(context: RequestContext, request: Request) -> Answer:
-            loop = asyncio.get_running_loop()
-            begun = loop.time()
-            response = await respond(context, request)
+        def count(request: Request, begun_s: float) -> None:
             labels = {**self._labels, "request": type(request).__name__.removesuffix("Request")}
             metrics.count("zkgroup_broker_requests_total", labels)
-            metrics.observe("zkgroup_broker_request_seconds", labels, loop.time() - begun)
+            metrics.observe("zkgroup_broker_request_seconds", labels, _loop_s() - begun_s)
+
+        async def counted(answer: Awaitable[Answer], request: Request, begun_s: float) -> Answer:
+            response = await answer
+            count(request, begun_s)
             if size := bytes_in(request, response):
                 self.count("bytes_in_total", size)
             elif size := bytes_out(response):
                 self.count("bytes_out_total", size)
             return response
 
-        return counted
+        def counting(context: RequestContext, request: Request) -> Awaitable[Answer]:
+            begun_s = _loop_s()
+            answer = respond(context, request)
+            if not isinstance(answer, Later):
+                return counted(answer, request, begun_s)
+            if answer.is_given:
+                count(request, begun_s)
+            else:
+                answer.first(partial(count, request, begun_s))
+            return answer  # as it is: its request needs no coroutine, and has no records
+
+        return counting
 
     def counted(
         self,
@@ -149,6 +163,10 @@ class BrokerTelemetry:
         """Sets the gauge `zkgroup_broker_<name>`."""
         if self._metrics is not None:
             self._metrics.gauge(f"zkgroup_broker_{name}", {**self._labels, **labels}, value)
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def bytes_out(response: Answer) -> int:

@@ -72,7 +72,7 @@ class _OpenRequest(Later[T]):
         self, number: int, others: dict[int, _OpenRequest[Any]], translate: Callable[[Any], T]
     ) -> None:
         self.is_given = False
-        self._then = None
+        self._first = self._then = None
         self._number, self._open, self._translate = number, others, translate
         others[number] = self
 
@@ -82,7 +82,7 @@ class _OpenRequest(Later[T]):
         return self._translate(self._given)
 
     def drop(self) -> None:
-        self._then = None
+        super().drop()
         self._open.pop(self._number, None)
 
 

@@ -38,6 +38,7 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
 WARNINGS: Final = frozenset(
     {"group.corrupt", "group.unmarked", "zookeeper_members", "group_not_stored", "offset.refused"}
 )
+"""Without `offset.unwritable`: a client commits a negative offset again and again, and gets an error."""
 STATE_CHANGES: Final = frozenset(
     {"group_state", "slot.loaded", "slot.lost", "static_member_replaced", *REMOVED}
 )
@@ -66,7 +67,7 @@ class GroupTelemetry:
             self._measure(event, self._meter)
         if event.kind == COMMITS:
             return
-        is_bad = event.kind in WARNINGS or event.kind.endswith((".unreadable", ".unwritable"))
+        is_bad = event.kind in WARNINGS or event.kind.endswith(".unreadable")
         if is_bad or event.fields.get("is_repeated"):  # two living processes have one group.instance.id
             log.warning("%s", event)
         elif event.kind in STATE_CHANGES:

@@ -16,11 +16,12 @@ class Later(Generic[T]):
     that is a coroutine can await it.
     """
 
-    __slots__ = ("_given", "_then", "is_given")
+    __slots__ = ("_first", "_given", "_then", "is_given")
 
     def __init__(self) -> None:
         self.is_given = False
         self._given: Any
+        self._first: Callable[[], None] | None = None
         self._then: Callable[[Later[T]], None] | None = None
 
     @property
@@ -33,8 +34,14 @@ class Later(Generic[T]):
         """Gives the value: what waits for it goes on at once. Raises nothing of its own."""
         self._given = value
         self.is_given = True
+        if self._first is not None:
+            self._first()
         if self._then is not None:
             self._then(self)
+
+    def first(self, callback: Callable[[], None]) -> None:
+        """Calls back when the value is given, before what waits for it goes on. As `then`, one callback."""
+        self._first = callback
 
     def then(self, callback: Callable[[Later[T]], None]) -> None:
         """Calls back when the value is given, which it is not yet. One callback, which must not raise."""
@@ -42,7 +49,7 @@ class Later(Generic[T]):
 
     def drop(self) -> None:
         """Nothing waits any more: the value is dropped when it comes."""
-        self._then = None
+        self._first = self._then = None
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self.is_given:

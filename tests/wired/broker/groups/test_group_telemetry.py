@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from tests.worlds.group_services import GROUP, GroupServer, group_server
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
 from zkgroup.broker.groups.telemetry import GroupTelemetry
+from zkgroup.broker.server.handlers import Answer, PeerAddress, RequestContext
+from zkgroup.broker.server.later import Later
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerTelemetry
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire import groups as wire
+from zkgroup.wire.messages import RequestHeader
 
 SETTINGS = BrokerSettings(
     group_initial_rebalance_delay_ms=100, group_min_session_timeout_ms=10, offsets_retention_minutes=1
@@ -166,3 +171,34 @@ async def test_the_log_says_who_keeps_a_group_from_its_clients(caplog: pytest.Lo
     assert changes[0].startswith("group_state group=g before=Empty after=PreparingRebalance")
     assert changes[0].endswith(f"reason=member {member} joins")
     await client.close()
+
+
+def test_a_client_that_commits_negative_offsets_writes_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """It has the error of each commit, and may send one a second."""
+    caplog.set_level(logging.DEBUG, "zkgroup")
+    GroupTelemetry(None).note(LogEvent("offset.unwritable", {"group": GROUP}))
+
+    assert [one.levelname for one in caplog.records] == ["DEBUG"]
+
+
+@on_a_loop
+async def test_an_answer_that_is_given_later_is_counted_as_it_is_given() -> None:
+    """The connection gets it as the handler returned it: metrics add no coroutine."""
+    counted: list[str] = []
+
+    class Sink:
+        def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+            counted.append(labels["request"])
+
+        def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+        def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+    answer = Later[Answer]()
+    respond = BrokerTelemetry(Sink()).metered(lambda context, request: answer)
+    beat = wire.HeartbeatRequest(group=GROUP, generation=1, member_id="m")
+
+    assert respond(RequestContext(RequestHeader(12, 3, 1, ""), PeerAddress("", 0)), beat) is answer
+    assert counted == []
+    answer.give(wire.HeartbeatResponse(error=0))
+    assert counted == ["Heartbeat"]
