@@ -14,11 +14,14 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
-from pyspark import daemon
-
+from zkgroup.audit.spark.archives import forget_archives, prefer_installed
 from zkgroup.audit.without_pandas import leave_pandas_out
 
+prefer_installed()
+from pyspark import daemon  # noqa: E402  # from where it is compiled
+
 TASKS: Final = (
+    "pyspark.worker",
     "zkgroup.audit.columns.commits",
     "zkgroup.audit.columns.groups",
     "zkgroup.audit.columns.minutes",
@@ -48,6 +51,7 @@ def main() -> None:
     for name in TASKS:
         with suppress(ImportError):  # a task says what is missing
             import_module(name)
+    forget_archives()
     gc.collect()
     gc.freeze()  # no worker walks what all share, which would copy it
     daemon.worker = worker
