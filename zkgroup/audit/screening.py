@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.parts import of_group
@@ -25,7 +27,11 @@ from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.views.sessions import SessionRow
+from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
+
+_OF_PARTITIONS: Final = rf"^{consumers_path()}/[^/]*/(owners|offsets)/[^/]*/[0-9]+$"
+"""Owners and offsets of partitions, as `path_kind` has them."""
 
 
 class ScreenedRows:
@@ -100,8 +106,7 @@ def fact_rows(columns: Columns) -> Numbers:
     """
     if not len(columns):
         return np.zeros(0, np.int64)
-    fact_paths = np.array([is_fact_path(path) for path in columns.paths], np.bool_)
-    matters: Flags = columns.applied & fact_paths[columns.path]
+    matters: Flags = columns.applied & _are_fact_paths(columns.paths)[columns.path]
     matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
     sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
     matters[np.flatnonzero(sessions > np.append([-1], np.maximum.accumulate(sessions)[:-1]))] = True
@@ -112,6 +117,15 @@ def fact_rows(columns: Columns) -> Numbers:
     for ends in (columns.zxid, columns.time_ms, written_ms):
         matters[int(np.argmax(ends))] = True
     return np.flatnonzero(matters)
+
+
+def _are_fact_paths(paths: Sequence[str]) -> Flags:
+    """`is_fact_path` of each. Nearly all are owners and offsets, which are none: a pattern tells them."""
+    flags: Flags = np.zeros(len(paths), np.bool_)
+    others = pc.invert(pc.match_substring_regex(pa.array(paths, pa.string()), _OF_PARTITIONS))
+    for place in np.flatnonzero(others.to_numpy(zero_copy_only=False)).tolist():
+        flags[place] = is_fact_path(paths[place])
+    return flags
 
 
 def find_screened(

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from zkgroup.audit.columns.codes import OPS
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
@@ -137,5 +138,6 @@ class Keyed:
 
     def _sessions(self) -> Selection:
         rows = np.flatnonzero(self._columns.session != 0)
-        sessions, codes = np.unique(self._columns.session[rows], return_inverse=True)
-        return Selection(rows, codes, [(str(session),) for session in sessions.tolist()])
+        encoded = pa.array(self._columns.session[rows]).dictionary_encode()
+        keys = [(str(session),) for session in encoded.dictionary.to_pylist()]
+        return Selection(rows, encoded.indices.to_numpy(), keys)
