@@ -94,9 +94,8 @@ class ConvertedSource:
         """The rows behind a transaction, up to another; what is missing up to there is noted."""
         from zkgroup.audit.columns.logs import with_ends
         from zkgroup.audit.columns.parts import behind, inside
-        from zkgroup.audit.columns.stored import joined
 
-        whole = with_ends(joined(list(self._logged(to_zxid))), self.tables.seeds())
+        whole = with_ends(list(self._logged(to_zxid)), self.tables.seeds())
         return inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
 
     def _parts(self, before: int, to_zxid: int | None) -> Parts:

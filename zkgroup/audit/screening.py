@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.parts import of_group
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of, first_places
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.session_rows import sessions_in
 from zkgroup.audit.columns.tables import Tables
@@ -108,8 +108,7 @@ def fact_rows(columns: Columns) -> Numbers:
         return np.zeros(0, np.int64)
     matters: Flags = columns.applied & _are_fact_paths(columns.paths)[columns.path]
     matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
-    sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
-    matters[np.flatnonzero(sessions > np.append([-1], np.maximum.accumulate(sessions)[:-1]))] = True
+    matters[first_places(columns.session)] = True
     for seed in (False, True):
         of_kind = np.flatnonzero(columns.seed == seed)
         matters[of_kind[:1]] = True

@@ -69,7 +69,7 @@ class BoundedRows:
             before, logged = apart(self._kept.columns(name))
             if name != CLUSTER:
                 logged = in_order(joined([logged, closes]))
-            found = find_in_bucket(rules, with_ends(logged, before), self.facts, bounds)
+            found = find_in_bucket(rules, with_ends([logged], before), self.facts, bounds)
             trees.append(found.tree)
             yield from found.findings
         yield from find_in_tree(rules, trees, self.facts, bounds)
@@ -106,8 +106,8 @@ class BoundedRows:
             else:
                 known.append(self._keep(self._kept, part))
         if self._kept is None:
-            return with_ends(joined(held), before)
-        return with_ends(joined(known[1:]), known[0])
+            return with_ends(held, before)
+        return with_ends(known[1:], known[0])
 
     @staticmethod
     def _keep(buckets: TemporaryBuckets, columns: Columns) -> Columns:

@@ -13,7 +13,7 @@ import numpy as np
 from zkgroup.audit.columns.batch_values import LIFETIME_CODES, OP_CODES, codes_of
 from zkgroup.audit.columns.codes import CREATE, SET
 from zkgroup.audit.columns.logs import See
-from zkgroup.audit.columns.rows import Flags, Numbers
+from zkgroup.audit.columns.rows import Flags, Numbers, first_places
 from zkgroup.audit.columns.transactions import TransactionsBuilder
 from zkgroup.zkfiles.batches import Batch, Fixed, PackedBatch, Slices, select
 from zkgroup.zkfiles.record_arrays import Bytes
@@ -56,7 +56,7 @@ def without_other_offsets(batch: Batch, group: str) -> Batch:
     kept: Flags = np.ones(batch.rows, np.bool_)
     kept[left_out] = False
     session, time = (_values(batch, name) for name in ("session", "time"))
-    kept[np.unique(session, return_index=True)[1]] = True
+    kept[first_places(session)] = True
     kept[[0, int(np.argmax(time)), batch.rows - 1]] = True
     numbers = np.flatnonzero(kept)
     if len(numbers) == batch.rows:

@@ -6,7 +6,7 @@ are missing, several servers. So nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSIO
 from zkgroup.audit.columns.parts import Parts
 from zkgroup.audit.columns.record_facts import RecordFactsBuilder
 from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
+from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.events import Event
 from zkgroup.audit.progress import Progress
 from zkgroup.zkfiles.arrow import array_of
@@ -72,7 +73,7 @@ def columns_of_logs(
         (logged,) = log_parts(history, after_zxid, to_zxid, progress, None, see)
     except NotPlainError:
         return None
-    return with_ends(logged, columns_of(before))
+    return with_ends([logged], columns_of(before))
 
 
 def parts_of_logs(
@@ -177,24 +178,20 @@ def _acl_codes(builder: ColumnsBuilder, batch: Batch) -> Numbers:
     return builder.acl_codes(batch["acl"])
 
 
-def with_ends(columns: Columns, before: Columns) -> Columns:
-    """Rows of a log behind what stood before, and the ephemerals that no record of a session's end names.
+def with_ends(logged: Sequence[Columns], before: Columns) -> Columns:
+    """Parts of a log behind what stood before, and the ephemerals that no record of a session's end names.
 
     Before 3.6 none is named. They come behind the close of their session, as `reading.events_of` gives them.
     """
-    places, ends = _unnamed_ends(columns, before)
-    if not len(before) and not ends:
-        return columns
-    builder = ColumnsBuilder()
-    builder.add_columns(before)
-    builder.add_columns(columns)
+    whole, seeds = joined([before, *logged] if len(before) else logged), len(before)
+    places, ends = _unnamed_ends(whole.behind(seeds), before)
     if not ends:
-        return builder.columns()
+        return whole
+    builder = ColumnsBuilder()
+    builder.add_columns(whole)
     builder.add_events(ends)
-    whole = builder.columns()
-    seeds, size = len(before), len(before) + len(columns)
-    order = np.concatenate((np.arange(size, dtype=np.float64), seeds + np.array(places) + 0.5))
-    return whole.take(np.argsort(order, kind="stable"))
+    order = np.concatenate((np.arange(len(whole), dtype=np.float64), seeds + np.array(places) + 0.5))
+    return builder.columns().take(np.argsort(order, kind="stable"))
 
 
 def all_ends_are_named(columns: Columns, before: Columns) -> bool:

@@ -66,6 +66,10 @@ class Columns:
         taken = {name: _taken(getattr(self, name), rows) for name in _ROW_FIELDS}
         return replace(self, **taken)
 
+    def behind(self, row: int) -> Columns:
+        """The rows from a number on; nothing is copied."""
+        return replace(self, **{name: getattr(self, name)[row:] for name in _ROW_FIELDS})
+
     def events(self, rows: Numbers | None = None) -> Iterator[Event]:
         """Rows as objects, all or those with these numbers; made some thousands at a time."""
         numbers = np.arange(len(self)) if rows is None else rows
@@ -179,6 +183,13 @@ def encoded(parts: Sequence[Any]) -> tuple[Numbers, list[str]]:
     whole = pa.chunked_array(parts).unify_dictionaries()
     codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in whole.chunks])
     return codes.astype(np.int32), whole.chunk(0).dictionary.to_pylist()
+
+
+def first_places(values: Numbers) -> Numbers:
+    """The first place of each different value, in order."""
+    codes = pa.array(values).dictionary_encode().indices.to_numpy()
+    known = np.append([-1], np.maximum.accumulate(codes)[:-1])[: len(codes)]
+    return np.flatnonzero(codes > known)
 
 
 def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:

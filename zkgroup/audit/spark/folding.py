@@ -70,7 +70,7 @@ class BucketRows:
         logged = operations_in(self.operations, source, self.seeds_zxid, self.part.to_zxid)
         if closes is not None:
             logged = joined([logged, between(closes, self.seeds_zxid, self.part.to_zxid)])
-        whole = with_ends(in_order(logged), rows_in(self.seeds, source))
+        whole = with_ends([in_order(logged)], rows_in(self.seeds, source))
         if self.part.after_zxid <= self.seeds_zxid:
             return whole
         return behind(whole, self.part.after_zxid)

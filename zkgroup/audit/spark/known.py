@@ -45,7 +45,7 @@ def known_of(of: Ensemble, part: Part, state: Sequence[Columns] | None) -> Colum
         logged = in_order(operations_in(_files(of, log), tables.source, *part))
         seen = inside(logged, converted.chroot)
         parts.append(seen.take(known_rows(seen)))
-    return with_ends(in_order(joined(parts)), before)
+    return with_ends([in_order(joined(parts))], before)
 
 
 def closes_between(of: Ensemble, after_zxid: int, to_zxid: int | None) -> Columns:
