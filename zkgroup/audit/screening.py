@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
+from zkgroup.audit.columns.groups import groups_of_paths
 from zkgroup.audit.columns.parts import of_group
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of, first_places
 from zkgroup.audit.columns.selection import Selection
@@ -64,16 +65,16 @@ def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
     if group is not None and rows.columns_of_group is not None:
         make = partial(rows.columns_of_group, group)
     columns = _or_of_events(make(), rows)
-    places = [path_kind(path) for path in columns.paths]
-    of_groups = np.array([is_of_groups(place) for place in places], np.bool_)
-    wanted = np.array(
-        [place.kind in ("owner", "offset") and group in (None, place.name) for place in places], np.bool_
+    names, groups = groups_of_paths(columns.paths)
+    is_asked = (
+        groups >= 0 if group is None else np.isin(groups, [names.index(group)] if group in names else [])
     )
+    wanted = np.zeros(len(columns.paths), np.bool_)
+    for place in np.flatnonzero(is_asked).tolist():
+        wanted[place] = path_kind(columns.paths[place]).kind in ("owner", "offset")
     matters: Flags = wanted[columns.path]
-    names: dict[str, int] = {}
-    codes = np.array([names.setdefault(place.name, len(names)) for place in places], np.int64)
-    of_rows = np.flatnonzero(of_groups[columns.path])
-    matters[of_rows[np.unique(codes[columns.path[of_rows]], return_index=True)[1]]] = True
+    of_rows = np.flatnonzero(groups[columns.path] >= 0)
+    matters[of_rows[first_places(groups[columns.path[of_rows]])]] = True
     return facts_in(columns), list(columns.events(np.flatnonzero(matters)))
 
 
@@ -85,8 +86,8 @@ def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
         given = columns, transactions_of(columns)
     columns, transactions = given
     facts = facts_in(columns)
-    groups = {place.name for place in map(path_kind, columns.paths) if is_of_groups(place)}
-    return facts, sessions_in(columns, facts, transactions=transactions), groups
+    groups, _ = groups_of_paths(columns.paths)
+    return facts, sessions_in(columns, facts, transactions=transactions), set(groups)
 
 
 def _or_of_events(columns: Columns | None, rows: Rows) -> Columns:

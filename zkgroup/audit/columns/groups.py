@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.tables import Tables
+from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
+
+_BELOW: Final = f"{consumers_path()}/"
+
+
+def groups_of_paths(paths: Sequence[str]) -> tuple[list[str], Numbers]:
+    """The names of groups, and for each path the place of its group there; -1 for one of no group."""
+    texts = pa.array(paths, pa.string())
+    is_of_group = pc.starts_with(texts, _BELOW)
+    behind = pc.utf8_slice_codeunits(texts.filter(is_of_group), len(_BELOW))
+    groups = pc.list_element(pc.split_pattern(behind, "/", max_splits=1), 0).dictionary_encode()
+    codes: Numbers = np.full(len(paths), -1)
+    codes[is_of_group.to_numpy(zero_copy_only=False)] = groups.indices.to_numpy()
+    return groups.dictionary.to_pylist(), codes
 
 
 def is_kind(columns: Columns, rows: Numbers, *kinds: Kind) -> Flags:
