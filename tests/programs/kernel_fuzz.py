@@ -18,16 +18,15 @@ import sysconfig
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FILES: Final = ("kernel", "tree_kernel")
-_FLAGS: Final = (
-    *("-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fPIC", "-shared"),
-    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DPy_LIMITED_API=0x030B0000"),
-)
+SOURCES: Final = ROOT / "zkgroup" / "zkfiles"
+_FLAGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000")
+SANITIZERS: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def main() -> int:
@@ -46,12 +45,12 @@ def main() -> int:
         return subprocess.run([*program, *options], cwd=ROOT, env=_environment(), check=False).returncode
 
 
-def build(folder: Path) -> None:
-    """The kernel's files as modules with sanitizers."""
+def build(folder: Path, sources: Path = SOURCES, flags: Sequence[str] = SANITIZERS) -> None:
+    """The kernel's files as modules, by default with sanitizers."""
     include = sysconfig.get_paths()["include"]
     for name in FILES:
-        source = ROOT / "zkgroup" / "zkfiles" / f"{name}.c"
-        subprocess.run(["gcc", *_FLAGS, f"-I{include}", "-o", folder / f"{name}.so", source], check=True)
+        command = ["gcc", *_FLAGS, *flags, f"-I{include}", "-o", folder / f"{name}.so"]
+        subprocess.run([*command, sources / f"{name}.c"], check=True)
 
 
 def _environment() -> Mapping[str, str]:
@@ -129,7 +128,7 @@ def places(draw: random.Random) -> str:
 
 def trees(draw: random.Random) -> str:
     """Applies a history, some of whose operations were changed."""
-    from tests.pure.zkfiles.test_tree_columns import exact, in_columns, random_history, state
+    from tests.pure.zkfiles.test_compiled_replay import exact, in_columns, random_history, state
     from zkgroup.zkfiles.compiled_replay import CompiledPaths
     from zkgroup.zkfiles.stretches import OddRowsError
     from zkgroup.zkfiles.tree import Tree

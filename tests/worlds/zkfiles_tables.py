@@ -6,8 +6,10 @@ It shares nothing with the columnar readers but the names of the columns.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ def single(kind: int, zxid: int, **fields: Any) -> Transaction:
 
 
 def everything() -> list[Transaction]:
-    """Ten of each kind of record that numpy decodes: more than the readers decode one by one."""
+    """Ten of each kind of record that the kernel decodes."""
     made: list[Transaction] = []
     numbers = itertools.count((7 << 32) + 1)
     for turn in range(10):
@@ -71,25 +73,20 @@ def _with_digest(each: Transaction, number: int) -> Transaction:
     )  # fmt: skip
 
 
-WAYS = ("kernel", "numpy", "plain")
-"""In which logs become columns. Where the kernel was not built the first one is the second."""
-_NOT_THERE = {
-    "kernel": (),
-    "numpy": ("zkgroup.zkfiles.compiled",),
-    "plain": ("zkgroup.zkfiles.compiled", "zkgroup.zkfiles.vectorised", "zkgroup.zkfiles.snapshot_arrays"),
-}
+IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None and os.environ.get("ZKGROUP_KERNEL") != "off"
+needs_kernel = pytest.mark.skipif(not IS_BUILT, reason="the kernel was not built, or is switched off")
+
+WAYS = ("fast", "plain")
+"""In which files become columns: logs by the kernel, where it was built, and snapshots by numpy; or in plain
+Python."""
+_NOT_THERE = {"fast": (), "plain": ("zkgroup.zkfiles.compiled", "zkgroup.zkfiles.snapshot_arrays")}
 
 
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the readers behave as if the kernel, or numpy, were not installed."""
+    """Makes the readers behave as if neither the kernel nor numpy were installed, if the way is plain."""
     for name in _NOT_THERE[way]:
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delattr(name, raising=False)
-
-
-def use_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the readers behave as if numpy were not installed."""
-    use_way("plain", monkeypatch)
 
 
 def rows_of(batches: Iterable[Batch]) -> list[Row]:

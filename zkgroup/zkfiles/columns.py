@@ -1,22 +1,23 @@
 """Logs and snapshots as columns, batch by batch: the two tables of `schemas`, for analysis.
 
-With numpy installed the columns are made by the kernel (`compiled`) or by numpy (`vectorised`,
-`snapshot_arrays`), else and for what these leave over in plain Python (`log_lists`, `snapshot_lists`); the
-values are the same. `arrow.record_batch` makes Arrow of a batch.
+Where they are installed, the compiled kernel makes columns of a log (`compiled`), and numpy of a snapshot
+(`snapshot_arrays`); else, and for what they leave over, plain Python does (`log_lists`, `snapshot_lists`).
+The values are the same. `arrow.record_batch` makes Arrow of a batch.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkgroup.zkfiles import log_lists, snapshot_lists
 from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.log_lists import Wanted
-from zkgroup.zkfiles.log_ways import Take, fastest
+from zkgroup.zkfiles.compression import PIECE_BYTES
+from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
+from zkgroup.zkfiles.log_lists import Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
 from zkgroup.zkfiles.snapshot_lists import Faster
@@ -24,6 +25,26 @@ from zkgroup.zkfiles.snapshots import open_snapshot
 
 ROWS_PER_BATCH: Final = 16_384
 _FIRST_ZXID, _LAST_ZXID = -(1 << 63), (1 << 63) - 1
+
+Take = Callable[[LogChunk, int, Wanted], Taken | None]
+
+
+class LogWay(NamedTuple):
+    """How records of logs are found and made columns, and how many bytes of them at a time."""
+
+    find: Find
+    take: Take
+    """As `log_lists.take`; None where that has to do it."""
+    piece_bytes: int
+
+
+def fastest_way() -> LogWay:
+    """The kernel where it is here, else plain Python."""
+    try:
+        from zkgroup.zkfiles import compiled
+    except ImportError:
+        return LogWay(whole_records, log_lists.take, PIECE_BYTES)
+    return LogWay(compiled.find, compiled.take, compiled.PIECE_BYTES)
 
 
 def log_columns(
@@ -60,7 +81,7 @@ def log_columns(
         path_prefix,
         max(rows_per_batch, 1),
     )
-    way = fastest()
+    way = fastest_way()
     reader = LogReader(
         path,
         from_offset=start_offset,

@@ -1,4 +1,4 @@
-"""Records of a transaction log as columns, by the compiled kernel: what `vectorised` does, some times faster.
+"""Records of a transaction log as columns, by the compiled kernel.
 
 Importing it raises ImportError where the kernel was not built, where it is switched off (ZKGROUP_KERNEL=off),
 and without numpy. A chunk with anything in it that the kernel does not decode is left to `log_lists`; so

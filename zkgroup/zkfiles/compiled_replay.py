@@ -1,6 +1,8 @@
-"""Applies many records to a tree at once, by the compiled kernel: what `tree_columns` does, but faster.
+"""Applies many records to a tree at once, by the compiled kernel: `Tree.apply` and `Tree.has` in columns.
 
-It refuses what `tree_columns` refuses, with nothing done: the kernel changes a copy of the znodes' numbers.
+Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
+counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
+ephemerals. Anything else is refused with nothing done, for the kernel changes a copy of the znodes' numbers.
 The numbers stay here from stretch to stretch, and come into the tree when `settle` is called.
 Importing it raises ImportError where the kernel was not built or is switched off, and without numpy.
 """
@@ -35,7 +37,10 @@ _SEED: Final = hash("zkgroup") >> 1
 
 
 class CompiledPaths:
-    """`stretches.PathCodes` by the kernel, with the numbers of the znodes that were touched."""
+    """A number for each path of a replay, with that of its parent, the CRC of its bytes, and its znode.
+
+    Negative for none, for the root, and for paths that are not counted.
+    """
 
     def __init__(self) -> None:
         self._table = tree_kernel.Paths(_SEED)

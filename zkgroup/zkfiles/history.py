@@ -14,7 +14,7 @@ from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
-from zkgroup.zkfiles.records import DataSet, Transaction
+from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Base,
     Candidate,
@@ -32,7 +32,8 @@ from zkgroup.zkfiles.verification import Verification, verify
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import Codes, Stretch
+    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+    from zkgroup.zkfiles.stretches import Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,18 +328,10 @@ class _Replay:
         self.at = zxid = transaction.zxid
         self._saw(1, int(agrees is not None), zxid if agrees is False else None)
 
-    def see_sets(self, sets: Sequence[DataSet]) -> bool:
-        if not self.takes_stretch(sets[0].zxid, sets[-1].zxid):
-            return False
-        wrong = self.tree.apply_sets(sets)
-        self.at = sets[-1].zxid
-        self._saw(len(sets), len(sets), wrong[0] if wrong else None)
-        return True
-
     def takes_stretch(self, first: int, last: int) -> bool:
         return follows(first, self.at) and self.window.is_over(first)
 
-    def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
+    def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
         from zkgroup.zkfiles.stretches import OddRowsError
 
         first, last = int(rows.zxid[0]), int(rows.zxid[-1])
@@ -358,7 +351,7 @@ class _Replay:
 
 
 def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
-    """The tree of a server alone; None where numpy is not there, or not worth its import.
+    """The tree of a server alone; None where the kernel is not there, or not worth its import.
 
     Raises NotPlainError, with the base changed, where records have to be taken one by one: where logs are
     damaged or lack something, and where a digest differs, for columns do not say of which version it is.
@@ -366,7 +359,7 @@ def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: li
     if base.zxid >= asked or not ensemble.servers[0].is_long_from(base.zxid + 1):
         return None
     try:
-        from zkgroup.zkfiles import stretches  # noqa: F401  # needs numpy
+        from zkgroup.zkfiles import compiled_replay  # noqa: F401
     except ImportError:
         return None
     run = _Replay(base)

@@ -1,4 +1,4 @@
-"""Whether all records of a log are whole and in order, by numpy: how `log_health` reads most logs."""
+"""Whether all records of a log are whole and in order, by the kernel: how `log_health` reads most logs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from zkgroup.zkfiles import compiled
+from zkgroup.zkfiles.byte_arrays import Bytes
 from zkgroup.zkfiles.frames import ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.log_lists import Taken, Wanted
-from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.record_arrays import Bytes
 from zkgroup.zkfiles.schemas import LOG, select
 
 _ALL_ROWS: Final = 1 << 62
@@ -23,8 +23,7 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
 
     Raises DamagedFileError and NotZooKeeperFileError.
     """
-    way = fastest()
-    reader = LogReader(path, find=way.find, piece_bytes=way.piece_bytes)
+    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES)
     wanted = Wanted(select(LOG, ("zxid",)), str(path), -(1 << 63), (1 << 63) - 1, None, _ALL_ROWS)
     first = last = None
     records = 0
@@ -35,7 +34,7 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
         zxids = Bytes(chunk.data).view(">i8")[places + ZXID_AT].astype(np.int64)
         if (zxids[1:] <= zxids[:-1]).any() or (last is not None and zxids[0] <= last):
             return None
-        if not _is_decoded(way.take(chunk, 0, wanted), chunk):
+        if not _is_decoded(compiled.take(chunk, 0, wanted), chunk):
             return None
         records += len(places)
         first = int(zxids[0]) if first is None else first

@@ -1,4 +1,4 @@
-"""Says how far a transaction log is good: by numpy where that is there, else record by record."""
+"""Says how far a transaction log is good: by the kernel where it is here, else record by record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def inspect_log(path: Path) -> FileHealth:
 
 
 def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
-    """The same by numpy; None without it, for short logs, and where a record is damaged or out of order."""
+    """The same by the kernel; None without it, for short logs, and for damage and disorder."""
     if written_bytes(path) < QUICK_BYTES:
         return None
     try:

@@ -7,23 +7,21 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, islice
+from itertools import compress, islice, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from zkgroup.zkfiles.batches import Batch, Same
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.operations import HEADER, transaction_of
-from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.operations import transaction_of
+from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.schemas import OP_NAMES, Column
 
 _MULTI: Final = int(TransactionType.MULTI)
 _ERROR: Final = int(TransactionType.ERROR)
 _TYPE: Final = itemgetter(Operation._fields.index("type"))
 _OF_SESSIONS: Final = frozenset((TransactionType.CREATE_SESSION, TransactionType.CLOSE_SESSION))
-BEFORE_BODY: Final = FRAME.size + HEADER.size
-"""Bytes of a record before what its type decides."""
 
 
 class Wanted(NamedTuple):
@@ -80,51 +78,56 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
 
 def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
     """Transactions that were read already, in one batch; None where no row of them is wanted."""
-    heads: list[_Head] = []
+    heads: list[Transaction] = []
     bodies: list[Operation] = []
+    subs: list[int] = []
+    applied: list[bool] = []
     low, high, prefix = wanted.from_zxid, wanted.to_zxid, wanted.path_prefix
-    for zxid, session, cxid, time, kind, operations, timeout_ms, closed, digest, offset in transactions:
-        if not low <= zxid <= high:
+    for each in transactions:
+        if not low <= each.zxid <= high:
             continue
-        value = None if digest is None else _signed(digest.value)
-        if kind in _OF_SESSIONS:
-            heads.append((zxid, session, cxid, time, offset, value, -1, True, timeout_ms))
-            bodies.append(Operation(kind))
-            operations = tuple(Operation(kind, path) for path in closed or ())
-            first, applied = 0, True
-        else:
-            first = 0 if kind == _MULTI else -1
-            applied = _ERROR not in map(_TYPE, operations)
-        for sub, body in enumerate(operations, first):
-            heads.append((zxid, session, cxid, time, offset, value, sub, applied, None))
-            bodies.append(body)
+        kind, operations = each.type, each.operations
+        if kind == _MULTI:
+            count = len(operations)
+            heads += repeat(each, count)
+            bodies += operations
+            subs += range(count)
+            applied += repeat(_ERROR not in map(_TYPE, operations), count)
+            continue
+        heads.append(each)
+        bodies.append(operations[0] if operations else Operation(kind))
+        subs.append(-1)
+        applied.append(kind != _ERROR)
+        if each.closed_paths:
+            count = len(each.closed_paths)
+            heads += repeat(each, count)
+            bodies += [Operation(kind, path) for path in each.closed_paths]
+            subs += range(count)
+            applied += repeat(True, count)
     if prefix is not None:
         fits = [body.path is not None and body.path.startswith(prefix) for body in bodies]
         heads, bodies = list(compress(heads, fits)), list(compress(bodies, fits))
+        subs, applied = list(compress(subs, fits)), list(compress(applied, fits))
     if not heads:
         return None
-    raw: dict[str, Sequence[Any]] = dict(zip(_HEAD, zip(*heads, strict=True), strict=True))
+    raw: dict[str, Sequence[Any]] = dict(zip(Transaction._fields, zip(*heads, strict=True), strict=True))
     raw.update(zip(Operation._fields, zip(*bodies, strict=True), strict=True))
+    raw.update(time=raw["time_ms"], sub=subs, applied=applied)
     lists = {column.name: _list(column.name, raw, wanted.file) for column in wanted.columns}
     return Batch(wanted.columns, len(heads), lists)
 
 
-_Head = tuple[int, int, int, int, int, int | None, int, bool, int | None]
-_HEAD: Final = ("zxid", "session", "cxid", "time", "offset", "digest", "sub", "applied", "timeout_ms")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
+def _signed(digest: TreeDigest | None) -> int | None:
+    if digest is None:
+        return None
+    return digest.value - (1 << 64) if digest.value >> 63 else digest.value
 
 
 def _list(name: str, raw: Mapping[str, Sequence[Any]], file: str) -> list[Any] | Same:
     if name == "epoch":
         return [zxid >> 32 for zxid in raw["zxid"]]
     if name == "op":
-        return [
-            OP_NAMES.get(kind) if path is None or kind != TransactionType.CLOSE_SESSION else "delete"
-            for kind, path in zip(raw["type"], raw["path"], strict=True)
-        ]
+        return _ops(raw["type"], raw["path"])
     if name == "parent":
         return [parent_of(path) for path in raw["path"]]
     if name == "ephemeral":
@@ -132,7 +135,18 @@ def _list(name: str, raw: Mapping[str, Sequence[Any]], file: str) -> list[Any] |
             _LIFETIMES.get(kind, "session" if flag and kind in CREATES else None)
             for kind, flag in zip(raw["type"], raw["is_ephemeral"], strict=True)
         ]
+    if name == "digest":
+        return [_signed(digest) for digest in raw["digest"]]
     return Same(file) if name == "file" else list(raw[name])
+
+
+def _ops(types: Sequence[int], paths: Sequence[str | None]) -> list[str | None]:
+    if TransactionType.CLOSE_SESSION not in types:
+        return list(map(OP_NAMES.get, types))
+    return [
+        OP_NAMES.get(kind) if path is None or kind != TransactionType.CLOSE_SESSION else "delete"
+        for kind, path in zip(types, paths, strict=True)
+    ]
 
 
 _LIFETIMES: Final[Mapping[int, str | None]] = {

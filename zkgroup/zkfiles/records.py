@@ -107,18 +107,6 @@ class Transaction(NamedTuple):
         )
 
 
-class DataSet(NamedTuple):
-    """A transaction that sets the data of one znode, not of the root, and has a digest."""
-
-    zxid: int
-    time_ms: int
-    path: str
-    data: bytes | None
-    version: int
-    digest: int
-    """Unsigned; of the version that is computed here, if the logs keep to one."""
-
-
 class StoredStat(NamedTuple):
     """StatPersisted: the 60 bytes of a znode's history, in the order in which a snapshot has them."""
 

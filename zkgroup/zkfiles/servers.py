@@ -10,8 +10,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.columns import fastest_way
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
-from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.records import Transaction
@@ -223,9 +223,9 @@ class Server:
 
 
 def _hopping(path: Path) -> LogReader:
-    """A reader of records that are not decoded: with numpy, of a long log, ten times faster or more."""
+    """A reader of records that are not decoded: by the kernel, where it is here and the log is long."""
     if written_bytes(path) >= QUICK_BYTES:
-        way = fastest()
+        way = fastest_way()
         return LogReader(path, resync=True, find=way.find, piece_bytes=way.piece_bytes)
     return LogReader(path, resync=True)
 

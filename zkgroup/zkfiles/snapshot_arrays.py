@@ -3,8 +3,8 @@
 Source: DataTree.serializeNode and StatPersisted of ZooKeeper 3.4 to 3.9.
 
 A znode starts with the length of its path, two bytes of which are zero if it is no giant, and the path's
-first slash. Such places are looked for, and are znodes where each one's lengths lead to the next. As in
-`vectorised` numbers are read by views that start anywhere, and texts and data are told by their bounds.
+first slash. Such places are looked for, and are znodes where each one's lengths lead to the next. Numbers
+are read by views that start anywhere, and texts and data are given by their bounds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices
+from zkgroup.zkfiles.byte_arrays import Bytes, Flags, Numbers
 from zkgroup.zkfiles.jute import INT
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.record_arrays import Bytes, Numbers, chain
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
 from zkgroup.zkfiles.snapshot_runs import Run
@@ -49,11 +49,23 @@ def find(data: bytes, base: int) -> Run | None:
     following = data_ends + STAT.size + INT.size
     linked = following[:-1] == starts[1:]
     if not linked.all():
-        linked_on = chain(starts, following, linked)
+        linked_on = _chain(starts, following, linked)
         starts, path_ends, data_ends = starts[linked_on], path_ends[linked_on], data_ends[linked_on]
     # Arrays on purpose: `batches` goes on with them as they are.
     places: tuple[Any, Any, Any] = (starts, path_ends, data_ends)
     return Run(data, base, *places, buffer.are_ascii(starts, path_ends))
+
+
+def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
+    """Which of the places follow one from the other, from the first on, when some only look like znodes."""
+    breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
+    pieces, first = [], 0
+    while True:
+        last = int(breaks[np.searchsorted(breaks, first)])
+        pieces.append(np.arange(first, last + 1))
+        first = int(np.searchsorted(starts, following[last]))
+        if first <= last or first >= len(starts) or starts[first] != following[last]:
+            return np.concatenate(pieces)
 
 
 def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
@@ -62,11 +74,11 @@ def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
     starts = buffer.slashes
     starts = starts[np.searchsorted(starts, INT.size) :]
     starts = starts[(buffer.bytes[starts - 4] | buffer.bytes[starts - 3]) == 0]
-    lengths = buffer.ints_within(starts - INT.size)
+    lengths = buffer.ints(starts - INT.size)
     path_ends = starts + lengths
     can_be = (lengths >= _SHORTEST) & (path_ends + INT.size <= size)
     starts, path_ends = starts[can_be], path_ends[can_be]
-    lengths = buffer.ints_within(path_ends)
+    lengths = buffer.ints(path_ends)
     data_ends = path_ends + INT.size + np.maximum(lengths, 0)
     can_be = (lengths >= -1) & (lengths <= MAX_RECORD_BYTES) & (data_ends + STAT.size <= size)
     return starts[can_be], path_ends[can_be], data_ends[can_be]
@@ -141,7 +153,7 @@ class _Columns:
         return Fixed((self._last_slashes - before).astype(np.int32))
 
     def _data(self) -> Slices:
-        is_there = self._buffer.ints_within(self._path_ends) >= 0
+        is_there = self._buffer.ints(self._path_ends) >= 0
         return self._slices(self._path_ends + INT.size, self._data_ends, None if is_there.all() else is_there)
 
     def _acl_codes(self) -> Coded:

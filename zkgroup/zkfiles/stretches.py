@@ -1,20 +1,16 @@
-"""Records that follow each other in one server's logs, as columns for `tree_columns`."""
+"""Records that follow each other in one server's logs, as columns for `compiled_replay`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-from zlib import crc32
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
 from zkgroup.zkfiles.records import Acl, TransactionType
-
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.tree import Tree
 
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -52,62 +48,6 @@ class Compared(NamedTuple):
     first_wrong_zxid: int | None
 
 
-class Codes(Protocol):
-    """Numbers of paths, in one of the ways in which a stretch is applied."""
-
-    def codes_of(self, batches: Sequence[Batch]) -> Numbers: ...
-
-    def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]: ...
-
-    def apply(self, tree: Tree, rows: Stretch) -> Compared:
-        """Takes the next records. Raises OddRowsError, with nothing done, for what is not plain."""
-        ...
-
-    def settle(self) -> None:
-        """Has to be called before someone else looks at the tree, or changes it."""
-        ...
-
-
-class PathCodes(dict[str | None, int]):
-    """A number for each path of a replay, with that of its parent, and the CRC of its bytes.
-
-    Negative for none, for the root, and for paths that are not counted or have no plain bytes.
-    """
-
-    def __init__(self) -> None:
-        super().__init__({None: -1})
-        self.names: list[str] = []
-        self.parents: list[int] = []
-        self.crcs: list[int] = []
-
-    def __missing__(self, path: str) -> int:
-        if path == "/" or path.startswith("/zookeeper/") or not path.isascii():
-            self[path] = -1
-            return -1
-        parent = self[path.rpartition("/")[0]] if path else -1
-        code = self[path] = len(self.names)
-        self.names.append(path)
-        self.parents.append(parent)
-        self.crcs.append(crc32(path.encode()))
-        return code
-
-    def codes_of(self, batches: Sequence[Batch]) -> Numbers:
-        """Of the paths; by pyarrow, where it is there, each different one is looked up once."""
-        try:
-            from zkgroup.zkfiles.arrow import coded
-        except ImportError:
-            return np.array(
-                [code for batch in batches for code in map(self.__getitem__, batch["path"])], np.int64
-            )
-        places, names = coded(batches, "path")
-        found: Numbers = np.array(list(map(self.__getitem__, names)), np.int64)[places]
-        return found
-
-    def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]:
-        """The column `data`."""
-        return [value for batch in batches for value in batch["data"]]
-
-
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Rows of whole records in order."""
@@ -117,7 +57,7 @@ class Stretch:
     time_ms: Numbers
     act: Numbers
     path: Numbers
-    """Codes of a `PathCodes`."""
+    """Codes of `compiled_replay.CompiledPaths`."""
     data: Sequence[bytes | None]
     version: Numbers
     is_ephemeral: Flags
@@ -152,14 +92,15 @@ class Stretch:
                 sessions[session] = timeout
 
 
-COLUMNS: Final = (
-    *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
-    *("timeout_ms", "parent_cversion", "acl", "applied", "digest"),
-)
+def stretch_of(
+    batches: Sequence[Batch],
+    codes_of: Callable[[Sequence[Batch]], Numbers],
+    data_of: Callable[[Sequence[Batch]], Sequence[bytes | None]],
+) -> Stretch:
+    """Batches with `column_replay.COLUMNS` as one, with the codes of their paths, and their data.
 
-
-def stretch_of(batches: Sequence[Batch], paths: Codes) -> Stretch:
-    """Batches with at least COLUMNS as one. Raises OddRowsError for what `tree_columns` does not know."""
+    Raises OddRowsError for what the kernel does not apply.
+    """
     zxid, session, time_ms = (_joined(batches, name) for name in ("zxid", "session", "time"))
     kind, sub = _joined(batches, "type"), _joined(batches, "sub")
     applied = _joined(batches, "applied").astype(np.bool_)
@@ -175,8 +116,8 @@ def stretch_of(batches: Sequence[Batch], paths: Codes) -> Stretch:
         session,
         time_ms,
         act,
-        paths.codes_of(batches),
-        paths.data_of(batches),
+        codes_of(batches),
+        data_of(batches),
         _joined(batches, "version"),
         np.concatenate([_is_ephemeral(batch) for batch in batches]),
         np.where(

@@ -29,7 +29,6 @@ from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import (
     Acl,
     AclEntry,
-    DataSet,
     Operation,
     StoredZnode,
     Transaction,
@@ -208,42 +207,7 @@ class Tree:
         if act is not None:
             act(self, operation, transaction)
 
-    def apply_sets(self, sets: Iterable[DataSet]) -> list[int]:
-        """Takes the next transactions, which set the data of a znode each; zxids with another digest.
-
-        The same as `apply` and `has`, without a call a row: most of a log is such transactions.
-        """
-        wrong: list[int] = []
-        nodes, charset, pack = self._nodes, self._charset, _COUNTED.pack
-        zxid, time_ms = self.zxid, self.time_ms
-        for zxid, time_ms, path, data, version, digest in sets:
-            node = nodes.get(path)
-            if node is not None and node.czxid <= zxid:
-                node.data, node.version = data, version
-                node.mtime, node.mzxid = time_ms, zxid
-                if node.base is not None:
-                    node.base = base = crc32(data or b"", crc32(path.encode(charset, "replace")))
-                    counted = pack(
-                        node.czxid,
-                        zxid,
-                        node.pzxid,
-                        node.ctime,
-                        time_ms,
-                        version,
-                        node.cversion,
-                        node.aversion,
-                        node.owner,
-                    )
-                    crc = crc32(counted, base)
-                    self._sum += crc - node.crc
-                    node.crc = crc
-            if digest != self._sum and not self._agrees_in_another_charset(digest):
-                wrong.append(zxid)
-            charset = self._charset
-        self.zxid, self.time_ms = max(zxid, self.zxid), time_ms
-        return wrong
-
-    # --- many transactions at once: `tree_columns` knows what they make of the nodes ---------------
+    # --- many transactions at once: `compiled_replay` knows what they make of the nodes ---------------
 
     @property
     def has_orphans(self) -> bool:

@@ -5,7 +5,7 @@ Told by the servers' own digests, by what records say of each other, and by ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from zkgroup.zkfiles.column_replay import NotPlainError, replay
 from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.operations import DIGEST_VERSION
-from zkgroup.zkfiles.records import DataSet, Transaction
+from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Candidate,
     Window,
@@ -31,7 +31,8 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import Codes, Stretch
+    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+    from zkgroup.zkfiles.stretches import Stretch
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""
@@ -130,7 +131,7 @@ def verify_records(ensemble: Ensemble) -> Verification:
 
 
 def verify_in_columns(ensemble: Ensemble) -> Verification:
-    """The same for a server alone, a few times faster. Raises NotPlainError."""
+    """The same for a server alone, by the kernel. Raises NotPlainError."""
     run = _Run(ensemble)
     replay(ensemble.servers[0], run)
     found = run.end()
@@ -188,21 +189,11 @@ class _Run:
         self._at = zxid
         self._settle(zxid)
 
-    def see_sets(self, sets: Sequence[DataSet]) -> bool:
-        """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
-        first, last = sets[0].zxid, sets[-1].zxid
-        tree = self._tree_within(first, last)
-        if tree is None:
-            return False
-        wrong = tree.apply_sets(sets)
-        self._saw(first, last, len(sets), len(wrong), wrong[0] if wrong else None)
-        return True
-
     def takes_stretch(self, first: int, last: int) -> bool:
         """Whether records from one zxid to another have only to be compared with the tree."""
         return self._tree_within(first, last) is not None
 
-    def see_stretch(self, rows: Stretch, paths: Codes) -> bool:
+    def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
         """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
         from zkgroup.zkfiles.stretches import OddRowsError
 

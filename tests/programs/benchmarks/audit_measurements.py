@@ -56,8 +56,8 @@ _COMMANDS = {
     "report": (),
 }
 MOST_CALLS = {"findings": 13.0, "offsets of one group": 1.5, "sessions": 1.5, "report": 24.0}
-"""Python calls that one more operation costs. One is the checksum of its record. Most of those of
-findings are of the rows of members and owners that rebalances are made of."""
+"""Python calls that one more operation costs, with the compiled kernel. Most of those of findings are of
+the rows of members and owners that rebalances are made of."""
 FEWEST, FEW, MANY = 2_000, 20_000, 40_000
 TIMEOUT_S = 3600
 

@@ -34,20 +34,16 @@ TIMEOUT_S = 600
 KERNEL_ARROW, KERNEL = "Arrow, by the kernel", "columns, by the kernel"
 ARROW, PACKED, LISTS = "Arrow, by numpy", "columns, by numpy", "columns, plain Python"
 _WAYS = {KERNEL_ARROW: "arrow", KERNEL: "packed", ARROW: "arrow", PACKED: "packed", LISTS: "lists"}
-BYTES = "CPU: the checksum of each record, one call from Python, passes over all bytes and some 60 indexings"
+VALUES = "CPU: the decoding of each record in Python, and a value for each column"
 COPIES = "CPU: half of it is Arrow's, which copies texts"
 LINES = "CPU: passes over all bytes, some 40 indexings and, for Arrow, the copying of texts"
-MOST_CALLS = {
-    KERNEL_ARROW: (0.5, 0.5),
-    KERNEL: (0.5, 0.5),
-    ARROW: (2.0, 0.5),
-    PACKED: (2.0, 0.5),
-    LISTS: (36.0, 30.0),
-}
-"""Of a row of a log, and of a snapshot: by numpy a log's checksum and next to nothing else."""
-WANTED_OF_PARSER = {KERNEL_ARROW: 0.4, KERNEL: 1.0, ARROW: 0.4, PACKED: 0.4}
-"""Times the speed of ZooKeeper's own classes; numpy is for machines on which the kernel was not built."""
 IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None
+CALLS_OF_LOGS = {**({KERNEL_ARROW: 0.5, KERNEL: 0.5} if IS_BUILT else {}), LISTS: 36.0}
+"""Of a row, at most, in each way that is here."""
+CALLS_OF_SNAPSHOTS = {ARROW: 0.5, PACKED: 0.5, LISTS: 30.0}
+WANTED_OF_PARSER = {KERNEL_ARROW: 0.4, KERNEL: 1.0}
+"""Times the speed of ZooKeeper's own classes."""
+WANTED_OF_TOOL = {KERNEL_ARROW: 15, KERNEL: 15, LISTS: 4}
 PLAIN_LINES = "CPU: the reading of each znode's lengths in Python, and a value for each column"
 
 
@@ -153,23 +149,22 @@ def _logs(plan: Plan, report: Report, folder: Path) -> None:
     multis = write_log(folder / "log.200000001", records // 200, multi_of=200)
     small, empty = write_log(folder / "log.300000001", few), write_log(folder / "log.400000001", 1)
     for path, what in ((singles, "log of single operations"), (multis, "log of multis of 200")):
-        sides = [side for side in _WAYS if IS_BUILT or side not in (KERNEL_ARROW, KERNEL)]
-        readings = {side: ours("log", path, side, plan.repeats) for side in sides}
+        readings = {side: ours("log", path, side, plan.repeats) for side in CALLS_OF_LOGS}
         java = parser(path, plan.repeats)
         report.lines += [reading.line(what, side) for side, reading in readings.items()]
         report.lines.append(java.line(what, "ZooKeeper's parser"))
         for side, reading in readings.items():
-            report.at_most(f"{what}: {side}, of a row", MOST_CALLS[side][0], reading.calls_a_row, "calls")
-        for side in [side for side in sides if side in WANTED_OF_PARSER]:
-            found, limit = java.cost_s / readings[side].cost_s, BYTES if side in (ARROW, PACKED) else COPIES
-            report.at_least(f"{what}: {side}, over ZooKeeper's parser", WANTED_OF_PARSER[side], found, limit)
+            report.at_most(f"{what}: {side}, of a row", CALLS_OF_LOGS[side], reading.calls_a_row, "calls")
+        for side in [side for side in CALLS_OF_LOGS if side in WANTED_OF_PARSER]:
+            found = java.cost_s / readings[side].cost_s
+            report.at_least(f"{what}: {side}, over ZooKeeper's parser", WANTED_OF_PARSER[side], found, COPIES)
         if path is singles:
             rows = sum(batch.rows for batch in log_columns(small))
             dump = tool(TOOL, small, empty, rows, 1 if plan.short else plan.repeats)
             report.lines.append(dump.line(what, "TxnLogToolkit -d"))
-            for side, wanted in ((ARROW, 15), (PACKED, 15), (LISTS, 4)):
-                found = dump.cost_s / readings[side].cost_s
-                report.at_least(f"{what}: {side}, over TxnLogToolkit", wanted, found, BYTES)
+            for side, reading in readings.items():
+                found, limit = dump.cost_s / reading.cost_s, VALUES if side == LISTS else COPIES
+                report.at_least(f"{what}: {side}, over TxnLogToolkit", WANTED_OF_TOOL[side], found, limit)
 
 
 def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
@@ -182,7 +177,7 @@ def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
     for side, wanted, limit in ((ARROW, 15, LINES), (PACKED, 15, LINES), (LISTS, 5, PLAIN_LINES)):
         reading = ours("snapshot", large, side, plan.repeats)
         report.lines.append(reading.line("snapshot", side))
-        report.at_most(f"snapshot: {side}, of a row", MOST_CALLS[side][1], reading.calls_a_row, "calls")
+        report.at_most(f"snapshot: {side}, of a row", CALLS_OF_SNAPSHOTS[side], reading.calls_a_row, "calls")
         found = formatter.cost_s / reading.cost_s
         report.at_least(f"snapshot: {side}, over SnapshotFormatter", wanted, found, limit)
         report.at_most(f"snapshot of {znodes} znodes: {side}", 60, median(reading.seconds) or 0.0, "s", limit)

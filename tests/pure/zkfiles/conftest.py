@@ -10,7 +10,7 @@ from zkgroup.zkfiles import snapshot_arrays
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the kernel, without it, and as if numpy were not installed either."""
+    """With what is installed, and as if neither the kernel nor numpy were."""
     use_way(request.param, monkeypatch)
     return str(request.param)
 

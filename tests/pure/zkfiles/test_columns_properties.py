@@ -1,4 +1,4 @@
-"""Whatever a log holds, the kernel, numpy and plain Python make the same columns of it."""
+"""Whatever a log holds, the kernel and plain Python make the same columns of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import WAYS, log_rows, rows_of, use_way
-from zkgroup.zkfiles import record_arrays
-from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.columns import fastest_way, log_columns
 from zkgroup.zkfiles.frames import whole_records
-from zkgroup.zkfiles.log_ways import fastest
 from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType
 
@@ -84,18 +82,11 @@ def transactions(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Transaction
 
 
 def logs() -> st.SearchStrategy[list[Transaction]]:
-    """All plain, so that numpy takes them, or with anything in them."""
+    """All plain, so that the kernel takes them, or with anything in them."""
     return st.one_of(
         st.lists(transactions(PLAIN_PATHS), min_size=1, max_size=25),
         st.lists(transactions(PATHS), min_size=1, max_size=25),
     )
-
-
-@pytest.fixture(autouse=True)
-def even_little_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that few records go through numpy too."""
-    monkeypatch.setattr(record_arrays, "_WORTH_BYTES", 64)
-    monkeypatch.setattr(record_arrays, "_PARTS_WORTH", 1 << 20)
 
 
 @given(logs(), st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([None, "/", "/a", "/bc/"]))
@@ -146,5 +137,5 @@ def test_all_find_the_records_that_hopping_finds(
     for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
             use_way(way, patch)
-            starts, ends, needed = fastest().find(data, 16)
+            starts, ends, needed = fastest_way().find(data, 16)
         assert ([*starts], [*ends], needed) == whole_records(data, 16)

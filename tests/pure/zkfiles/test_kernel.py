@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import Row, everything, rows_of
-from zkgroup.zkfiles import log_lists, log_ways, record_arrays, vectorised
+from tests.worlds.zkfiles_tables import IS_BUILT, Row, everything, needs_kernel, rows_of
+from zkgroup.zkfiles import log_lists
+from zkgroup.zkfiles.columns import fastest_way
+from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.frames import LogChunk, whole_records
 from zkgroup.zkfiles.log_lists import Wanted
 from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG
 
-IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None and os.environ.get("ZKGROUP_KERNEL") != "off"
 compiled: Any = importlib.import_module("zkgroup.zkfiles.compiled") if IS_BUILT else None
-needs_kernel = pytest.mark.skipif(not IS_BUILT, reason="the kernel was not built, or is switched off")
 ALL = Wanted(LOG, "log", -(1 << 63), (1 << 63) - 1, None, 1 << 20)
 ENTRIES = [writer.entry(each) for each in everything()[:17]]
 """One of each kind."""
@@ -86,15 +84,15 @@ def test_a_count_that_cannot_be_is_left_to_plain_python(kind: int, count: int) -
 @needs_kernel
 def test_the_kernel_is_used_where_it_is_there() -> None:
     """Not only installed."""
-    assert log_ways.fastest() == (compiled.find, compiled.take, compiled.PIECE_BYTES)
+    assert fastest_way() == (compiled.find, compiled.take, compiled.PIECE_BYTES)
 
 
 def test_the_kernel_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """numpy reads logs then."""
+    """Plain Python reads logs then."""
     monkeypatch.setenv("ZKGROUP_KERNEL", "off")
     monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.compiled", raising=False)
     monkeypatch.delattr("zkgroup.zkfiles.compiled", raising=False)
-    assert log_ways.fastest() == (record_arrays.find, vectorised.take, vectorised.PIECE_BYTES)
+    assert fastest_way() == (whole_records, log_lists.take, PIECE_BYTES)
 
 
 @needs_kernel

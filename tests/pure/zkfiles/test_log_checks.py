@@ -1,4 +1,4 @@
-"""A log that is inspected by numpy has the health that it has record by record."""
+"""A log that is inspected by the kernel has the health that it has record by record."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles import log_health
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.log_health import inspect_log
+
+pytestmark = needs_kernel
 
 
 def long_log(folder: Path) -> Path:
@@ -22,7 +25,7 @@ def long_log(folder: Path) -> Path:
 
 
 def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
-    """By numpy, where it can tell, and record by record."""
+    """By the kernel, where it can tell, and record by record."""
     monkeypatch.setattr(log_health, "QUICK_BYTES", 0)
     seen = log_health._quickly_seen(log)
     quick = None if seen is None else inspect_log(log)
@@ -30,7 +33,7 @@ def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None,
     return quick, inspect_log(log)
 
 
-def test_a_whole_log_is_inspected_by_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_log_is_inspected_by_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is that of an inspection record by record."""
     quick, exact = both(long_log(tmp_path), monkeypatch)
     assert quick == exact
@@ -53,7 +56,7 @@ def test_a_log_that_is_being_written_has_the_same_end(
 def test_damage_and_disorder_are_inspected_record_by_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong byte, and records that go back: numpy tells nothing, and the exact inspection reports both."""
+    """A wrong byte, and records that go back: only the exact inspection reports both."""
     log = long_log(tmp_path)
     raw = log.read_bytes()
     log.write_bytes(raw[:9000] + bytes([raw[9000] ^ 1]) + raw[9001:])

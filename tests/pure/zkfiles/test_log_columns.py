@@ -1,4 +1,4 @@
-"""The columns of a log hold what its transactions do: in plain Python, by numpy and by the kernel."""
+"""The columns of a log hold what its transactions do: in plain Python and by the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.zkfiles.test_golden_files import LOGS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single, use_way
+from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import LogChunk
 from zkgroup.zkfiles.log_lists import Taken, Wanted
@@ -20,12 +20,10 @@ T = TransactionType
 OPEN = writer.OPEN_ACL
 
 
-@pytest.fixture(params=["compiled", "vectorised"])
-def was_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the kernel, or numpy, took a piece of a chunk, or left it over, for each time it was asked."""
-    name = f"zkgroup.zkfiles.{request.param}"
-    module = pytest.importorskip(name, exc_type=ImportError)
-    use_way("kernel" if request.param == "compiled" else "numpy", monkeypatch)
+@pytest.fixture
+def was_taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the kernel took a piece of a chunk, or left it over, for each time it was asked."""
+    module = pytest.importorskip("zkgroup.zkfiles.compiled", exc_type=ImportError)
     answers: list[bool] = []
     decode = module.take
 

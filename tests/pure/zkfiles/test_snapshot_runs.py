@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.programs.benchmarks.zookeeper_files import write_snapshot
 from tests.pure.zkfiles.test_arrow_columns import equal_to_lists
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import BY_DIGEST, Row, rows_of, snapshot_rows, use_plain_python
+from tests.worlds.zkfiles_tables import BY_DIGEST, Row, rows_of, snapshot_rows, use_way
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles import snapshot_lists
 from zkgroup.zkfiles.batches import Batch, PackedBatch
@@ -106,7 +106,7 @@ def expected_of(path: Path, end: int | None = 11) -> tuple[list[Row], str]:
 def found_of(path: Path, *, plain: bool = False, **choice: Any) -> tuple[list[Batch], str]:
     with pytest.MonkeyPatch.context() as patch:
         if plain:
-            use_plain_python(patch)
+            use_way("plain", patch)
         return outcome(lambda name: snapshot_columns(name, **choice), path)
 
 

@@ -10,12 +10,14 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles import history, servers
 from zkgroup.zkfiles.ensemble import Ensemble
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.replay_start import Base
 from zkgroup.zkfiles.tree import Tree
 
+pytestmark = needs_kernel
 SERVERS = sorted(path.parent for path in FOLDER.glob("zookeeper/**/version-2"))
 OUT_OF_COLUMNS: Callable[[Ensemble, Base, int, list[str]], PastTree | None] = history._replayed_in_columns
 

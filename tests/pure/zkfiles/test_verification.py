@@ -10,6 +10,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
@@ -219,6 +220,7 @@ def both(folder: Path) -> tuple[Verification | None, Verification]:
     return in_columns, verify_records(History(folder).ensemble)
 
 
+@needs_kernel
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
 def test_columns_find_what_all_records_do(folder: Path) -> None:
     """In what real servers left behind; those that need the exact reader are left to it."""
@@ -227,6 +229,7 @@ def test_columns_find_what_all_records_do(folder: Path) -> None:
     assert (in_columns is None) == bool(exact.damages or exact.holes)
 
 
+@needs_kernel
 @pytest.mark.parametrize("bad", range(1, 13))
 def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
     """Of every kind of record, with a snapshot on the way."""
@@ -240,9 +243,13 @@ def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
     assert exact.first_bad_zxid == (bad if record.digest else None)
 
 
+@needs_kernel
 def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: Path) -> None:
     """They do not say of which version a digest is."""
-    world = busy()
+    world = ServerHistory()
+    world.create("/a")
+    for number in range(9):
+        world.set("/a", b"%d" % number)
     world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(3, 5))
     world.log(tmp_path)
     assert both(tmp_path)[0] is None

@@ -16,7 +16,7 @@ from zkgroup.audit.columns.logs import See
 from zkgroup.audit.columns.rows import Flags, Numbers, first_places
 from zkgroup.audit.columns.transactions import TransactionsBuilder
 from zkgroup.zkfiles.batches import Batch, Fixed, PackedBatch, Slices, select
-from zkgroup.zkfiles.record_arrays import Bytes
+from zkgroup.zkfiles.byte_arrays import Bytes
 
 _GROUPS: Final = b"/consumers/"
 _OFFSETS: Final = b"/offsets/"

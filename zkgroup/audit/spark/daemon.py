@@ -28,9 +28,6 @@ TASKS: Final = (
     "zkgroup.audit.spark.decoding",
     "zkgroup.audit.spark.folding",
     "zkgroup.zkfiles.compiled",
-    "zkgroup.zkfiles.log_parts",
-    "zkgroup.zkfiles.record_arrays",
-    "zkgroup.zkfiles.vectorised",
 )
 """What tasks import, also what they import late."""
 

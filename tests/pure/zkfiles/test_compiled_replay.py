@@ -1,21 +1,27 @@
-"""Records that are applied in columns give the tree that they give one by one, or are refused."""
+"""Records that the kernel applies in columns give the tree that they give one by one, or are refused."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import needs_kernel
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.column_replay import COLUMNS
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.replay_ways import path_codes
-from zkgroup.zkfiles.stretches import COLUMNS, Codes, Compared, OddRowsError, stretch_of
+from zkgroup.zkfiles.stretches import Compared, OddRowsError, stretch_of
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.tree_columns import NumpyPaths
 
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+
+pytestmark = needs_kernel
 READ: Acl = (AclEntry(1, "world", "anyone"),)
 ENTRIES = 400
 """So many records that the log is worth columns."""
@@ -69,23 +75,24 @@ def exact(transactions: list[Transaction], tree: Tree) -> Compared:
     return Compared(len(transactions), digests, len(wrong), wrong[0] if wrong else None)
 
 
-@pytest.fixture(params=["kernel", "numpy"])
-def paths(request: pytest.FixtureRequest) -> Codes:
-    """Of both ways in which records are applied in columns."""
-    if request.param == "numpy":
-        return NumpyPaths()
-    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
-    codes: Codes = replay.CompiledPaths()
-    return codes
+@pytest.fixture
+def paths() -> CompiledPaths:
+    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+
+    return CompiledPaths()
+
+
+def applied(batch: Batch, tree: Tree, paths: CompiledPaths) -> Compared:
+    return paths.apply(tree, stretch_of([batch], paths.codes_of, paths.data_of))
 
 
 def in_columns(
-    world: ServerHistory, folder: Path, tree: Tree, paths: Codes, rows: int = 10_000
+    world: ServerHistory, folder: Path, tree: Tree, paths: CompiledPaths, rows: int = 10_000
 ) -> list[Compared]:
     """The log of a history, some rows at a time."""
     batches = log_columns(world.log(folder), columns=COLUMNS, rows_per_batch=rows)
     try:
-        return [paths.apply(tree, stretch_of([batch], paths)) for batch in batches]
+        return [applied(batch, tree, paths) for batch in batches]
     finally:
         paths.settle()
 
@@ -99,7 +106,7 @@ def state(tree: Tree) -> object:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_columns_give_the_tree_of_all_records(
-    tmp_path: Path, paths: Codes, seed: int, is_wrong: bool
+    tmp_path: Path, paths: CompiledPaths, seed: int, is_wrong: bool
 ) -> None:
     """On random histories, with right digests, and with one that is another."""
     world = random_history(seed)
@@ -163,7 +170,9 @@ ODD: dict[str, Callable[[ServerHistory], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, paths: Codes, odd: str) -> None:
+def test_what_is_not_plain_is_refused_with_nothing_done(
+    tmp_path: Path, paths: CompiledPaths, odd: str
+) -> None:
     """The exact way judges it."""
     world, tree = random_history(3), Tree()
     before = state(tree)
@@ -176,7 +185,9 @@ def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, paths: C
     assert state(tree) == before
 
 
-def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path, paths: Codes) -> None:
+def test_records_between_those_in_columns_are_applied_one_by_one(
+    tmp_path: Path, paths: CompiledPaths
+) -> None:
     """What others do to the tree after `settle` is seen by what is applied next."""
     world, one_by_one, tree = random_history(5), Tree(), Tree()
     exact(world.transactions, one_by_one)
@@ -189,7 +200,7 @@ def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path,
             for zxid in dict.fromkeys(batch["zxid"]):
                 tree.apply(known[zxid])
         else:
-            assert paths.apply(tree, stretch_of([batch], paths)).wrong == 0
+            assert applied(batch, tree, paths).wrong == 0
     paths.settle()
 
     assert len(batches) > 9
@@ -198,16 +209,11 @@ def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path,
 
 def test_paths_too_long_for_the_kernel_are_left_to_the_exact_way(tmp_path: Path) -> None:
     """Neither many levels nor many bytes are followed."""
-    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
+    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+
     for path, is_counted in (("/a" * 100, True), ("/" + "a" * 5000, False), ("/" * 50_000, False)):
-        world, paths = random_history(3, 30), replay.CompiledPaths()
+        world, paths = random_history(3, 30), CompiledPaths()
         world.write(TransactionType.DELETE, 1, [Operation(TransactionType.DELETE, path)])
         (batch,) = log_columns(world.log(tmp_path), columns=COLUMNS)
         assert (paths.codes_of([batch])[-1] >= 0) == is_counted
         assert len(paths.names) < 100
-
-
-def test_the_kernel_is_used_where_it_is_there() -> None:
-    """Not only installed."""
-    replay = pytest.importorskip("zkgroup.zkfiles.compiled_replay", exc_type=ImportError)
-    assert type(path_codes()) is replay.CompiledPaths
