@@ -73,6 +73,15 @@ class Batch(Mapping[str, Sequence[Any]]):
         values = self._lists[name]
         return values if isinstance(values, Same) else None
 
+    def select(self, rows: Any) -> Batch:
+        """Some rows, by a numpy array of their numbers."""
+        numbers = rows.tolist()
+        lists = {
+            name: values if isinstance(values, Same) else [values[number] for number in numbers]
+            for name, values in self._lists.items()
+        }
+        return Batch(self.columns, len(numbers), lists)
+
 
 class PackedBatch(Batch):
     """Columns as they lie packed; a list is made of one when it is asked for, and each time."""
@@ -83,6 +92,10 @@ class PackedBatch(Batch):
 
     def packed(self, name: str) -> Packed:
         return self._packed[name]
+
+    def select(self, rows: Any) -> Batch:
+        packed = {name: _select(column, rows) for name, column in self._packed.items()}
+        return PackedBatch(self.columns, len(rows), packed)
 
     def __getitem__(self, name: str) -> Sequence[Any]:
         packed = self._packed[name]
@@ -104,8 +117,7 @@ class PackedBatch(Batch):
         return [raw[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
 
 
-def select(packed: Packed, rows: Any) -> Packed:
-    """Some rows of a column, by an array of their numbers."""
+def _select(packed: Packed, rows: Any) -> Packed:
     if isinstance(packed, Same):
         return packed
     if isinstance(packed, Coded):

@@ -6,6 +6,7 @@ Arrow arrays are made of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from zkgroup.audit.columns.codes import CREATE, SET
 from zkgroup.audit.columns.logs import See
 from zkgroup.audit.columns.rows import Flags, Numbers, first_places
 from zkgroup.audit.columns.transactions import TransactionsBuilder
-from zkgroup.zkfiles.batches import Batch, Fixed, PackedBatch, Slices, select
+from zkgroup.zkfiles.batches import Batch, Fixed, Slices
 from zkgroup.zkfiles.byte_arrays import Bytes
 
 _GROUPS: Final = b"/consumers/"
@@ -46,12 +47,13 @@ def without_other_offsets(batch: Batch, group: str) -> Batch:
     applied is left out, for a row that stays made the znode above, and what is below `/offsets/` of a group,
     where no facts are. The first row of each session stays, and the ends of zxids and times.
     """
-    path, applied = batch.packed("path"), batch.packed("applied")
-    if not isinstance(path, Slices) or not isinstance(applied, Fixed):
+    packed = batch.packed("path")
+    path = packed if isinstance(packed, Slices) else _slices_of(batch["path"])
+    if path is None:
         return batch
     op = codes_of(batch, "op", OP_CODES)
     is_kept = codes_of(batch, "ephemeral", LIFETIME_CODES) == 0
-    is_write: Flags = ((op == SET) | ((op == CREATE) & is_kept)) & applied.values.astype(np.bool_)
+    is_write: Flags = ((op == SET) | ((op == CREATE) & is_kept)) & _values(batch, "applied").astype(np.bool_)
     left_out = _of_other_offsets(path, np.flatnonzero(is_write), group)
     kept: Flags = np.ones(batch.rows, np.bool_)
     kept[left_out] = False
@@ -61,12 +63,7 @@ def without_other_offsets(batch: Batch, group: str) -> Batch:
     numbers = np.flatnonzero(kept)
     if len(numbers) == batch.rows:
         return batch
-    packed = {name: batch.packed(name) for name in batch}
-    return PackedBatch(
-        batch.columns,
-        len(numbers),
-        {name: select(column, numbers) for name, column in packed.items() if column is not None},
-    )
+    return batch.select(numbers)
 
 
 def _of_other_offsets(path: Slices, rows: Numbers, group: str) -> Numbers:
@@ -93,6 +90,17 @@ def _of_other_offsets(path: Slices, rows: Numbers, group: str) -> Numbers:
     if group:
         is_left_out[source.begin_with(_GROUPS + group.encode() + b"/", starts, ends)] = False
     return rows[is_left_out]
+
+
+def _slices_of(texts: Sequence[str | None]) -> Slices | None:
+    """Texts one behind the other; None where one is beyond ASCII."""
+    plain = [text or "" for text in texts]
+    raw = "".join(plain)
+    if not raw.isascii():
+        return None
+    ends = np.cumsum(list(map(len, plain)))
+    starts = np.append([0], ends[:-1])
+    return Slices(raw.encode(), np.stack((starts, ends), axis=1).reshape(-1))
 
 
 def _values(batch: Batch, name: str) -> Numbers:
