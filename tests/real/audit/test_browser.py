@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.worlds import golden_audits
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.browser import Page, browser, found
 from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of
 from zkgroup.audit.report.page import page
+from zkgroup.audit.report.writing import report_of
 
 LAPTOP, PHONE = (1280, 800), (390, 844)
 WIDEST = "document.documentElement.scrollWidth"
@@ -63,6 +65,20 @@ def test_a_thousand_partitions_are_drawn(
     assert tab.ask("getComputedStyle(document.body).backgroundColor") == (
         "rgb(15, 17, 20)" if dark else "rgb(246, 247, 249)"
     )
+
+
+def test_no_table_is_wider_than_its_section(tab: Page, tmp_path: Path) -> None:
+    """Of recorded incidents: at the widths of small laptops and tablets, where rows begin to stack."""
+    file = tmp_path / "report.html"
+    source = golden_audits.source(golden_audits.INCIDENTS)
+    file.write_text(page(report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)]).data))
+    wide = (
+        "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    )
+
+    for width in (1080, 980, 760):
+        tab.open(file, width, 900)
+        assert (width, tab.ask(WIDEST), tab.ask(wide)) == (width, width, 0)
 
 
 def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path, shape: dict[str, Any]) -> None:
