@@ -20,7 +20,7 @@ from zkgroup.broker.groups.store_events import (
 from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.requests import Multi
+from zkgroup.model.requests import ListMany, Multi
 from zkgroup.runtime.lease import lease_ms
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -257,6 +257,7 @@ def test_topics_that_are_deleted_during_a_check_are_read_after_it() -> None:
     world.commit(node, {P0: 5, u0: 6}, is_member=False)
     world.run()
     node.loop.post(TopicsDeleted(frozenset({"t"})))
+    world.until_asks(node, ListMany)
     world.lose(node, "lost_reply")
     node.loop.post(TopicsDeleted(frozenset({"u"})))
     world.run()
