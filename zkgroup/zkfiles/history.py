@@ -18,7 +18,7 @@ from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Base,
     Candidate,
-    Window,
+    SnapshotWindow,
     begins_with_nothing,
     candidates,
     doubt_of,
@@ -317,7 +317,7 @@ class _Replay:
 
     def __init__(self, base: Base) -> None:
         self.tree = base.tree
-        self.window = Window(base)
+        self.window = SnapshotWindow(base)
         self.at = base.zxid
         self.applied = self.checked = 0
         self.first_bad: int | None = None
@@ -378,7 +378,7 @@ def _replayed(
     until_proved: bool = False,
 ) -> PastTree:
     """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
-    tree, at, window = base.tree, base.zxid, Window(base)
+    tree, at, window = base.tree, base.zxid, SnapshotWindow(base)
     applied = checked = 0
     first_bad = None
     holes = []
@@ -409,7 +409,7 @@ def _past(
     base: Base,
     asked: int,
     skipped: Sequence[str],
-    window: Window,
+    window: SnapshotWindow,
     at: int,
     applied: int,
     checked: int,

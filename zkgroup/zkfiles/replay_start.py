@@ -50,7 +50,7 @@ class Base:
     digest_zxid: int = 0
 
 
-class Window:
+class SnapshotWindow:
     """From which transaction on a replay from a base is exact; it is asked after each one, and applies none.
 
     A dump can hold one transaction more than its end tells without a znode that shows it, where that one

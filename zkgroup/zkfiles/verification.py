@@ -19,7 +19,7 @@ from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Candidate,
-    Window,
+    SnapshotWindow,
     begins_with_nothing,
     candidates,
     empty_base,
@@ -146,7 +146,7 @@ def verify_in_columns(ensemble: Ensemble) -> Verification:
 class _Pending(NamedTuple):
     """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along.
 
-    Where it has neither, it is the one that the replay began with, which is compared as `Window` does.
+    Where it has neither, the replay began with it, and it is compared as `SnapshotWindow` does.
     """
 
     candidate: Candidate
@@ -167,7 +167,7 @@ class _Run:
         self._tree: Tree | None = None
         """None where nothing is known: before the first base, and behind holes."""
         base = empty_base()
-        self._window = Window(base)
+        self._window = SnapshotWindow(base)
         """Of the tree; of no meaning where there is none."""
         self._at = 0
         """The last zxid of which nothing is missing behind it."""
@@ -319,7 +319,7 @@ class _Run:
     def _start_from(self, candidate: Candidate) -> None:
         base = load(candidate)
         self._tree, self._at = base.tree, base.zxid
-        self._window = Window(base if base.is_sure else replace(base, exact_from=_NEVER))
+        self._window = SnapshotWindow(base if base.is_sure else replace(base, exact_from=_NEVER))
         if base.digest is not None:
             self._pend(_Pending(candidate, base.digest_zxid, None, None))
         else:

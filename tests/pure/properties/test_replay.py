@@ -20,7 +20,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
-from zkgroup.zkfiles.replay_start import Base, Window
+from zkgroup.zkfiles.replay_start import Base, SnapshotWindow
 from zkgroup.zkfiles.tree import Tree
 
 QUOTAS = "/zookeeper/"
@@ -129,7 +129,7 @@ def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
     records = world.transactions
     start = begun % (len(records) + 1)
     tree, end = fuzzy(records, start, pauses)
-    window = Window(ended(tree, world, end, is_counted=is_counted))
+    window = SnapshotWindow(ended(tree, world, end, is_counted=is_counted))
     for transaction in records[start:]:
         tree.apply(transaction)
         agrees = window.agrees(transaction)
@@ -157,7 +157,7 @@ def test_a_dump_with_one_record_missing(steps: list[tuple[int, int, int]], place
     records = world.transactions
     for start in range(len(records) - 1):
         tree, end = fuzzy(records, start, [1, *[0] * place, 1])
-        window = Window(ended(tree, world, end, is_counted=False))
+        window = SnapshotWindow(ended(tree, world, end, is_counted=False))
         for transaction in records[start:]:
             tree.apply(transaction)
             agrees = window.agrees(transaction)

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.kazoo_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.replay_start import Window, candidates, load
+from zkgroup.zkfiles.replay_start import SnapshotWindow, candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 NODES = 700
@@ -45,7 +45,7 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     for candidate in candidates(history.ensemble):
         base = load(candidate)
         windows.append(base.exact_from - base.zxid)
-        tree, window = base.tree, Window(base)
+        tree, window = base.tree, SnapshotWindow(base)
         for transaction in history.transactions(base.zxid + 1):
             tree.apply(transaction)
             assert window.agrees(transaction) is not False

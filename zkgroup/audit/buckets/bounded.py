@@ -11,7 +11,6 @@ from zkgroup.audit.buckets.finding import find_in_bucket, find_in_sessions, find
 from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import CLUSTER
 from zkgroup.audit.buckets.temporary import TemporaryBuckets
-from zkgroup.audit.columns.batch_values import NotPlainError
 from zkgroup.audit.columns.logs import with_ends
 from zkgroup.audit.columns.parts import Parts, apart, closes_in, compact
 from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
@@ -20,6 +19,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import facts_in, find_screened, of_one_group
 from zkgroup.audit.source import Rows
+from zkgroup.zkfiles.column_replay import NotPlainError
 
 
 class Limits(NamedTuple):

@@ -11,16 +11,13 @@ from zkgroup.audit.columns.codes import LIFETIMES, OPS
 from zkgroup.audit.columns.rows import Numbers
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
+from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.servers import Server
 from zkgroup.zkfiles.zxids import hole_between
 
 OP_CODES: Final = {op: code for code, op in enumerate(OPS)} | {None: -1}
 LIFETIME_CODES: Final = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
-
-
-class NotPlainError(Exception):
-    """These logs need a closer look."""
 
 
 def plain_batches(

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from zkgroup.audit.columns.batch_values import (
     LIFETIME_CODES,
     OP_CODES,
-    NotPlainError,
     codes_of,
     followed,
     numbers_of_column,
@@ -31,6 +30,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.progress import Progress
 from zkgroup.zkfiles.arrow import array_of
 from zkgroup.zkfiles.batches import Batch, Coded
+from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from zkgroup.audit.columns.batch_values import (
     OP_CODES,
-    NotPlainError,
     codes_of,
     followed,
     numbers_of_column,
@@ -18,6 +17,7 @@ from zkgroup.audit.columns.batch_values import (
 from zkgroup.audit.columns.codes import ERROR
 from zkgroup.audit.columns.rows import Flags, Numbers
 from zkgroup.zkfiles.batches import Batch, Fixed
+from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.history import History
 
 
