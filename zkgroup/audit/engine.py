@@ -96,10 +96,12 @@ def audit_rows(
     asked = [rule for rule in rules if rule.name not in left]
     found: list[Finding] = []
     if source.history is not None:  # before the tables of the rows are in memory
+        rows.progress("checking the files")
         for rule in asked:
             if isinstance(rule, WholeRule):
                 reported = rule.find(source.history, facts, chosen[rule.name])
                 found += within(reported, rows.seen.zxid, rows.to_zxid)
+    rows.progress("searching for findings")
     found += table.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     if group is not None:
         found = [finding for finding in found if finding.group == group]

@@ -354,9 +354,10 @@ RATE_AFTER_S = 1.0
 
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
-    """A line on a terminal that is removed when the block ends."""
+    """A line on a terminal that is removed when the block ends. A new step is written at once."""
     wanted = sys.stderr.isatty() and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    next_s, width = clock() + FIRST_AFTER_S, 0
+    next_s = first_s = clock() + FIRST_AFTER_S
+    width = 0
     step, step_s = "", 0.0
 
     def show(what: str, count: int | None = None, total: int | None = None) -> None:
@@ -364,6 +365,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
         now = clock()
         if what != step:
             step, step_s = what, now
+            next_s = first_s
         if not wanted or now < next_s:
             return
         next_s = now + EVERY_S

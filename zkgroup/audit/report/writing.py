@@ -134,7 +134,6 @@ def report_of(
 
     Raises what `engine.audit` raises.
     """
-    progress("searching for findings")
     limits = limits or Limits()
     asked = asked_rows(source.rows(start, end), group)
     found = audit_rows(source, asked, ALL_RULES)

@@ -23,19 +23,20 @@ def _written(*, out: io.StringIO) -> str:
         for second in (0.1, 1.0, 1.0 + EVERY_S / 2, 3.0):
             now_s = second
             report("reading transactions", int(second * 1000))
-        report("reading")
+        report("searching")
     return err.getvalue()
 
 
 def test_it_is_written_over_seldom_and_wiped_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing for what is fast; at most five times a second."""
+    """Nothing for what is fast; at most five times a second, and each new step, which may say no more."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert 0.1 < FIRST_AFTER_S < 1.0
 
     message = _written(out=Terminal())
 
     last = "reading transactions 3,000, 1,034/s"
-    assert message == f"\rreading transactions 1,000\r{last}\r{' ' * len(last)}\r"
+    searching = f"{'searching':<{len(last)}}\r{' ' * len('searching')}"
+    assert message == f"\rreading transactions 1,000\r{last}\r{searching}\r"
 
 
 def test_it_has_rate_and_time_left_once_they_are_known() -> None:
