@@ -34,9 +34,15 @@ def test_sessions_run_their_workers_with_it() -> None:
 
 _STARTED = """
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+from zipimport import zipimporter
+sys.path.insert(0, str(Path(find_spec("pyspark").origin).parent / "python" / "lib" / "pyspark.zip"))
 from zkgroup.audit.spark import daemon
+assert ".zip" not in daemon.daemon.__file__
 daemon.daemon.manager = lambda: None
 daemon.main()
+assert not any(isinstance(each, zipimporter) for each in sys.path_importer_cache.values())
 assert "zkgroup.audit.spark.folding" in sys.modules
 import pyarrow
 table = pyarrow.table({"number": [1.0, None]})
@@ -46,6 +52,9 @@ assert pyarrow.array(frame["number"]).null_count == 1
 """
 
 
-def test_workers_are_forked_without_pandas_and_can_use_it() -> None:
-    """pyarrow would import it at its first array; a function of a user gets it when it asks."""
+def test_workers_are_forked_without_pandas_and_archives() -> None:
+    """Each would read the archives again. pyarrow would import pandas; a user's function gets it if it asks.
+
+    Spark has its zip of pyspark in front of the path.
+    """
     subprocess.run([sys.executable, "-c", _STARTED], check=True)
