@@ -279,6 +279,19 @@ def test_many_offsets_go_in_several_transactions_and_a_stop_in_between_is_partly
     assert world.offset("g", "orders", count - 1) is None
 
 
+def test_transactions_of_long_names_stay_below_a_mebibyte(world: MemoryGroups) -> None:
+    """Each with the parents and the checks of its own topics alone; ZooKeeper would refuse a larger one."""
+    group, topics = "g" * 240, [f"{number:03}".rjust(240, "t") for number in range(800)]
+    for topic in topics:
+        world.topic(topic, 1)
+    plan = plan_values(
+        snapshot_or_empty(world.ensemble, group, topics), {_tp(0, topic): 7 for topic in topics}
+    )
+    apply_plan(world.ensemble, plan, ACT)
+
+    assert {world.offset(group, topic, 0) for topic in topics} == {"7"}
+
+
 # --- living groups ------------------------------------------------------------------------------------
 
 

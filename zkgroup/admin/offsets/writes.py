@@ -50,11 +50,14 @@ from zkgroup.znodes.consumers import (
     owners_path,
     resets_path,
 )
+from zkgroup.znodes.deletions import DELETES_BYTES_MAX, in_transactions
 from zkgroup.znodes.group_records import AuditRecord, Reset, audit_path
 from zkgroup.znodes.paths import zkgroup_path
 
 PARTITIONS_AT_ONCE = 1000
-"""Changes in one transaction of an idle group: about 150 bytes each, far below `jute.maxbuffer`."""
+"""Most changes in one transaction of an idle group."""
+PATHS_BYTES_MAX = DELETES_BYTES_MAX // 3
+"""Most bytes of their paths: each may need the parent of its offset and the check of its topic, too."""
 
 LIVE_TRIES = 20
 """Races with a committing owner that one partition may lose before we give up."""
@@ -136,8 +139,10 @@ def _apply_idle(
     ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], by: ChangeRecord, applied: Applied
 ) -> None:
     group, changes = plan.group, plan.effective
-    for number, start in enumerate(range(0, len(changes), PARTITIONS_AT_ONCE)):
-        batch = changes[start : start + PARTITIONS_AT_ONCE]
+    paths = [Offset.path(group, change.topic_partition) for change in changes]
+    missing, below = list(parents), f"{offsets_path(group)}/"
+    for number, part in enumerate(in_transactions(paths, PATHS_BYTES_MAX, PARTITIONS_AT_ONCE)):
+        batch = changes[len(applied.done) :][: len(part)]
         record = AuditRecord(
             time_ms=ensemble.clock.wall_ms(),
             user=by.user,
@@ -145,8 +150,11 @@ def _apply_idle(
             undo=f"{by.undo_id}/{number}",
         )
         guard = idle_guard(ensemble, group)
-        made = [path for path in parents if path != guard.path] if not start else []
         topics = {change.topic_partition.topic for change in batch}
+        needed = {offsets_topic_path(group, topic) for topic in topics}
+        made = [path for path in missing if path in needed or not path.startswith(below)]
+        missing = [path for path in missing if path not in needed and path.startswith(below)]
+        made = [path for path in made if path != guard.path]
         operations = [
             *(Create(path, None) for path in made if path == group_path(group)),
             *guard.operations,
@@ -154,7 +162,7 @@ def _apply_idle(
             *(Create(path, None) for path in made if path != group_path(group)),
             *(_write(group, change) for change in batch),
             _audit(ensemble, group, record),
-            *(_swept(ensemble, plan) if start + PARTITIONS_AT_ONCE >= len(changes) else ()),
+            *(_swept(ensemble, plan) if len(applied.done) + len(batch) == len(changes) else ()),
         ]
         try:
             ensemble.zk.multi(*operations)
