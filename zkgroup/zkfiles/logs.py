@@ -21,7 +21,7 @@ FORMAT_VERSION: Final = 2
 FILE_HEADER: Final = struct.Struct(">4siq")
 """Magic, format version, dbid (always 0)."""
 QUICK_BYTES: Final = 1 << 20
-"""From that on reading by numpy is worth its import."""
+"""From that on reading by the kernel is worth the import of numpy."""
 
 
 def written_bytes(path: Path) -> int:
