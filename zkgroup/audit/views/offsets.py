@@ -19,6 +19,7 @@ class OffsetRow(NamedTuple):
     """One write."""
 
     zxid: int
+    """Of what a snapshot holds: of its create."""
     time_ms: int
     """Of what a snapshot holds: when it was last written."""
     session: int
