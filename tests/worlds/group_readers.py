@@ -88,7 +88,7 @@ class KafkaPythonReader(GroupReader):
     def run(self) -> None:
         from kafka import ConsumerRebalanceListener, KafkaConsumer
         from kafka.coordinator.assignors.range import RangePartitionAssignor
-        from kafka.errors import CommitFailedError
+        from kafka.errors import KafkaConnectionError, KafkaError
 
         took = self._took
 
@@ -115,15 +115,18 @@ class KafkaPythonReader(GroupReader):
         consumer.subscribe(self.topics, listener=Listener())
         try:
             while not self._stops.is_set():
-                polled = consumer.poll(LONG_POLL_S * 1000)
+                try:
+                    polled = consumer.poll(LONG_POLL_S * 1000)
+                except KafkaConnectionError:
+                    continue  # it asked a broker that has just been killed for metadata
                 for records in polled.values():
                     for record in records:
                         self._read(record.topic, record.partition, record.offset)
                 if polled:
                     try:
                         consumer.commit()
-                    except CommitFailedError:
-                        continue  # a rebalance has begun; others read these records again
+                    except KafkaError:
+                        continue  # a rebalance has begun, or the coordinator moves: they are read again
         finally:
             consumer.close(autocommit=False)
 
@@ -171,7 +174,7 @@ class AiokafkaReader(GroupReader):
     async def _run(self) -> None:
         from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-        from aiokafka.errors import CommitFailedError
+        from aiokafka.errors import KafkaError
 
         took = self._took
 
@@ -203,7 +206,7 @@ class AiokafkaReader(GroupReader):
                 if polled:
                     try:
                         await consumer.commit()
-                    except CommitFailedError:
+                    except KafkaError:
                         continue  # as above
         finally:
             await consumer.stop()
