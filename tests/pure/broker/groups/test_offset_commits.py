@@ -114,6 +114,30 @@ def test_fifty_members_cost_few_packets() -> None:
     assert not [each for each in sent if isinstance(each, ReadMany)]
 
 
+def test_the_next_commits_are_sent_before_the_former_ones_are_answered() -> None:
+    """ZooKeeper executes them while the broker answers."""
+    world, node = led()
+    warm(world, node)
+    order: list[str] = []
+    submit = node.client.submit
+
+    class Effects(list[Any]):
+        def append(self, effect: object) -> None:
+            order.append(type(effect).__name__)
+
+    def noted(request: object, **options: object) -> None:
+        order.append(type(request).__name__)
+        submit(request, **options)  # type: ignore[arg-type]
+
+    node.effects = Effects()
+    node.client.submit = noted  # type: ignore[method-assign]
+    for offset in (1, 2):
+        world.commit(node, {P0: offset})
+    world.run()
+
+    assert order == ["Multi", "Multi", "OffsetsWritten", "OffsetsWritten"]
+
+
 def test_a_batch_looks_at_each_commit_once() -> None:
     """A thousand members that commit at once do not cost a million looks."""
     partitions = [TopicPartition("t", number) for number in range(1000)]
