@@ -68,7 +68,10 @@ def test_a_thousand_partitions_are_drawn(
 
 
 def test_no_table_is_wider_than_its_section(tab: Page, tmp_path: Path) -> None:
-    """Of recorded incidents: at the widths of small laptops and tablets, where rows begin to stack."""
+    """Of recorded incidents: at the widths of small laptops and tablets, where rows begin to stack.
+
+    On paper each table says how many rows are only on the screen.
+    """
     file = tmp_path / "report.html"
     source = golden_audits.source(golden_audits.INCIDENTS)
     file.write_text(page(report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)]).data))
@@ -79,6 +82,11 @@ def test_no_table_is_wider_than_its_section(tab: Page, tmp_path: Path) -> None:
     for width in (1080, 980, 760):
         tab.open(file, width, 900)
         assert (width, tab.ask(WIDEST), tab.ask(wide)) == (width, width, 0)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    left = "document.querySelector('#sessions .left')"
+    paper = f"[getComputedStyle({left}).display, {left}.dataset.paper]"
+    assert tab.ask(paper) == ["inline-block", "7 rows more on the screen"]
+    tab.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path, shape: dict[str, Any]) -> None:

@@ -127,7 +127,7 @@ function table(caption, columns, items, rowOf, { page = isNarrow() ? 8 : 25, det
   const grid = el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), body);
   const holder = el("div", {}, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, grid));
   let shown = 0;
-  const button = el("button", { class: "act", type: "button", onclick: () => more(page * 4) });
+  const button = el("button", { class: "act left", type: "button", onclick: () => more(page * 4) });
   function more(count) {
     for (const item of items.slice(shown, shown + count)) {
       const cells = rowOf(item).map((cell, at) => el("td", { class: classOf(columns[at]), "data-title": columns[at].title || null }, cell));
@@ -139,7 +139,9 @@ function table(caption, columns, items, rowOf, { page = isNarrow() ? 8 : 25, det
     shown = Math.min(shown + count, items.length);
     if (timesOf) markRows(body);
     if (shown < items.length) {
-      button.textContent = `Show more (${counted(items.length - shown, "row")} left)`;
+      const left = counted(items.length - shown, "row");
+      button.textContent = `Show more (${left} left)`;
+      button.dataset.paper = `${left} more on the screen`;
       holder.append(button);
     } else button.remove();
   }
