@@ -78,6 +78,11 @@ def test_other_requests_are_answered_while_deletions_wait_for_a_lost_broker(
     for name in names:
         cluster.create_topic(name)
     cluster.kill(3)
+    eventually(
+        lambda: [cluster.broker(one).health().live_brokers for one in (1, 2)],
+        lambda known: known == [{1, 2}, {1, 2}],
+        what="no client is told of broker 3",
+    )
     address = cluster.address(1)
     clients = [KafkaAdminClient(bootstrap_servers=address) for _ in range(len(names) + 1)]
     with ThreadPoolExecutor(len(names)) as threads:
