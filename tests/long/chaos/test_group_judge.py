@@ -33,8 +33,9 @@ GOOD = (
     seen("fetched", "a", 1, 30, offsets=((0, -1),)),
     seen("committed", "a", 1, 40, offsets=((0, 5),)),
     joined("b", 2, 50, "id-b", "id-b"),
-    seen("committed", "a", 1, 60, error=25, offsets=((0, 6),)),
-    seen("synced", "b", 2, 61, partitions=(0, 1)),
+    seen("committed", "a", 1, 55, offsets=((0, 5),)),
+    seen("synced", "b", 2, 60, partitions=(0, 1)),
+    seen("committed", "a", 1, 62, error=25, offsets=((0, 6),)),
     seen("fetched", "b", 2, 70, offsets=((0, 5), (1, -1))),
 )
 
@@ -67,7 +68,7 @@ LOG = (fence(1, OWNER), header(2, OWNER, 1), offset(3, OWNER, 5), fence(4, OTHER
 
 
 def test_a_history_in_order_has_no_violation() -> None:
-    """Two generations, a commit that is refused, a failover."""
+    """Two generations, a commit before the second has its assignment, one that is refused, a failover."""
     found = judge(GOOD, LOG, 1)
 
     assert found.wrong == []

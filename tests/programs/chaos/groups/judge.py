@@ -2,7 +2,7 @@
 
 G1  a generation has one leader and one list of members: none was given twice
 G2  no two members of a generation are assigned a partition
-G3  no commit of an older generation is accepted, once a member knows a newer one
+G3  no commit of an older generation is accepted, once a member has its assignment in a newer one
 G4  an offset that was acknowledged is not lost: each later fetch has it or a later one
 G5  a write of a group or of an offset is by the session that last set its slot
 G6  offsets in ZooKeeper grow, as their members' commits do
@@ -80,11 +80,13 @@ def _generations(group: str, events: Sequence[Seen], found: Judgement) -> None:
 
 
 def _old_generations(group: str, events: Sequence[Seen], found: Judgement) -> None:
-    """G3, by when a member was told a generation, and when a commit of an older one was sent.
+    """G3, by when a member was given its assignment, and when a commit of an older generation was sent.
 
-    Heartbeats of an older generation are counted: while groups are loaded they are answered as good.
+    A generation is stored with its assignment. Where only its joins were answered the next coordinator goes
+    on with the one before: no member has partitions by an answer to a join. Heartbeats of an older generation
+    are counted: while groups are loaded they are answered as good.
     """
-    told = sorted((e.answered_ns, e.generation) for e in events if e.kind == "joined" and e.error == OK)
+    told = sorted((e.answered_ns, e.generation) for e in events if e.kind == "synced" and e.error == OK)
     newest, at = -1, 0
     for each in sorted((e for e in events if e.kind in ("committed", "beat")), key=lambda e: e.sent_ns):
         while at < len(told) and told[at][0] <= each.sent_ns:
@@ -96,7 +98,7 @@ def _old_generations(group: str, events: Sequence[Seen], found: Judgement) -> No
         if each.error == OK and each.kind == "committed":
             found.wrong.append(
                 f"G3 {group}: a commit of {each.member_id} was accepted in generation"
-                f" {each.generation}, when {newest} was known"
+                f" {each.generation}, when {newest} was assigned"
             )
 
 
