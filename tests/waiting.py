@@ -19,15 +19,14 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from zkgroup.testing.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from tests.worlds.prefork import Started
     from zkgroup.testing.clock import FakeClock
 
 T = TypeVar("T")
 What = str | Callable[[], str]
-
-PATIENCE_S = float(os.environ.get("ZKGROUP_TEST_PATIENCE_S", "120"))
-"""How long any wait of a test may take before the test fails."""
 
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.05

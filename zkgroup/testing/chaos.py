@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.testing.proxies import (
-    CALL_S,
     OPCODES,
     ClientProxy,
     Dropped,
@@ -23,8 +23,6 @@ from zkgroup.testing.proxies import (
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.embedded.server import HOST
 from zkgroup.zookeeper.raw_connection import end_session
-
-_READY_S = 60.0
 
 
 class ChaosZooKeeper:
@@ -207,7 +205,7 @@ class ChaosZooKeeper:
         for connection in self._connections():
             if connection.session_id == session_id:
                 running = next(server for server in self.zookeeper.servers if server.pid is not None)
-                end_session(running.port, session_id, connection.password, CALL_S)
+                end_session(running.port, session_id, connection.password, PATIENCE_S)
                 self._loop.do(connection.abort)
                 return
         raise KeyError(f"session 0x{session_id:x} is not connected through the proxies")
@@ -226,6 +224,6 @@ class ChaosZooKeeper:
     def heal_servers(self) -> None:
         """Starts stopped servers; waits until every server serves sessions."""
         were_cut = self._links is not None and self._links.heal(cut=True)
-        self.zookeeper.revive(_READY_S)
+        self.zookeeper.revive(PATIENCE_S)
         for server in self.zookeeper.servers if were_cut else ():
-            server.wait_ready(time.monotonic() + _READY_S)
+            server.wait_ready(time.monotonic() + PATIENCE_S)

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from zkgroup.model.ports import Party
+from zkgroup.testing.patience import PATIENCE_S
 
 POLL_S = 0.002
 _NOTICE_S = 0.05
 """Longest wait for the notice that a party is quiet: a bound, not a poll."""
-PATIENCE_S = 30.0
-"""Longest wait, in real time, for threads that work."""
 
 
 class Blocked:
@@ -150,7 +149,7 @@ def _check_event_loop(working: list[Party]) -> None:
         raise RuntimeError("on an event loop the clock is moved with `await clock.advance_async(...)`")
 
 
-STANDSTILL_S = 60.0
+STANDSTILL_S = PATIENCE_S
 """Longest real time that a call with a timeout waits for another thread to move the clock."""
 ADVANCE_MAX_MS = 3_600_000
 """Default limit of `advance_until`."""
@@ -471,7 +470,7 @@ def _timeout_message(
 
 
 def wait_until(
-    predicate: Callable[[], object], timeout_s: float = 30.0, message: str | Callable[[], str] = ""
+    predicate: Callable[[], object], timeout_s: float = PATIENCE_S, message: str | Callable[[], str] = ""
 ) -> None:
     """Returns as soon as `predicate()` is true; raises TimeoutError with `message` after `timeout_s`.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Self, TypeVar
 
 from zkgroup.runtime.acceptor import Acceptor, over_streams
+from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.zookeeper.embedded.server import HOST, PeerPorts
 
-CALL_S = 60.0
 LARGEST_PIECE = 1 << 26
 
 T = TypeVar("T")
@@ -35,12 +35,12 @@ class ProxyLoop:
         self._thread.start()
 
     def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Awaits `work()` on the loop. Raises TimeoutError after `CALL_S`."""
+        """Awaits `work()` on the loop. Raises TimeoutError after `PATIENCE_S`."""
 
         async def run() -> T:
             return await work()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(CALL_S)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     def do(self, action: Callable[[], T]) -> T:
         """Calls `action()` on the loop's thread."""
@@ -52,7 +52,7 @@ class ProxyLoop:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CALL_S)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
 
@@ -250,7 +250,7 @@ class Dropped:
         """Whether the request was dropped."""
         return self._hit.is_set()
 
-    def wait(self, timeout_s: float = 30.0) -> None:
+    def wait(self, timeout_s: float = PATIENCE_S) -> None:
         """Raises TimeoutError when no such request came."""
         if not self._hit.wait(timeout_s):
             raise TimeoutError(f"no request of kind {self.opcodes} in {timeout_s:g} s")

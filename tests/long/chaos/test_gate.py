@@ -12,7 +12,7 @@ import pytest
 from tests.programs.chaos.cluster import SESSION_MS
 from tests.programs.chaos.gate import GatedZooKeeper
 from tests.programs.on_servers import hold
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -25,7 +25,7 @@ class StoppedClient:
     """A client that sends no pings, as a process under SIGSTOP: a bare connection."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._send(struct.pack(">iqiqi", 0, 0, SESSION_MS, 0, 16) + bytes(17))  # ConnectRequest
         self.granted_ms = struct.unpack_from(">i", self.receive(), 4)[0]
 

@@ -16,7 +16,7 @@ from tests.long.interop.members import HERE, Host, Kind, Ledger, Member
 from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers, running_brokers
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kazoo_clients import kazoo_on
 from tests.worlds.processes import preforked as preforked
 
@@ -179,7 +179,7 @@ class Scene:
         waiting = {p: self.tree.get_async(f"{parent}/{p}") for p in self.tree.get_children(parent)}
         found = {}
         for partition, answer in waiting.items():
-            answer.wait(60)
+            answer.wait(PATIENCE_S)
             if answer.successful():
                 found[int(partition)] = answer.get()[0].decode()
         return found

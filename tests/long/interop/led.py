@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 from tests.long.interop.processes import Events, Process, Reader
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
@@ -213,9 +213,9 @@ class Led:
                 for number in range(partitions)
             ]
             for one in waiting:
-                one.get(150)
+                one.get(PATIENCE_S)
         finally:
-            producer.close(timeout=10)
+            producer.close(timeout=PATIENCE_S)
 
     def consume(self, topic: str, partitions: int, count: int) -> set[str]:
         """Consumes everything from the beginning, this many records."""
@@ -252,7 +252,7 @@ def loaded_cluster(
 ) -> Iterator[Led]:
     """The zkgroup controller is active before the first broker starts."""
     tree = KazooClient(real_zookeeper.address, timeout=60)
-    tree.start(60)
+    tree.start(PATIENCE_S)
     tree.create(chroot)
     world = Led(real_zookeeper, box, folder, chroot, tree)
     try:

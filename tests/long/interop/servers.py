@@ -72,7 +72,7 @@ class RealZooKeeper:
         passwords from the session's number (`ZooKeeperServer.generatePasswd`).
         """
         client = KazooClient(self.address, client_id=(session, _password(session)), timeout=60)
-        client.start(60)
+        client.start(PATIENCE_S)
         client.stop()
         client.close()
 
@@ -183,14 +183,14 @@ class Producer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._producer.close(timeout=10)
+        self._producer.close(timeout=PATIENCE_S)
 
     def partitions_for(self, topic: str) -> set[int]:
         return set(self._producer.partitions_for(topic) or ())
 
     def send(self, topic: str, partition: int, value: str) -> int:
         """Sends a record; its offset."""
-        return int(self._producer.send(topic, value.encode(), partition=partition).get(60).offset)
+        return int(self._producer.send(topic, value.encode(), partition=partition).get(PATIENCE_S).offset)
 
     def fill(self, topic: str, partitions: int, each: int) -> dict[int, int]:
         """Sends `each` more records to every partition; partition -> its log end afterwards."""
@@ -201,5 +201,5 @@ class Producer:
         ]
         ends: dict[int, int] = {}
         for partition, answer in waiting:
-            ends[partition] = max(ends.get(partition, 0), answer.get(60).offset + 1)
+            ends[partition] = max(ends.get(partition, 0), answer.get(PATIENCE_S).offset + 1)
         return ends

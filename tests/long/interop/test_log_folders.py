@@ -25,7 +25,7 @@ from tests.long.interop.log_folders import (
 )
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.partition_log import PartitionLog
@@ -166,7 +166,7 @@ def kafkas(
             )
             for n in range(RECORDS)
         ]
-        assert [answer.get(60).offset for answer in answers] == list(range(RECORDS))
+        assert [answer.get(PATIENCE_S).offset for answer in answers] == list(range(RECORDS))
         producer.close()
         if request.param == "clean":
             broker.process.signal(signal.SIGTERM)

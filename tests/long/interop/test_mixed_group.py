@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
 from tests.long.interop.servers import Producer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup import GroupMember
 
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
@@ -67,7 +67,7 @@ def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     ends = producer.fill(scene.topic, 3, 5)
     address = scene.broker.zookeeper.address
     with GroupMember(address, group=scene.group, topics=[scene.topic]) as member:
-        member.wait_until_assigned(90)
+        member.wait_until_assigned(PATIENCE_S)
         assert len(member.leases()) == 3
     stored = {p: scene.tree.get(f"/consumers/{scene.group}/offsets/{scene.topic}/{p}")[0] for p in range(3)}
     assert stored == dict.fromkeys(range(3), b"-1")

@@ -22,7 +22,7 @@ from tests.long.interop.wire import (
     bulk,
     text,
 )
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -47,9 +47,9 @@ def connect(address: str) -> Iterator[Connect]:
     """Makes sessions of their own; all are closed at the end."""
     clients: list[KazooClient] = []
 
-    def make(timeout_s: float = 60.0) -> KazooClient:
-        client = KazooClient(address, timeout=timeout_s)
-        client.start(60)
+    def make() -> KazooClient:
+        client = KazooClient(address, timeout=60)
+        client.start(PATIENCE_S)
         clients.append(client)
         return client
 

@@ -18,7 +18,7 @@ from tests.long.interop.processes import Process
 from tests.long.interop.releases import OLDEST, rows_of
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Printed, Toolbox
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.led_brokers import ask
 from tests.worlds.shell import Shell
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
@@ -37,13 +37,13 @@ class Cluster(ABC):
         self.chroot = chroot
         self.address = zookeeper.address + chroot
         root = KazooClient(zookeeper.address, timeout=60)
-        root.start(60)
+        root.start(PATIENCE_S)
         root.create(chroot)
         root.stop()
         root.close()
         self.tree = KazooClient(self.address, timeout=60)
         """The znodes as a third party sees them."""
-        self.tree.start(60)
+        self.tree.start(PATIENCE_S)
 
     def close(self) -> None:
         self.tree.stop()

@@ -9,6 +9,8 @@ import socket
 import struct
 from typing import Self
 
+from tests.waiting import PATIENCE_S
+
 CREATE, GET_DATA, GET_CHILDREN, MULTI_READ = 1, 4, 8, 22
 UNIMPLEMENTED = -6
 WORLD_ANYONE = struct.pack(">ii", 1, 31)
@@ -32,7 +34,7 @@ def bulk(operations: list[tuple[int, str, bool]]) -> bytes:
 class WireSession:
     """One connection and its session. For one thread; every call waits for its answer."""
 
-    def __init__(self, address: str, *, session_ms: int = 60_000, timeout_s: float = 60.0) -> None:
+    def __init__(self, address: str, *, session_ms: int = 60_000, timeout_s: float = PATIENCE_S) -> None:
         host, _, port = address.partition(":")
         self._xid = 0
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)

@@ -36,7 +36,7 @@ from tests.long.interop.jars import kafka
 from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.long.interop.walks_as_json import walked
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -169,7 +169,7 @@ class Session:
 
     def _connected(self, timeout_s: float) -> KazooClient:
         client = KazooClient(self._address, timeout=timeout_s)
-        client.start(60)
+        client.start(PATIENCE_S)
         return client
 
     def close(self) -> None:
@@ -241,11 +241,11 @@ class Session:
                 self.client.create_async(f"{top}/z{count:03}-", b"x" * count, sequence=True)
                 for count in range(60)
             ]
-            paths = [each.get(30) for each in done]
+            paths = [each.get(PATIENCE_S) for each in done]
             done = [self.client.set_async(path, b"y" * 40) for path in paths]
             done += [self.client.delete_async(path) for path in paths[::3]]
             for each in done:
-                each.get(30)
+                each.get(PATIENCE_S)
 
     def _sessions(self) -> None:
         self.client.create("/sessions", b"")
@@ -257,7 +257,7 @@ class Session:
         polite.delete("/sessions/deleted")
         polite.stop()
         polite.close()
-        subprocess.run([sys.executable, "-c", EXPIRING, self._address], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", EXPIRING, self._address], check=True, timeout=PATIENCE_S)
         eventually(lambda: self.client.get_children("/sessions") == ["mine"], what="the session expires")
 
     def _lifetimes(self) -> None:
@@ -299,7 +299,7 @@ class Session:
     def _request(self, request: Any) -> None:
         result = self.client.handler.async_result()
         self.client._call(request, result)
-        result.get(30)
+        result.get(PATIENCE_S)
 
 
 EXPIRING: Final = """

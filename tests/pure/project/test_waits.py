@@ -35,7 +35,7 @@ BUILTINS = {
 TIMED = {"wait", "join", "wait_for"}
 OWN = {"support.join"}
 """Of the product: what it has waited for is asserted on behind it."""
-PATIENCE = re.compile(r"_?(PATIENCE|TIMEOUT|WAIT|ANSWER|DEADLINE)_S")
+PATIENCE = re.compile(r"_?(PATIENCE|TIMEOUT|WAIT|ANSWER|DEADLINE|CALL|READY|HOLD)_S")
 PROGRAMS = ("tests/programs/", "tests/long/benchmarks/")
 
 Rule = Callable[[ast.Module], Iterator[tuple[int, str]]]
@@ -103,8 +103,18 @@ def _is_seconds(value: ast.expr) -> bool:
 
 
 def private_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Finds constants such as `WAIT_S = 30`; the time limit of a whole program is allowed."""
+    """Finds constants such as `WAIT_S = 30`, and defaults such as `timeout_s=30.0`.
+
+    The time limit of a whole program is allowed.
+    """
     for node in walked(tree):
+        if isinstance(node, FunctionNode):
+            given = node.args
+            named = [*given.posonlyargs, *given.args]
+            defaults = zip(named[len(named) - len(given.defaults) :], given.defaults, strict=True)
+            for argument, value in (*defaults, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
+                if argument.arg in _TIMEOUTS and isinstance(value, ast.Constant) and _is_short(value.value):
+                    yield node.lineno, f"{node.name}({argument.arg}={value.value})"
         targets = (
             node.targets
             if isinstance(node, ast.Assign)
@@ -117,6 +127,43 @@ def private_timeouts(tree: ast.Module) -> Iterator[tuple[int, str]]:
         ]
         if named and node.value and any(isinstance(part, ast.Constant) for part in ast.walk(node.value)):
             yield node.lineno, ast.unparse(node)
+
+
+def spelled_out_limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Finds calls that wait for a number of seconds: `future.result(30)`, `client.close(timeout_s=10)`.
+
+    Less than 10 is a pause between two steps, or a wait that is meant to be in vain, as is any wait inside
+    `pytest.raises`. More than the patience is the time limit of a whole program.
+    """
+    in_vain = {
+        id(part)
+        for node in walked(tree)
+        if isinstance(node, ast.With) and any("raises" in ast.unparse(each) for each in node.items)
+        for part in ast.walk(node)
+    }
+    for node in walked(tree):
+        if not isinstance(node, ast.Call) or id(node) in in_vain or ast.unparse(node.func) in _NO_WAITS:
+            continue
+        limits = [each.value for each in node.keywords if each.arg in _TIMEOUTS]
+        if _called(node) in _LIMITED:
+            limits += node.args[-1:]
+        if any(isinstance(each, ast.Constant) and _is_short(each.value) for each in limits):
+            yield node.lineno, ast.unparse(node)
+
+
+_LIMITED = {"result", "settimeout", "timeout", "create_connection", "start"}
+_LIMITED |= {"wait_until_assigned", "wait_until_stable"}
+"""Methods whose last argument is a number of seconds."""
+_NO_WAITS = ("pytest.mark.timeout", "KazooClient")
+"""The limit of a whole test, and the timeout of a session."""
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else _name(call)
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 10 <= value <= 120
 
 
 def _simple(function: FunctionNode) -> Iterator[ast.stmt | ast.expr]:
@@ -155,7 +202,7 @@ def _offences(rule: Rule, *folders: str) -> list[str]:
         f"{place}:{line} {text}"
         for file in files
         if not (place := file.relative_to(ROOT).as_posix()).startswith(PROGRAMS)
-        if place not in ("tests/waiting.py", "tests/leaks.py")
+        if place not in ("tests/waiting.py", "tests/leaks.py", "zkgroup/testing/patience.py")
         for line, text in rule(parsed(file))
     ]
 
@@ -171,8 +218,13 @@ def test_a_wait_that_ends_by_its_timeout_is_noticed() -> None:
 
 
 def test_there_is_one_patience() -> None:
-    """The timeout is that of tests.waiting, which costs nothing where nothing is wrong."""
-    assert _offences(private_timeouts, "tests") == []
+    """That of zkgroup.testing, for its doubles and for the tests; it costs nothing where nothing is wrong."""
+    assert _offences(private_timeouts, "tests", "zkgroup/testing") == []
+
+
+def test_no_wait_has_a_limit_of_its_own() -> None:
+    """Also not one that is spelled out in the call."""
+    assert _offences(spelled_out_limits, "tests", "zkgroup/testing") == []
 
 
 # --- each rule finds its violations ----------------------------------------------------------------
@@ -222,3 +274,18 @@ def test_a_private_patience_is_found() -> None:
     body = "WAIT_S = 30.0; _TIMEOUT_S = 2 * 5; PAGE_TIMEOUT_S = 400; PATIENCE_S = WAIT_S; TIMEOUT_MS = 30"
 
     assert _found(private_timeouts, body) == [1, 2]
+    assert _found(private_timeouts, "def wait(timeout_s=30.0): ...; def stop(*, timeout_s=1.0): ...") == [1]
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("future.result(30); future.result(PATIENCE_S); future.result(0)", [1]),
+        ("client.close(timeout_s=10); client.close(timeout_s=0.5); run(timeout=600)", [1]),
+        ("listener.settimeout(10.0); owners.get(30)", [1]),
+        ("with pytest.raises(TimeoutError): future.result(30)", []),
+    ],
+)
+def test_a_limit_in_a_call_is_found(body: str, lines: list[int]) -> None:
+    """A number of seconds that a busy machine may need, where nothing says that it must be in vain."""
+    assert _found(spelled_out_limits, body) == lines

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.project import ROOT
+from tests.waiting import PATIENCE_S
 from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.messages import decode_rest
 
@@ -53,7 +54,7 @@ class MemoryMeter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)
 
     def peaks(self, kind: type[Any], payloads: Sequence[bytes], version: int = 0) -> list[int]:
         assert self._process.stdin is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.stores import ServerlessStore
 from zkgroup.consumer.machine.events import ChangeState, Effect, Event, MemberState, Opened
 from zkgroup.errors import StoreUnavailableError
@@ -284,9 +284,9 @@ def test_the_thread_ends_with_the_loop_and_reports_its_own_errors(bench: Bench) 
 
     bench.loop.post(Opened())
 
-    assert bench.loop.over.result(10.0) is None
+    assert bench.loop.over.result(PATIENCE_S) is None
     assert [str(error) for error in bench.crashes] == ["a bug"]
-    assert bench.loop.join(30.0)
+    assert bench.loop.join(PATIENCE_S)
 
 
 def test_the_thread_wakes_for_entries_and_for_timers() -> None:
@@ -299,9 +299,9 @@ def test_the_thread_wakes_for_entries_and_for_timers() -> None:
 
     bench.clock.advance(20)
 
-    assert fired.wait(30.0)
+    happened(fired)
     bench.loop.post(bench.loop.stop)
-    assert bench.loop.join(30.0)
+    assert bench.loop.join(PATIENCE_S)
 
 
 def test_other_effects_go_to_the_engine(bench: Bench) -> None:
@@ -328,7 +328,7 @@ def test_the_thread_wakes_when_its_clock_comes_to_a_timer(bench: Bench) -> None:
     assert bench.machine.times[-1] == 1000 + 3_600_000
 
     bench.loop.stop()
-    assert bench.loop.join(30)
+    assert bench.loop.join(PATIENCE_S)
 
 
 def test_time_stands_still_while_the_thread_works(bench: Bench) -> None:
@@ -345,4 +345,4 @@ def test_time_stands_still_while_the_thread_works(bench: Bench) -> None:
     assert done == list(range(1000, 6001, 10))
 
     bench.loop.stop()
-    assert bench.loop.join(30)
+    assert bench.loop.join(PATIENCE_S)

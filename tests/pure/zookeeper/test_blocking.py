@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.stores import ServerlessStore
 from zkgroup.errors import (
     AccessDeniedError,
@@ -53,7 +54,7 @@ SESSION = Session(1, 0x77, 6000)
 def blocking() -> Iterator[Blocking]:
     """Over an empty memory server."""
     store = MemoryZooKeeper().client()
-    with Blocking(store, timeout_s=5) as blocking:
+    with Blocking(store, timeout_s=PATIENCE_S) as blocking:
         yield blocking
     store.close()
 
@@ -192,7 +193,7 @@ def test_forbidden_paths_are_reported_one_by_one_on_request() -> None:
 def test_what_ended_the_store_for_good_is_raised() -> None:
     """Waiting would not mend it."""
     fatal = ConfigError("the chroot is missing")
-    blocking = Blocking(Scripted(events=(Lost(1, "chroot", fatal),)), timeout_s=30)
+    blocking = Blocking(Scripted(events=(Lost(1, "chroot", fatal),)), timeout_s=PATIENCE_S)
     with pytest.raises(ConfigError, match="chroot"):
         blocking.wait_connected()
     with pytest.raises(ConfigError, match="chroot"):

@@ -48,7 +48,7 @@ def test_close_returns_while_connecting() -> None:
         client = ZooKeeperClient(server.address)
         client.start()
         assert connected.wait(PATIENCE_S)
-        client.close(timeout_s=5)
+        client.close(PATIENCE_S)
         with pytest.raises(StoreUnavailableError, match="closed"):
             client.wait_connected(PATIENCE_S)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.server_stores import ServerStore, ServerStores
 from tests.worlds.stepped_stores import GROUP, P0, member, record
 from zkgroup.broker.groups.store_events import (
@@ -146,7 +146,7 @@ def test_a_commit_without_a_reply_is_unknown_and_not_sent_again(
     write_id = node.begin_commit(2)
     eventually(lambda: stores.zk.read(offset_path(GROUP, P0)).data == b"2")
     stores.zk.multi(SetData(offset_path(GROUP, P0), b"1", -1))
-    dropped.wait(60)
+    dropped.wait(PATIENCE_S)
     chaos.heal()
 
     assert node.commit_outcomes(write_id) == {P0: WriteOutcome.UNKNOWN}

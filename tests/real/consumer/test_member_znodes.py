@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from tests.waiting import PATIENCE_S, next_of
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.model.requests import Create
@@ -47,7 +48,7 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
         Owner.path(GROUP, ORDERS_0),
         Offset.path(GROUP, ORDERS_0),
     ]
-    created: queue.SimpleQueue[str] = queue.SimpleQueue()
+    created: queue.Queue[str] = queue.Queue()
 
     def told(event: WatchedEvent) -> None:
         created.put(event.path)
@@ -58,9 +59,9 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         seen = {}
         for _ in leaves:
-            path = created.get(timeout=60)
+            path = next_of(created)
             seen[path] = third_party.get(path)
-        member.wait_until_assigned(timeout_s=60)
+        member.wait_until_assigned(PATIENCE_S)
 
     assert sorted(seen) == sorted(leaves)
     assert all(data for data, _ in seen.values())
@@ -72,7 +73,7 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
 def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk_server: Tree) -> None:
     """Without other settings everything that a member creates has the ACL world:anyone:cdrwa (item 11)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
-        member.wait_until_assigned(timeout_s=60)
+        member.wait_until_assigned(PATIENCE_S)
         member.commit({ORDERS_0: 7})
 
         acls = {path: third_party.get_acls(path)[0] for path in _below(third_party, group_path(GROUP))}
@@ -84,7 +85,7 @@ def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk
 def test_leaves_live_as_long_as_the_protocol_says(third_party: KazooClient, zk_server: Tree) -> None:
     """Registration and owners are ephemeral, of one session; parents and offsets persist (item 10)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
-        member.wait_until_assigned(timeout_s=60)
+        member.wait_until_assigned(PATIENCE_S)
 
         stats = {path: _stat(third_party, path) for path in _below(third_party, group_path(GROUP))}
 

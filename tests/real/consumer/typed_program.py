@@ -61,7 +61,7 @@ def own() -> None:
     with GroupMember(
         "host:2181/chroot", group="billing", topics=["orders"], settings=settings, listener=Listening()
     ) as member:
-        member.wait_until_stable(timeout_s=30)
+        member.wait_until_stable(timeout_s=1.0)
         for lease in member.leases():
             with lease.guard():
                 remaining: int = lease.remaining_ms
@@ -148,7 +148,7 @@ async def own_async() -> None:
     async with AsyncGroupMember(
         client=client, group="billing", topics=Whitelist("orders\\..*"), listener=AsyncListening()
     ) as member:
-        await member.wait_until_assigned(timeout_s=30)
+        await member.wait_until_assigned(timeout_s=1.0)
         leases: tuple[Lease, ...] = member.leases()
         result: CommitResult = await member.commit({lease.topic_partition: 1 for lease in leases})
         print(result)

@@ -33,10 +33,10 @@ def _listens(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme in ("unix", ""):
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(5)
+            probe.settimeout(PATIENCE_S)
             probe.connect(parts.path)
     elif parts.scheme in ("tcp", "http", "https"):
-        socket.create_connection((parts.hostname or "localhost", parts.port or 2375), timeout=5).close()
+        socket.create_connection((parts.hostname or "localhost", parts.port or 2375), PATIENCE_S).close()
 
 
 def why_not() -> str | None:
@@ -44,7 +44,7 @@ def why_not() -> str | None:
     url = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     try:
         _listens(url)
-        client = docker.from_env(version="1.40", timeout=10)
+        client = docker.from_env(version="1.40", timeout=int(PATIENCE_S))
         try:
             client.ping()
             client.images.get(IMAGE)  # to pull one takes minutes, and is not a test's to do

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.clients import opener
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.model.requests import Create
@@ -57,12 +58,12 @@ def test_two_members_share_and_take_over(address: str) -> None:
         blocking.multi(Create(f"/brokers/topics/{topic}", assignment))
     with _member(address, "a", topic) as first:
         with _member(address, "b", topic) as second:
-            first.wait_until_stable(30)
-            second.wait_until_stable(30)
+            first.wait_until_stable(PATIENCE_S)
+            second.wait_until_stable(PATIENCE_S)
             assert [lease.partition for lease in first.leases()] == [0, 1]
             assert [lease.partition for lease in second.leases()] == [2, 3]
             second.commit({TopicPartition(topic, 2): 20, TopicPartition(topic, 3): 30})
-        first.wait_until_stable(30)
+        first.wait_until_stable(PATIENCE_S)
         assert [lease.partition for lease in first.leases()] == [0, 1, 2, 3]
         everything = [TopicPartition(topic, p) for p in range(4)]
         assert first.committed(everything) == dict(zip(everything, (None, None, 20, 30), strict=True))

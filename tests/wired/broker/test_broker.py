@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.waiting import PATIENCE_S, happened, joined
+from tests.waiting import PATIENCE_S, happened, joined, outcome
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import QUICK, ask
@@ -310,7 +310,7 @@ def test_a_stopping_follower_is_not_taken_back_into_the_isr(world: MemoryBrokers
     try:
         happened(asked)
         world.running.lead(world.zk, T0, 1, (1, 2), isr=(1,), leader_epoch=1)
-        told = life.thread.run(life.network.health()).result(20)
+        told = outcome(life.thread.run(life.network.health()))
         roles = world.running.told[2].of("follower")
     finally:
         answer.set_result(ControlledShutdownResponse(0))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker import fetcher
@@ -172,7 +173,7 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
     server = BrokerServer(answer, READABLE)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     fetchers = _fetchers(host)
-    busy = asyncio.create_task(host.call(lambda one: gate.wait(60)))
+    busy = asyncio.create_task(host.call(lambda one: gate.wait(PATIENCE_S)))
     fetchers.follow(T1, leader)
     for _ in range(3):
         await asyncio.sleep(0)  # the fetch has begun: it is behind what keeps the thread

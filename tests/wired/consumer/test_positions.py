@@ -60,7 +60,7 @@ def test_a_seek_back_goes_with_the_partition(api: Api, world: MemberWorld, how: 
         consumer.commit()
         before = world.offsets()[0]
         consumer.seek(ZERO, 2)
-        consumer.poll(timeout_s=10.0, max_records=3)
+        consumer.poll(timeout_s=PATIENCE_S, max_records=3)
         consumer.poll(timeout_s=0.0, max_records=1)  # the three are processed, the fourth is in hand
         if how == "hand_back":
             consumer.ack(next(iter(consumer.poll(timeout_s=0.0, max_records=1).values()))[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from tests.waiting import PATIENCE_S
 from tests.worlds.public_apis import MemberWorld, orders, settings
 from zkgroup import GroupMember
 from zkgroup.consumer.aio import AsyncGroupMember
@@ -27,7 +28,7 @@ def member(world: MemberWorld, name: str) -> GroupMember:
 def test_a_lease_ends_when_the_clock_comes_to_its_end(world: MemberWorld) -> None:
     """Not a millisecond earlier or later; with the session of 6,000 ms it is over by then at the latest."""
     with member(world, "a") as one:
-        one.wait_until_assigned(timeout_s=30)
+        one.wait_until_assigned(PATIENCE_S)
         lease = one.lease(orders(0)[0])
         assert lease is not None
         world.server.suspend("a")
@@ -44,7 +45,7 @@ def test_a_lease_ends_when_the_clock_comes_to_its_end(world: MemberWorld) -> Non
 def test_a_day_of_a_member_that_is_connected(world: MemberWorld) -> None:
     """Its lease goes on for as long as it reaches ZooKeeper, however far the clock is moved at a time."""
     with member(world, "a") as one:
-        one.wait_until_assigned(timeout_s=30)
+        one.wait_until_assigned(PATIENCE_S)
         leases = one.leases()
         world.clock.advance(600_000)
         assert [lease.is_valid for lease in leases] == [True] * 4
@@ -85,14 +86,14 @@ def test_the_asyncio_twin(world: MemberWorld) -> None:
             listener=Listener(),
             clock=world.clock,
         ) as one:
-            await one.wait_until_stable(timeout_s=30)
+            await one.wait_until_stable(PATIENCE_S)
             world.server.suspend("a")
             await world.clock.advance_async(6_000)
             assert [lease.is_valid for lease in one.leases()] == [False] * len(one.leases())
             world.server.expire("a")
             world.server.resume("a")
             await world.clock.advance_until_async(lambda: seen[1:2] == ["lost 4"])
-            await one.wait_until_assigned(timeout_s=30)
+            await one.wait_until_assigned(PATIENCE_S)
 
     asyncio.run(main())
     assert seen == ["assigned 4", "lost 4", "assigned 4"]

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
 from tests.worlds.scripted_broker import channel_to_a_broker
@@ -297,7 +298,7 @@ async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
         await until(lambda: scene.received.whys)
         assert scene.received.whys == ["the lease ended while the request was sent"]
         line.reader._transport.resume_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await line.reader.readexactly(4 + len(body))
 

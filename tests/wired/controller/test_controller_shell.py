@@ -192,7 +192,7 @@ def test_a_machine_that_does_not_leave_is_not_waited_for(scene: Scene) -> None:
     answer = scene.ask()
     assert not scene.controller.close(timeout_s=0.05)
     assert answer.result(0) == STALE
-    assert scene.controller.close(timeout_s=10)
+    assert scene.controller.close(PATIENCE_S)
 
 
 def test_a_mistake_of_the_machine_is_reported_once_and_ends_everything(

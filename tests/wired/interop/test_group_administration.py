@@ -50,7 +50,7 @@ def cluster(kafka_cluster: KafkaCluster) -> KafkaCluster:
 def admin(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Admin]:
     """Over a client of the cluster's ZooKeeper; it waits long on a slow machine."""
     client = cluster.zookeeper.client("admin", 60_000)
-    with Admin(client, undo_folder=tmp_path, address="zk:2181", timeout_s=60) as made:
+    with Admin(client, undo_folder=tmp_path, address="zk:2181", timeout_s=PATIENCE_S) as made:
         yield made
     client.close()
 
@@ -122,7 +122,7 @@ def test_a_group_is_administered_from_its_first_member_to_its_deletion(
     admin.set_offsets(GROUP, dict.fromkeys(ALL, 2))
 
     with GroupMember(client=cluster.zookeeper.client("member", 60_000), group=GROUP, topics=["t"]) as member:
-        member.wait_until_stable(timeout_s=120)
+        member.wait_until_stable(PATIENCE_S)
         assert {lease.topic_partition: lease.offset for lease in member.leases()} == dict.fromkeys(ALL, 2)
         carried_on = admin.describe_group(GROUP)
         assert (carried_on.protocol, carried_on.state) == ("zookeeper", GroupState.STABLE)

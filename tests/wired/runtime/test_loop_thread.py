@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.waiting import happened
+from tests.waiting import happened, outcome
 from zkgroup.runtime.loop import LoopThread
 
 
@@ -36,9 +36,9 @@ def test_a_coroutine_gives_its_value_or_error() -> None:
 
     thread = LoopThread("loop-of-a-test")
     thread.start()
-    assert thread.run(half(8)).result(30) == 4
+    assert outcome(thread.run(half(8))) == 4
     with pytest.raises(ValueError, match="7"):
-        thread.run(half(7)).result(30)
+        outcome(thread.run(half(7)))
     assert thread.stop()
 
 

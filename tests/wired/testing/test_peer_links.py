@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from zkgroup.testing.proxies import PeerLinks
 from zkgroup.zookeeper.embedded.server import PeerPorts, ReservedPort
 
@@ -22,16 +23,16 @@ class Ends:
         self.ports = [listener.getsockname()[1] for listener in self.listeners]
         self.links = links
         for listener in self.listeners:
-            listener.settimeout(10)
+            listener.settimeout(PATIENCE_S)
         self.one_to_other = links.route(0, 1, PeerPorts(self.ports[2], self.ports[3]))
         self.other_to_one = links.route(1, 0, PeerPorts(self.ports[0], self.ports[1]))
 
     def connect(self, port: int) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", port), timeout=30)
+        return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
     def accept(self, listener: int) -> socket.socket:
         accepted, _ = self.listeners[listener].accept()
-        accepted.settimeout(10)
+        accepted.settimeout(PATIENCE_S)
         return accepted
 
     def close(self) -> None:
@@ -102,7 +103,7 @@ def test_one_direction_is_cut_and_the_other_open(ends: Ends, heard: bool) -> Non
             speaker.recv(1)
 
         assert ends.links.heal()
-        speaker.settimeout(10)
+        speaker.settimeout(PATIENCE_S)
         assert received_exactly(speaker, 8) == b"withheld"
         assert not ends.links.heal()
 
@@ -126,7 +127,7 @@ def test_a_connection_attempt_during_a_cut_fails(ends: Ends) -> None:
             ends.accept(2)
         ends.links.heal()
         assert received(in_vain) == b""
-    ends.listeners[2].settimeout(10)
+    ends.listeners[2].settimeout(PATIENCE_S)
     with ends.connect(ends.one_to_other.quorum) as again, ends.accept(2) as other:
         again.sendall(b"hello")
         assert received_exactly(other, 5) == b"hello"
@@ -138,10 +139,10 @@ def test_the_proxy_waits_for_a_server_that_does_not_listen_yet() -> None:
     try:
         with PeerLinks() as links:
             reached = links.route(0, 1, PeerPorts(port.number, port.number))
-            with socket.create_connection(("127.0.0.1", reached.quorum), timeout=30) as follower:
+            with socket.create_connection(("127.0.0.1", reached.quorum), timeout=PATIENCE_S) as follower:
                 follower.sendall(b"early")
                 with socket.create_server(("127.0.0.1", port.number)) as leader:
-                    leader.settimeout(10)
+                    leader.settimeout(PATIENCE_S)
                     accepted, _ = leader.accept()
                     with accepted:
                         assert received_exactly(accepted, 5) == b"early"

@@ -19,7 +19,8 @@ from zkgroup.model.requests import (
     Sync,
     SyncDone,
 )
-from zkgroup.testing.conformance.target import ANSWER_S, Caller, Target
+from zkgroup.testing.conformance.target import Caller, Target
+from zkgroup.testing.patience import PATIENCE_S
 
 
 def check_a_listener_gets_the_session(target: Target) -> None:
@@ -92,7 +93,7 @@ def check_close_may_be_repeated(target: Target) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(ANSWER_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "close did not return"
     caller.store.close()
     caller.ask(Sync("/"), NotSent)
@@ -177,7 +178,7 @@ def check_many_threads_may_submit(target: Target) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(ANSWER_S)
-    assert all(answered.acquire(timeout=ANSWER_S) for _ in range(200))
+        thread.join(PATIENCE_S)
+    assert all(answered.acquire(timeout=PATIENCE_S) for _ in range(200))
     assert all(isinstance(outcome, MultiDone) for outcome in outcomes)
     assert caller.stat("/n").version == len(outcomes) == 200

@@ -24,10 +24,9 @@ from zkgroup.model.requests import (
     SessionEvent,
     Sync,
 )
+from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
-ANSWER_S = 60.0
-"""Longest wait for an event that must come. Generous: a slow machine is no violation."""
 UNHURRIED_MS = 20_000
 """Session timeout of a check without its own: a client leaves a server that is silent for part of it."""
 
@@ -69,7 +68,7 @@ class Pending:
 
     def _await(self, condition: Callable[[], object], what: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, ANSWER_S), f"{what} did not come in {ANSWER_S} s"
+            assert self._changed.wait_for(condition, PATIENCE_S), f"{what} did not come in {PATIENCE_S} s"
 
 
 class Caller:
@@ -102,7 +101,7 @@ class Caller:
             return isinstance(event, kind) and incarnation in (None, found)
 
         with self._changed:
-            came = self._changed.wait_for(find, ANSWER_S)
+            came = self._changed.wait_for(find, PATIENCE_S)
         assert came, f"no {kind.__name__} of {incarnation or 'any incarnation'}; events: {self.events}"
         return came
 

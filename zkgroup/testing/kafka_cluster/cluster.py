@@ -23,6 +23,7 @@ from zkgroup.model.requests import Create, MultiRefused
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.kafka_cluster.loops import BrokerLinks, BrokerLoops
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import CLEANUP_POLICY, check_topic_settings, is_compacted
@@ -32,8 +33,6 @@ from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
-WAIT_S: Final = 30.0
-"""Default limit of waits."""
 REPLICAS_DEFAULT: Final = 3
 NAMED_MAX: Final = 3
 """Most reasons in the message of a wait that timed out."""
@@ -141,7 +140,7 @@ class KafkaCluster:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def start(self, timeout_s: float = WAIT_S) -> None:
+    def start(self, timeout_s: float = PATIENCE_S) -> None:
         """Starts all brokers; returns when each is registered and knows all others."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -277,7 +276,7 @@ class KafkaCluster:
         *,
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
-        timeout_s: float = WAIT_S,
+        timeout_s: float = PATIENCE_S,
     ) -> None:
         """Creates a topic; returns when every broker names its leaders to clients, and these serve.
 
@@ -348,7 +347,7 @@ class KafkaCluster:
         one.cuts.clear()
         self._links.heal(one.id)
 
-    def restart(self, broker: int, timeout_s: float = WAIT_S) -> None:
+    def restart(self, broker: int, timeout_s: float = PATIENCE_S) -> None:
         """Starts a broker that was killed or stopped, with its data; returns when it is registered."""
         one = self._known(broker)
         with self._lock:
@@ -409,21 +408,21 @@ class KafkaCluster:
 
     # --- waits ------------------------------------------------------------------------------------
 
-    def wait_until_ready(self, timeout_s: float = WAIT_S) -> None:
+    def wait_until_ready(self, timeout_s: float = PATIENCE_S) -> None:
         """Waits until all brokers that are not paused or isolated are registered and know each other.
 
         Raises TimeoutError, and the error that stopped a broker.
         """
         self._wait(self._unready, timeout_s)
 
-    def wait_for_controller(self, timeout_s: float = WAIT_S) -> int:
+    def wait_for_controller(self, timeout_s: float = PATIENCE_S) -> int:
         """The active controller, once one of the running brokers is it."""
         while True:
             self._wait(self._uncontrolled, timeout_s)
             if (found := self.controller) is not None:
                 return found
 
-    def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = WAIT_S) -> int:
+    def wait_for_leader(self, topic: str, partition: int = 0, timeout_s: float = PATIENCE_S) -> int:
         """The leader of a partition, once it serves and all brokers name it to clients."""
         tp = TopicPartition(topic, partition)
         while True:
@@ -432,7 +431,7 @@ class KafkaCluster:
                 return found
 
     def wait_for_isr(
-        self, topic: str, isr: Iterable[int], partition: int = 0, timeout_s: float = WAIT_S
+        self, topic: str, isr: Iterable[int], partition: int = 0, timeout_s: float = PATIENCE_S
     ) -> None:
         """Waits until these brokers, in any order, are the in-sync replicas of a partition."""
         wanted = set(isr)

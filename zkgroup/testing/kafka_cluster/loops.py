@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Final
+from typing import Any
 
 from zkgroup.errors import ZkGroupError
-
-HOLD_S: Final = 10.0
-"""Longest wait for a loop to finish the callback that it runs."""
+from zkgroup.testing.patience import PATIENCE_S
 
 
 class BrokerLinks:
@@ -131,9 +129,9 @@ class BrokerLoops:
             self._goes_on.wait()
 
         for _ in [loop for loop in self._loops if loop.post(stand)]:
-            if not stands.acquire(timeout=HOLD_S):
+            if not stands.acquire(timeout=PATIENCE_S):
                 self.resume()
-                raise ZkGroupError(f"broker {self._broker} could not be paused within {HOLD_S:g} s")
+                raise ZkGroupError(f"broker {self._broker} could not be paused within {PATIENCE_S:g} s")
 
     def resume(self) -> None:
         """Lets the loops go on."""

@@ -14,7 +14,14 @@ from typing import BinaryIO, Self
 
 from zkgroup.errors import ConfigError, EmbeddedServerError
 from zkgroup.zookeeper.embedded.java import server_command
-from zkgroup.zookeeper.embedded.server import HOST, EmbeddedServer, PeerPorts, ReservedPort, ServerState
+from zkgroup.zookeeper.embedded.server import (
+    HOST,
+    READY_S,
+    EmbeddedServer,
+    PeerPorts,
+    ReservedPort,
+    ServerState,
+)
 from zkgroup.zookeeper.raw_connection import create_node
 
 _CREATE_S = 30.0
@@ -130,7 +137,7 @@ class EmbeddedZooKeeper:
 
     # --- start and stop ---------------------------------------------------------------------------
 
-    def start(self, timeout_s: float = 60.0) -> Self:
+    def start(self, timeout_s: float = READY_S) -> Self:
         """Starts all servers and returns once each of them serves sessions.
 
         Raises EmbeddedServerError, with nothing left running, if Java or pyspark is missing, the port or the
@@ -171,7 +178,7 @@ class EmbeddedZooKeeper:
         if self._abandoned:
             raise EmbeddedServerError("the start of the embedded ZooKeeper was abandoned")
 
-    def revive(self, timeout_s: float = 60.0) -> None:
+    def revive(self, timeout_s: float = READY_S) -> None:
         """Makes every server run and serve sessions again, after a test paused, stopped or killed some.
 
         A server of an ensemble that was paused can end by itself at the first transaction after it
@@ -202,7 +209,7 @@ class EmbeddedZooKeeper:
             server.wait_ready(deadline)
         server.stood_still = False
 
-    def create_chroot(self, path: str, timeout_s: float = 60.0) -> None:
+    def create_chroot(self, path: str, timeout_s: float = READY_S) -> None:
         """Creates one level of a chroot, so that clients may connect to `address + path`.
 
         Servers that have lost each other may still be electing a leader. Raises OSError if no server has

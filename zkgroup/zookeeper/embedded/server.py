@@ -26,7 +26,11 @@ _ANSWER_S = 2.0
 _ASK_S = 60.0
 """Seconds to wait for a reply to a single attempt."""
 _FIRST_PROBE_S = 0.1
+READY_S = 120.0
+"""Longest time until a server serves sessions: a busy machine is no failure."""
 _STOP_S = 5.0
+_ENDED_S = 60.0
+"""Longest time until a signal has its effect that no process can refuse."""
 _ARCHIVE_S = 30.0
 """Seconds that a server which writes an archive of its classes has for its end, once for each Java."""
 _LOG_LINES = 15
@@ -187,13 +191,13 @@ class EmbeddedServer:
         self._signal(signal.SIGCONT)
         self.state = ServerState.RUNNING
 
-    def restart(self, timeout_s: float = 60.0) -> None:
+    def restart(self, timeout_s: float = READY_S) -> None:
         """Stops it if it runs, starts it again on its data and port, and waits until it is ready."""
         self.stop()
         self.spawn()
         self.wait_ready(time.monotonic() + timeout_s)
 
-    def stop(self, timeout_s: float = 5.0) -> None:
+    def stop(self, timeout_s: float = _STOP_S) -> None:
         """Ends the server by SIGTERM, and by SIGKILL after `timeout_s`. Does nothing if it is not running."""
         self.begin_stop()
         self._await_end(max(timeout_s, _ARCHIVE_S) if self.writes_archive else timeout_s)
@@ -221,18 +225,18 @@ class EmbeddedServer:
     def _await_stopped(self) -> None:
         """Waits until all threads have stopped, on a system that reports it: the signal only starts that."""
         threads = Path(f"/proc/{self.pid}/task")
-        until = time.monotonic() + _STOP_S
+        until = time.monotonic() + _ENDED_S
         with suppress(OSError):
             while time.monotonic() < until and not all(_is_stopped(each) for each in threads.iterdir()):
                 time.sleep(_POLL_S / 10)
 
-    def _await_end(self, timeout_s: float = 5.0) -> None:
+    def _await_end(self, timeout_s: float = _STOP_S) -> None:
         if self._process is not None:
             try:
                 self._process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.begin_kill()
-                self._process.wait(timeout_s)
+                self._process.wait(_ENDED_S)
         if self._archive is not None and self._process is not None:
             is_complete = self._process.returncode in (0, _ENDED_BY_SIGTERM)
             keep_archive(self._archive, is_complete=is_complete)
