@@ -1,10 +1,12 @@
-"""The page of the columns that logs and snapshots are read into: type and meaning of each."""
+"""The page of the columns of logs, snapshots and the audit's tables: type and meaning of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from docs.tools import markdown
+from zkgroup.audit.report.tables import FINDINGS, INCIDENTS, TABLES
 from zkgroup.zkfiles.schemas import LOG, OP_NAMES, SNAPSHOT, Column
 
 TYPES = {
@@ -30,6 +32,7 @@ def page() -> str:
         "One row of a snapshot is one znode, a parent before its children.",
         "`zkgroup.zkfiles.columns` gives both as batches, `zkgroup.zkfiles.arrow.record_batch` converts a",
         "batch to Arrow, and [Spark's tables](../audit-on-spark.md) have the same columns.",
+        "`zkgroup audit report` and `audit run` write the tables of the audit as Parquet, with the types of Arrow.",
     ]
     types = markdown.table(
         ["type", "in plain lists", "in Arrow", "in Spark"],
@@ -46,11 +49,24 @@ def page() -> str:
         _table(LOG),
         ["## Snapshots"],
         _table(SNAPSHOT),
+        ["## Tables of the audit"],
+        *chain.from_iterable(_audit_table(name, columns) for name, columns in _AUDIT.items()),
         ["## Types", "", "A number is signed. Null is `None` in plain lists."],
         types,
         ["## Operations", "", "What `op` says of each `type` that stands alone or in a multi."],
         kinds,
     )
+
+
+_AUDIT = {
+    "`findings`, of a report; that of `audit run` has the name of the `ensemble` first": FINDINGS,
+    "`incidents`, of `audit run`, behind the name of the `ensemble`": INCIDENTS,
+    **{f"`{name}`, of a report": columns for name, columns in TABLES.items()},
+}
+
+
+def _audit_table(text: str, columns: Iterable[Column]) -> tuple[list[str], list[str]]:
+    return [f"{text}:"], _table(columns)
 
 
 def _table(columns: Iterable[Column]) -> list[str]:

@@ -14,6 +14,7 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.report import tables as columns_of
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.conversion import Conversion
 from zkgroup.audit.spark.inputs import given_of, inputs_of
@@ -21,6 +22,7 @@ from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.tables import Tables
 from zkgroup.audit.stored_files import FACTS, OPERATIONS
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.arrow import schema
 
 
 def _zxids(output: Path) -> list[int]:
@@ -145,13 +147,16 @@ def test_paths_are_those_within_a_chroot(tmp_path: Path, chroot: str) -> None:
 
 
 def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
-    """As JSON and as Parquet; each finding has the number of its incident."""
+    """As JSON and as Parquet of documented types; each finding has the number of its incident."""
     from pyarrow.parquet import read_table
 
     output = tmp_path / "out"
     (audited,) = run(PlayedSpark(), [f"x={folder(INCIDENTS)}"], str(output))
     written = json.loads((output / "findings.json").read_text())
-    rows = {name: read_table(output / name).to_pylist() for name in ("findings", "incidents")}
+    tables = {name: read_table(output / name) for name in ("findings", "incidents")}
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    for name, columns in (("findings", columns_of.FINDINGS), ("incidents", columns_of.INCIDENTS)):
+        assert tables[name].schema.equals(schema((columns_of.ENSEMBLE, *columns)))
 
     assert audited.findings == findings(INCIDENTS)
     assert len(written["incidents"]) == len(audited.incidents.incidents) == len(rows["incidents"]) > 3

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zkgroup.audit.incidents.found import NumberedFinding
+from zkgroup.audit.report import tables
 from zkgroup.audit.report.tables import TABLES
-from zkgroup.audit.texts import session_text
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.schemas import Column
@@ -31,25 +31,21 @@ def is_there() -> bool:
 
 
 def write_findings(path: Path, rows: Sequence[NumberedFinding]) -> None:
-    """The columns of `findings.json`; times are timestamps in UTC. Raises OSError."""
-    findings = [one.finding for one in rows]
-    time = pa.timestamp("ms", tz="UTC")
-    columns = {
-        "finding": ([one.finding for one in findings], pa.string()),
-        "severity": ([one.severity for one in findings], pa.string()),
-        "group": ([one.group for one in findings], pa.string()),
-        "topic": ([one.topic for one in findings], pa.string()),
-        "partition": ([one.partition for one in findings], pa.int64()),
-        "session": ([session_text(one.session) if one.session else None for one in findings], pa.string()),
-        "from_zxid": ([one.from_zxid for one in findings], pa.int64()),
-        "to_zxid": ([one.to_zxid for one in findings], pa.int64()),
-        "from": ([one.from_ms for one in findings], time),
-        "to": ([one.to_ms for one in findings], time),
-        "detail": ([one.detail for one in findings], pa.string()),
-        "incident": ([one.incident for one in rows], pa.int64()),
-    }
-    table = pa.table({name: pa.array(values, type_) for name, (values, type_) in columns.items()})
-    pq.write_table(table, path)
+    """The table of `tables.FINDINGS`. Raises OSError."""
+    pq.write_table(table_of(tables.FINDINGS, tables.finding_columns(rows)), path)
+
+
+def table_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
+    """A pyarrow.Table of lists by the names of its columns."""
+    return pa.Table.from_batches([_batch_of(columns, lists)])
+
+
+def _batch_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
+    """The same as a pyarrow.RecordBatch."""
+    from zkgroup.zkfiles.arrow import record_batch
+
+    fitting = {column.name: _fitting(column, lists[column.name]) for column in columns}
+    return record_batch(Batch(tuple(columns), len(lists[columns[0].name]), fitting))
 
 
 class Drafts:
@@ -136,15 +132,10 @@ class _Table:
             return self._path.replace(to)
 
     def _write(self) -> None:
-        from zkgroup.zkfiles.arrow import record_batch
-
         if self._rows:
-            values = zip(*self._rows, strict=True)
-            lists = {
-                column.name: _fitting(column, list(each))
-                for column, each in zip(self._columns, values, strict=True)
-            }
-            batch = record_batch(Batch(self._columns, len(self._rows), lists))
+            values = map(list, zip(*self._rows, strict=True))
+            names = (column.name for column in self._columns)
+            batch = _batch_of(self._columns, dict(zip(names, values, strict=True)))
             with _with_place(self._path):
                 self._writer.write_batch(batch)
             self._rows = []

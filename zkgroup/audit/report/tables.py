@@ -1,13 +1,15 @@
-"""What a report shows, row by row for other tools: ownerships, writes of offsets, rebalances and sessions.
+"""The tables for other tools, row by row: findings, incidents, and what a report shows.
 
-The page combines bars and points that are too many to draw; these tables have every row.
+The page combines bars and points that are too many to draw; these tables have every row. `audit run` writes
+findings with the same columns, and incidents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from zkgroup.audit.incidents.found import NumberedFinding, NumberedIncident
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rebalances import Rebalance
 from zkgroup.audit.texts import session_text
@@ -85,13 +87,37 @@ SESSIONS: Final = (
     _must("brokers", "string", "The ids of its registrations, with commas."),
     _must("controller", "boolean", "Whether it ever was controller."),
 )
+FINDINGS: Final = (
+    _must("finding", "string", "Its name."),
+    _must("severity", "string", "error, warning or info."),
+    _may("group", "string", "The consumer group."),
+    _may("topic", "string", "The topic."),
+    _may("partition", "int", "The partition's number."),
+    _may("session", "string", "The session that it is about, in hex."),
+    *_SPAN,
+    _must("detail", "string", "What was found."),
+    _must("incident", "int", "The number of the incident that it is in."),
+)
+INCIDENTS: Final = (
+    _must("number", "int", "From 1, errors first."),
+    _must("title", "string", "What happened."),
+    _must("severity", "string", "error, warning or info."),
+    _may("group", "string", "The consumer group."),
+    *_SPAN,
+    _must("cause", "string", "The kind of its cause."),
+    _may("session", "string", "The session that caused it, in hex."),
+    _must("act", "string", "What to do."),
+    _must("findings", "int", "How many findings are in it."),
+)
+ENSEMBLE: Final = _must("ensemble", "string", "Its name.")
+"""Comes first where tables are of several ensembles."""
 TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "owners": OWNERS,
     "offsets": OFFSETS,
     "rebalances": REBALANCES,
     "sessions": SESSIONS,
 }
-"""By name; each has the columns in this order."""
+"""What a report shows, by name; each has the columns in this order."""
 
 
 class Rows(Protocol):
@@ -147,5 +173,43 @@ def session(row: SessionRow) -> tuple[Any, ...]:
     )
 
 
-def _session(number: int) -> str | None:
+def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:
+    """The rows of FINDINGS, column by column: there may be very many."""
+    findings = [one.finding for one in rows]
+    return {
+        "finding": [one.finding for one in findings],
+        "severity": [one.severity for one in findings],
+        "group": [one.group for one in findings],
+        "topic": [one.topic for one in findings],
+        "partition": [one.partition for one in findings],
+        "session": [_session(one.session) for one in findings],
+        "from_zxid": [one.from_zxid for one in findings],
+        "to_zxid": [one.to_zxid for one in findings],
+        "from": [one.from_ms for one in findings],
+        "to": [one.to_ms for one in findings],
+        "detail": [one.detail for one in findings],
+        "incident": [one.incident for one in rows],
+    }
+
+
+def incident_columns(rows: Sequence[NumberedIncident]) -> dict[str, list[Any]]:
+    """The rows of INCIDENTS, column by column."""
+    incidents = [one.incident for one in rows]
+    return {
+        "number": [one.number for one in rows],
+        "title": [one.title for one in incidents],
+        "severity": [one.severity for one in incidents],
+        "group": [one.group for one in incidents],
+        "from_zxid": [one.from_zxid for one in incidents],
+        "to_zxid": [one.to_zxid for one in incidents],
+        "from": [one.from_ms for one in incidents],
+        "to": [one.to_ms for one in incidents],
+        "cause": [one.cause.kind for one in incidents],
+        "session": [_session(one.cause.session) for one in incidents],
+        "act": [one.act for one in incidents],
+        "findings": [len(one.findings) for one in incidents],
+    }
+
+
+def _session(number: int | None) -> str | None:
     return session_text(number) if number else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 import pyarrow as pa
 
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
-from zkgroup.audit.incidents.found import FoundIncidents, NumberedIncident
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.report.parquet import table_of
+from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
 from zkgroup.audit.spark.audited import Audited
 from zkgroup.audit.spark.storage import Storage
 from zkgroup.audit.stored_files import write_rows
@@ -20,32 +19,6 @@ _SCHEMA: Final = "zkgroup.audit_run/1"
 FINDINGS_FILE: Final = "findings.json"
 FINDINGS_TABLE: Final = "findings/findings.parquet"
 INCIDENTS_TABLE: Final = "incidents/incidents.parquet"
-
-_TYPES: Final = {"partition": pa.int32()} | dict.fromkeys(
-    ("session", "from_zxid", "to_zxid", "from_ms", "to_ms"), pa.int64()
-)
-_FIELDS: Final = tuple(each.name for each in fields(Finding))
-_FINDINGS: Final = pa.schema(
-    [
-        pa.field("ensemble", pa.string()),
-        *(pa.field(name, _TYPES.get(name, pa.string())) for name in _FIELDS),
-        pa.field("incident", pa.int32()),
-    ]
-)
-"""The fields of a Finding, between the name of the ensemble and the number of the incident."""
-_INCIDENTS: Final = pa.schema(
-    [
-        *(
-            ("ensemble", pa.string()),
-            ("number", pa.int32()),
-            ("title", pa.string()),
-            ("severity", pa.string()),
-        ),
-        *(("group", pa.string()), ("from_zxid", pa.int64()), ("to_zxid", pa.int64())),
-        *(("from_ms", pa.int64()), ("to_ms", pa.int64()), ("cause", pa.string()), ("session", pa.int64())),
-        *(("act", pa.string()), ("findings", pa.int32())),
-    ]
-)
 
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:
@@ -80,13 +53,16 @@ def _lists(audited: Sequence[Audited]) -> dict[str, Iterator[dict[str, Any]]]:
 def write_results(storage: Storage, audited: Sequence[Audited]) -> None:
     """Writes the JSON and the two tables."""
     told = [(each.ensemble, each.incidents) for each in audited]
-    incidents = [_incident(name, one) for name, each in told for one in each.incidents]
-    for file, table in (
-        (FINDINGS_TABLE, _findings(told)),
-        (INCIDENTS_TABLE, pa.Table.from_pylist(incidents, _INCIDENTS)),
+    incidents = [one for _, each in told for one in each.incidents]
+    findings = [one for _, each in told for one in each.findings]
+    of_incidents = [name for name, each in told for _ in each.incidents]
+    of_findings = [name for name, each in told for _ in each.findings]
+    for file, columns, lists in (
+        (FINDINGS_TABLE, FINDINGS, {ENSEMBLE.name: of_findings, **finding_columns(findings)}),
+        (INCIDENTS_TABLE, INCIDENTS, {ENSEMBLE.name: of_incidents, **incident_columns(incidents)}),
     ):
         stream = pa.BufferOutputStream()
-        write_rows(table, stream)
+        write_rows(table_of((ENSEMBLE, *columns), lists), stream)
         storage.write(file, stream.getvalue().to_pybytes())
     storage.write(FINDINGS_FILE, _lines(audited).encode())
 
@@ -97,27 +73,3 @@ def _lines(audited: Sequence[Audited]) -> str:
     fields = [f' "schema": {json.dumps(_SCHEMA)}']
     fields += [f' "{name}": ' + (f"[\n  {lines}\n ]" if lines else "[]") for name, lines in lists.items()]
     return "{\n" + ",\n".join(fields) + "\n}\n"
-
-
-def _findings(told: Sequence[tuple[str, FoundIncidents]]) -> Any:
-    """All findings as a pyarrow.Table."""
-    rows = [(name, one) for name, each in told for one in each.findings]
-    values = {
-        "ensemble": [name for name, _ in rows],
-        "incident": [one.incident for _, one in rows],
-        **{name: [getattr(one.finding, name) for _, one in rows] for name in _FIELDS},
-    }
-    return pa.Table.from_pydict(values, _FINDINGS)
-
-
-def _incident(ensemble: str, numbered: NumberedIncident) -> dict[str, Any]:
-    number, one = numbered
-    names = ("title", "severity", "group", "from_zxid", "to_zxid", "from_ms", "to_ms", "act")
-    return {
-        "ensemble": ensemble,
-        "number": number,
-        **{name: getattr(one, name) for name in names},
-        "cause": one.cause.kind,
-        "session": one.cause.session,
-        "findings": len(one.findings),
-    }

@@ -13,7 +13,7 @@ from tests.worlds.made_reports import data_in
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.audit.report import parquet, writing
-from zkgroup.audit.report.tables import TABLES
+from zkgroup.audit.report.tables import FINDINGS, TABLES
 from zkgroup.model.requests import Create
 
 
@@ -40,7 +40,11 @@ def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_
         ["findings.json", *tables, "report.html"]
     )
     if tables:
-        rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / parquet.FINDINGS).to_pylist()
+        from zkgroup.zkfiles.arrow import schema
+
+        table = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / parquet.FINDINGS)
+        assert table.schema.equals(schema(FINDINGS))
+        rows = table.to_pylist()
         for row, one in zip(rows, findings["findings"], strict=True):
             same = [key for key in one if key not in ("from", "to")]
             assert [row[key] for key in same] == [one[key] for key in same]
