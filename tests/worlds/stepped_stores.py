@@ -25,7 +25,7 @@ from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
-from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.consumers import consumers_path, ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import (
     OFFSETS_TOPIC,
@@ -86,13 +86,14 @@ class StoreNode:
 
 
 class SteppedStores(SteppedMachines[StoreNode]):
-    """A server, a clock and stores, with `slots` slots."""
+    """A server, a clock and stores, with `slots` slots, and the topic of `P0`."""
 
     def __init__(self, slots: int | None = 1) -> None:
         super().__init__()
         self._ids = itertools.count(1)
         self._epochs: dict[int, int] = {}
         self.server.put(consumers_path())
+        self.server.put(Topic.path(P0.topic), b"")
         if slots is not None:
             self.server.put(SlotConfig.path(), SlotConfig(slots).encode())
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
-from zkgroup.model import Znode
+from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import (
     Code,
+    ExistsDone,
     ListChildrenDone,
     Multi,
     MultiDone,
@@ -172,6 +173,12 @@ def read_done(outcome: Outcome) -> Znode | None:
     """The znode in the outcome of a `Read`."""
     assert isinstance(outcome, ReadDone), outcome
     return outcome.znode
+
+
+def exists_done(outcome: Outcome) -> ZnodeStat | None:
+    """The Stat in the outcome of an `Exists`; None: there is no such znode."""
+    assert isinstance(outcome, ExistsDone), outcome
+    return outcome.stat
 
 
 def list_done(outcome: Outcome) -> ListChildrenDone:

@@ -176,8 +176,11 @@ class LedSlot:
         "is_closed",
         "number",
         "phase",
+        "reads_all_topics",
+        "topics_to_read",
         "version",
         "waiting",
+        "watched_deletions",
     )
 
     def __init__(self, number: int, epoch: int) -> None:
@@ -197,6 +200,12 @@ class LedSlot:
         self.commits_done = 0
         self.deleted_topics: set[str] = set()
         """Those whose offsets have not been read since the controller reported their deletion."""
+        self.topics_to_read: set[str] = set()
+        """Those whose offsets are to be read: their deletion may be over."""
+        self.reads_all_topics = False
+        """Whether the offsets of all topics are to be read, because the slot was loaded."""
+        self.watched_deletions: set[str] = set()
+        """Topics with offsets whose request to delete them is watched."""
         self.waiting: dict[StoredGroup, None] = {}
         """Groups whose next change waits for commits."""
 

@@ -2,6 +2,10 @@
 
 A ZooKeeper consumer writes the offset alone. Its offset is recognised because the metadata has another one:
 then there is no metadata, and no leader epoch.
+
+An offset that was committed before its topic was created is one of a deleted topic of that name. No client
+gets it, whatever `retention_reads` has deleted by then. The topic is read after the offset: in the other
+order it could be created anew between the two.
 """
 
 from __future__ import annotations
@@ -21,11 +25,21 @@ from zkgroup.broker.groups.store_events import (
 from zkgroup.coordinator.effects import ReadOffsets
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.errors import CorruptZnodeError
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.requests import Code, ListChildren, ListMany, ListManyDone, ReadMany, ReadManyDone, Sync
+from zkgroup.model.requests import (
+    Code,
+    Exists,
+    ListChildren,
+    ListMany,
+    ListManyDone,
+    ReadMany,
+    ReadManyDone,
+    Sync,
+)
 from zkgroup.runtime.concurrent_procedures import Job
-from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
+from zkgroup.runtime.procedures import Procedure, Query, ask, exists_done, list_done
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path, offset_path, offsets_path, offsets_topic_path
 from zkgroup.znodes.coordinated_groups import OffsetMetadata
 from zkgroup.znodes.json_fields import INT32, decimal
@@ -39,7 +53,16 @@ class FoundOffset:
     value: int
     metadata: Znode | None
     recorded: OffsetMetadata | None
-    """None also where the metadata is of another offset."""
+    """None also where the metadata is of another offset: the coordinator did not write it last."""
+    topic: ZnodeStat | None
+    """Of the topic's znode; None: there is no such topic."""
+
+    @property
+    def is_of_former_topic(self) -> bool:
+        """Whether it was committed before its topic was created."""
+        if self.recorded is None or self.topic is None:
+            return False
+        return self.offset.stat.mzxid < self.topic.czxid
 
     @property
     def committed(self) -> OffsetAndMetadata:
@@ -97,19 +120,23 @@ def read_offsets(
     result = {group: FoundOffsets({}, {}) for group in partitions}
     if not keys:
         return result
-    offsets, metadata = yield from ask(
+    topics = sorted({partition.topic for _, partition in keys})
+    offsets, metadata, *exist = yield from ask(
         Query(ReadMany(tuple(offset_path(*key) for key in keys))),
         Query(ReadMany(tuple(OffsetMetadata.path(slot, *key) for key in keys))),
+        *(Query(Exists(Topic.path(each))) for each in topics),
     )
     assert isinstance(offsets, ReadManyDone)
     assert isinstance(metadata, ReadManyDone)
+    stats = {topic: exists_done(each) for topic, each in zip(topics, exist, strict=True)}
     for (group, partition), offset, beside in zip(keys, offsets.znodes, metadata.znodes, strict=True):
         found, unreadable = {}, {}
         if isinstance(offset, Code):
             unreadable[partition] = offset.value
         elif offset is not None:
             try:
-                each = _found(offset, beside if isinstance(beside, Znode) else None)
+                metadata_found = beside if isinstance(beside, Znode) else None
+                each = _found(offset, metadata_found, stats[partition.topic])
             except CorruptZnodeError as error:
                 unreadable[partition] = str(error)
             else:
@@ -120,16 +147,16 @@ def read_offsets(
     return result
 
 
-def _found(offset: Znode, beside: Znode | None) -> FoundOffset:
+def _found(offset: Znode, beside: Znode | None, topic: ZnodeStat | None) -> FoundOffset:
     """Raises CorruptZnodeError for an offset that is none; metadata that is unreadable counts as none."""
     value = Offset.decode(offset.path, offset.data).value
     if beside is None:
-        return FoundOffset(offset, value, None, None)
+        return FoundOffset(offset, value, None, None, topic)
     try:
         recorded = OffsetMetadata.decode(beside.path, beside.data)
     except CorruptZnodeError:
-        return FoundOffset(offset, value, beside, None)
-    return FoundOffset(offset, value, beside, recorded if recorded.offset == value else None)
+        return FoundOffset(offset, value, beside, None, topic)
+    return FoundOffset(offset, value, beside, recorded if recorded.offset == value else None, topic)
 
 
 class OffsetReads:
@@ -205,7 +232,11 @@ class OffsetReads:
             OffsetsRead(
                 read.request_id,
                 ErrorCode.NONE,
-                {each: offset.committed for each, offset in found.found.items() if each not in unstable},
+                {
+                    each: offset.committed
+                    for each, offset in found.found.items()
+                    if each not in unstable and not offset.is_of_former_topic
+                },
                 errors,
             )
         )

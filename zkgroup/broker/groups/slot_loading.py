@@ -8,12 +8,11 @@ read, or refused. A missing reply begins at `state` again; a new fence does no h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from zkgroup.broker.groups.group_reading import ReadGroup, chunk_paths, header_of, record_of, stored_group
 from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore, StoredGroup
-from zkgroup.broker.groups.members_watch import MembersWatch
 from zkgroup.coordinator.events import SlotKept, SlotLoaded, SlotUnloaded
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.errors import CorruptZnodeError
@@ -70,9 +69,10 @@ WRITES_AT_ONCE = 500
 class SlotLoader:
     """Loads slots, each as a job of its own, and finds out whether one that is loaded is still owned."""
 
-    def __init__(self, core: StoreCore, members: MembersWatch) -> None:
+    def __init__(self, core: StoreCore, on_loaded: Callable[[LedSlot], None]) -> None:
+        """on_loaded: called when a slot was loaded, after `SlotLoaded`."""
         self._core = core
-        self._members = members
+        self._on_loaded = on_loaded
 
     def load(self, slot: LedSlot) -> None:
         """Starts to load a slot, instead of whatever is done with it."""
@@ -113,7 +113,7 @@ class SlotLoader:
             groups=len(records),
             ms=context.now.ms - started_ms,
         )
-        self._members.watch_slot(slot)
+        self._on_loaded(slot)
 
     def _fence(self, slot: LedSlot) -> Procedure[bool]:
         """Sets the slot under a check of the partition's state; False if it names another leader."""

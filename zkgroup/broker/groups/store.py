@@ -62,7 +62,7 @@ class GroupStore(SessionMachine[Effect]):
         self._slot_count = SlotCountReader(core, self._counted)
         members = MembersWatch(core)
         self._members = members
-        self._loading = SlotLoader(core, members)
+        self._loading = SlotLoader(core, self._loaded)
         deletions = Deletions(core)
         self._groups = GroupWrites(
             core,
@@ -136,6 +136,10 @@ class GroupStore(SessionMachine[Effect]):
             self._context.emit(SlotUnloaded(number, epoch))
             self._close(slot)
 
+    def _loaded(self, slot: LedSlot) -> None:
+        self._members.watch_slot(slot)
+        self._retention.slot_loaded(slot)
+
     def _load_again(self, slot: LedSlot, reason: str) -> None:
         self._context.note("slot.lost", slot=slot.number, leader_epoch=slot.epoch, reason=reason)
         self._load(slot.number)
@@ -181,6 +185,7 @@ class GroupStore(SessionMachine[Effect]):
             if slot.phase is SlotPhase.OWNED:
                 self._loading.keep(slot)
                 self._members.watch_slot(slot)
+                self._retention.connected(slot)
             elif slot.phase is SlotPhase.LOADING and ("slot", slot.number) not in self._core.procedures:
                 self._load(slot.number)
 

@@ -110,7 +110,10 @@ class ExpireOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """The controller deletes topics: their offsets are to be deleted. Result: `OffsetsRecorded`."""
+    """The controller deletes topics: their offsets are to be deleted. Result: `OffsetsRecorded`.
+
+    Not the only reason for it: a slot that is loaded is checked as well, and so are all at intervals.
+    """
 
     topics: frozenset[str]
 
@@ -214,7 +217,7 @@ class OffsetsRecorded:
     Pass it through `retention.expired_offsets`, and then `ExpireOffsets`; where nothing is left, ask
     `retention.is_over` in the same turn, and remove the group, unless it has got an offset meanwhile.
 
-    Comes after `TopicsDeleted` too, with the offsets of these topics alone, all of which are to be deleted.
+    Comes also where offsets of deleted topics are found, with these alone.
     """
 
     group_id: str
@@ -224,7 +227,8 @@ class OffsetsRecorded:
     """For `ExpireOffsets`."""
     has_others: bool
     """Whether there are, or may be, offsets that are not among them."""
-    are_of_deleted_topics: bool = False
+    of_deleted_topics: frozenset[TopicPartition] = frozenset()
+    """Those of `offsets` that are to be deleted because their topics were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,12 +306,9 @@ class StoredCoordinator:
         """
         group = self.coordinator.group(recorded.group_id)
         known = group or GroupMetadata(recorded.group_id)
-        if recorded.are_of_deleted_topics:
-            expired = frozenset(recorded.offsets)
-        else:
-            expired = expired_offsets(
-                known, recorded.offsets, subscribed_topics(known), self._clock.now_ms(), self._retention_ms
-            )
+        expired = recorded.of_deleted_topics | expired_offsets(
+            known, recorded.offsets, subscribed_topics(known), self._clock.now_ms(), self._retention_ms
+        )
         if expired:
             self._step_store(
                 ExpireOffsets(recorded.group_id, {each: recorded.recorded[each] for each in expired})

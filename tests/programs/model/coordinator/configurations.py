@@ -44,6 +44,12 @@ AS_WRITTEN: Final[Mapping[str, Expected]] = {
     "move-and-crash": _of(moves=1, joins=1, commits=0, crashes=1, operators=1, is_short=False),
     "move-two-generations": _of(moves=1, joins=2, members=False, is_short=False),
     "move-and-two-losses": _of(moves=1, joins=1, losses=2, members=False, is_short=False),
+    "deleted-topic": _of(moves=0, joins=1, commits=2, topics=1, members=False, goal="no offset"),
+    "deleted-topic-and-members": _of(moves=0, joins=1, topics=1, goal="no offset"),
+    "deleted-topic-and-move": _of(
+        moves=1, joins=1, topics=1, members=False, goal="no offset", is_short=False
+    ),
+    "deleted-topic-and-loss": _of(moves=0, joins=1, losses=1, topics=1, members=False, goal="no offset"),
     "two-moves": _of(moves=2, joins=1, is_short=False),
 }
 """The recipes of part IV; every one holds."""
@@ -53,6 +59,8 @@ OLD = "a commit of an old generation is accepted"
 DEPOSED = "a commit of a deposed coordinator is accepted"
 BOTH = "both kinds of members at once"
 DELETED = "the offset of a ZooKeeper member is deleted"
+STALE = "an offset of a deleted topic is served for the new one"
+NEW = "the offset of a new topic is deleted"
 NOT_LEADING = "a broker that does not lead takes the slot"
 
 
@@ -76,6 +84,15 @@ BROKEN: Final[Mapping[str, Expected]] = {
     "marker-stays-when-empty": _without("empty takes the marker off", None, moves=0, joins=1),
     "marker-stays-at-load": _without("load takes the marker off", None, moves=1, joins=1, commits=0),
     "delete-unguarded": _without("guard of deletes", DELETED, moves=0, joins=1, deletes=1),
+    "topics-not-checked": _without(
+        "check of topics", None, moves=0, joins=1, topics=1, members=False, goal="no offset"
+    ),
+    "new-topic-not-compared": _without("check compares", NEW, moves=0, joins=1, topics=1, members=False),
+    "delete-without-version": _without(
+        "version of deletes", NEW, moves=0, joins=1, commits=2, topics=1, members=False
+    ),
+    "fetch-compares-nothing": _without("fetch compares", STALE, moves=0, joins=1, topics=1, members=False),
+    "fetch-reads-topic-first": _without("topic read last", STALE, moves=0, joins=1, topics=1, members=False),
     "operator-does-not-fence": _without(
         "operator fences", BOTH, moves=0, joins=1, commits=0, crashes=1, operators=1
     ),

@@ -37,9 +37,11 @@ class Model:
         return first(self.cfg)
 
     def goal(self, world: World) -> bool:
-        """Whether a client can join at the leader, or a ZooKeeper member has registered."""
+        """Whether a client can join at the leader, or what else the configuration wants."""
         if self.cfg.goal == "zookeeper":
             return world.member
+        if self.cfg.goal == "no offset":
+            return not (world.topic in "-n" and world.offset == "k")
         broker = world.brokers[world.leader]
         return (
             broker.alive
@@ -73,6 +75,9 @@ class Model:
                 yield from self._serving(world, number)
                 yield from self._writes(world, number)
                 yield from self._notices(world, number)
+                yield from self._checks(world, number)
+                yield from self._fetches(world, number)
+        yield from self._topic(world)
         yield from self._controller(world)
         yield from self._members(world)
         yield from self._operator(world)
@@ -265,6 +270,61 @@ class Model:
             after = with_broker(after, number, self._emptied(broker))
         yield f"{BROKERS[number]} reads the registrations and the marker", False, after, None
 
+    # --- a topic that is deleted --------------------------------------------------------------------
+
+    def _topic(self, world: World) -> Iterator[Step]:
+        left = world.left
+        match world.topic:
+            case "t" if left.topics:
+                after = world._replace(topic="d", left=left._replace(topics=left.topics - 1))
+                yield "the topic is to be deleted", True, after, None
+            case "d":
+                yield "the topic is gone", False, world._replace(topic="-"), None
+            case "-":
+                yield "the topic is created again", False, world._replace(topic="n"), None
+
+    def _checks(self, world: World, number: int) -> Iterator[Step]:
+        """A check reads the offset, then the topic, and then deletes the offset.
+
+        It comes at any time: after a load, after the controller's notice, when the request to delete the
+        topic is gone, at intervals.
+        """
+        broker, name = world.brokers[number], BROKERS[number]
+        is_able = broker.can_send and not broker.queue and self.has("check of topics")
+        if not (self.cfg.topics and is_able):
+            return
+        if broker.checked is None:
+            if world.offset in ("k", "n"):
+                after = with_broker(world, number, broker._replace(checked=(0, world.offset)))
+                yield f"{name} reads the offset", False, after, None
+            return
+        version, by = broker.checked
+        broker = broker._replace(checked=None)
+        is_former = world.topic == "n" and (by == "k" or not self.has("check compares"))
+        if world.topic == "-" or is_former:
+            broker = _sent(broker, Write("drop", broker.is_slot_mine, version))
+        yield f"{name} reads the topic", False, with_broker(world, number, broker), None
+
+    def _fetches(self, world: World, number: int) -> Iterator[Step]:
+        """A client reads the offset: the coordinator reads it, and then the topic."""
+        broker, name = world.brokers[number], BROKERS[number]
+        if not (self.cfg.topics and broker.can_send and not broker.queue):
+            return
+        is_last = self.has("topic read last")
+        first, then = (world.offset, "the topic") if is_last else (world.topic, "the offset")
+        if not broker.fetched:
+            if world.offset in ("k", "n") and first:
+                after = with_broker(world, number, broker._replace(fetched=first))
+                yield f"{name} begins a fetch", False, after, None
+            return
+        offset, topic = (broker.fetched, world.topic) if is_last else (world.offset, broker.fetched)
+        is_refused = topic == "n" and offset == "k" and self.has("fetch compares")
+        bad = None
+        if offset == "k" and world.topic == "n" and not is_refused:
+            bad = "an offset of a deleted topic is served for the new one"
+        after = with_broker(world, number, broker._replace(fetched=""))
+        yield f"{name} reads {then}, and answers the fetch", False, after, bad
+
     # --- writes -----------------------------------------------------------------------------------
 
     def _writes(self, world: World, number: int) -> Iterator[Step]:
@@ -317,15 +377,18 @@ class Model:
                 return after._replace(marker=marker), "", None
             case "unmark":
                 return world._replace(marker=False), "", None
-            case "delete":
-                if write.header != 0:
+            case "delete" | "drop":
+                if not world.offset or (write.header != 0 and self.has("version of deletes")):
                     return world, "refused at the offset", None
                 if world.member and self.has("guard of deletes"):
                     return world, "refused at the members", None
                 bad = "the offset of a ZooKeeper member is deleted" if world.member else None
+                if write.kind == "drop" and world.offset == "n" and world.topic == "n":
+                    bad = "the offset of a new topic is deleted"
                 return offset_set(world, ""), "", bad
             case _:
-                return offset_set(world, "k"), "", _commit_violation(world, number, write)
+                by = "n" if world.topic == "n" else "k"
+                return offset_set(world, by), "", _commit_violation(world, number, write)
 
     def _answered(
         self, world: World, number: int, write: Write, refusal: str, violation: str | None

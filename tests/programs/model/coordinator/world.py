@@ -12,6 +12,8 @@ from typing import NamedTuple
 BROKERS = "AB"
 BLOCK = 2
 """Generations that one write reserves."""
+DELETES = ("delete", "drop")
+"""Writes that delete the offset: one that has expired, or one of a deleted topic."""
 QUEUE_MAX = 2
 """Writes of a broker that are in flight."""
 
@@ -28,6 +30,11 @@ RULES = (
     "empty takes the marker off",
     "load takes the marker off",
     "guard of deletes",
+    "version of deletes",
+    "check of topics",
+    "check compares",
+    "fetch compares",
+    "topic read last",
     "operator fences",
     "load again when refused",
     "look at the slot at a new epoch",
@@ -51,6 +58,8 @@ class Configuration(NamedTuple):
     crashes: int = 0
     deletes: int = 0
     """Offsets that the coordinator deletes because they have expired."""
+    topics: int = 0
+    """Deletions of the topic, which may be created again."""
     operators: int = 0
     """Operators that take the marker off where the leader is not alive."""
     unmarks: int = 0
@@ -61,7 +70,9 @@ class Configuration(NamedTuple):
     """Whether they are of Kafka 0.8, which know no marker."""
     without: tuple[str, ...] = ()
     goal: str = "protocol"
-    """What must stay reachable: that a client can join, or that a ZooKeeper member can register."""
+    """What must stay reachable: that a client can join (`protocol`), that a ZooKeeper member can register
+    (`zookeeper`), or that a deleted topic has no offset (`no offset`).
+    """
 
 
 class Write(NamedTuple):
@@ -105,6 +116,12 @@ class Broker(NamedTuple):
     client: int = -1
     """The member, or the one that joins."""
     queue: tuple[Write, ...] = ()
+    checked: tuple[int, str] | None = None
+    """The offset as a check of deleted topics has read it: its version, and by whom it is."""
+    fetched: str = ""
+    """What a fetch has read first: by whom the offset is; or the topic, if the rule `topic read last` is left
+    out.
+    """
     early: tuple[int, int, int, bool] | None = None
     """The group as it was read before the fence, where the rule `fence first` is left out."""
 
@@ -134,6 +151,7 @@ class Left(NamedTuple):
     isr: int
     crashes: int
     deletes: int
+    topics: int
     operators: int
     unmarks: int
 
@@ -148,7 +166,11 @@ class World(NamedTuple):
     member: bool
     """Whether a ZooKeeper member is registered."""
     offset: str
-    """By whom the committed offset is: k (a client of the coordinator), z (a ZooKeeper member), or nobody."""
+    """By whom the committed offset is: k (a client of the coordinator), n (such a client, since the topic is
+    new), z (a ZooKeeper member), or nobody.
+    """
+    topic: str
+    """t: there; d: to be deleted; -: gone; n: a new one of that name."""
     brokers: tuple[Broker, Broker]
     clients: tuple[tuple[int, int] | None, tuple[int, int] | None]
     """The broker and generation that each client believes in; it may send with them at any time."""
@@ -172,6 +194,7 @@ def first(cfg: Configuration) -> World:
         marker=False,
         member=False,
         offset="",
+        topic="t",
         brokers=(Broker(), Broker()),
         clients=(None, None),
         given=(),
@@ -186,6 +209,7 @@ def first(cfg: Configuration) -> World:
             cfg.isr,
             cfg.crashes,
             cfg.deletes,
+            cfg.topics,
             cfg.operators,
             cfg.unmarks,
         ),
@@ -217,7 +241,7 @@ def header_set(world: World, header: Header) -> World:
     brokers = []
     for each in world.brokers:
         queue = tuple(
-            write if write.kind == "delete" else write._replace(header=_older(write.header))
+            write if write.kind in DELETES else write._replace(header=_older(write.header))
             for write in each.queue
         )
         brokers.append(each._replace(header=_older(each.header), queue=queue))
@@ -226,11 +250,12 @@ def header_set(world: World, header: Header) -> World:
 
 
 def offset_set(world: World, by: str) -> World:
-    """The offset is set or deleted: a delete in flight expects an old version."""
+    """The offset is set or deleted: a delete in flight, or one that follows a read, expects an old version."""
     brokers = []
     for each in world.brokers:
-        queue = tuple(write._replace(header=-1) if write.kind == "delete" else write for write in each.queue)
-        brokers.append(each._replace(queue=queue))
+        queue = tuple(write._replace(header=-1) if write.kind in DELETES else write for write in each.queue)
+        checked = None if each.checked is None else (-1, each.checked[1])
+        brokers.append(each._replace(queue=queue, checked=checked))
     return world._replace(offset=by, brokers=tuple(brokers))
 
 

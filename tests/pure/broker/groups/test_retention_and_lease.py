@@ -221,17 +221,28 @@ def test_a_group_whose_clients_were_refused_is_read_too() -> None:
 # --- deleted topics -------------------------------------------------------------------------------
 
 
+MARKER = TopicDeletion.path("t")
+
+
+def drop(world: SteppedStores, node: StoreNode) -> frozenset[TopicPartition]:
+    """What is found of deleted topics is deleted, as the coordinator does it; returns what was found."""
+    found = node.emitted(OffsetsRecorded)[-1]
+    assert found.of_deleted_topics, found
+    assert expire(world, node, *found.of_deleted_topics).partitions == found.of_deleted_topics
+    return found.of_deleted_topics
+
+
 @pytest.mark.parametrize("topic_is", ["being deleted", "gone", "there again"])
 def test_the_offsets_of_a_deleted_topic_are_deleted_as_soon_as_it_is(topic_is: str) -> None:
     """But not those of other topics, of ZooKeeper consumers, and of a new topic of that name."""
     of_zookeeper, other = TopicPartition("t", 2), TopicPartition("u", 0)
     world, node = led()
-    world.server.put(Topic.path("t"), b"")
+    world.server.put(Topic.path("u"), b"")
     world.commit(node, {P0: 5, P1: 6, other: 7}, is_member=False)
     world.run()
     world.server.put(offset_path(GROUP, of_zookeeper), b"9")
     if topic_is == "being deleted":
-        world.server.put(TopicDeletion.path("t"), b"")
+        world.server.put(MARKER, b"")
     else:
         world.server.remove(Topic.path("t"))
     if topic_is == "there again":
@@ -243,19 +254,110 @@ def test_the_offsets_of_a_deleted_topic_are_deleted_as_soon_as_it_is(topic_is: s
     world.run()
 
     deleted = {P0} if topic_is == "there again" else {P0, P1}
-    (found,) = node.emitted(OffsetsRecorded)
-    assert (set(found.offsets), found.has_others, found.are_of_deleted_topics) == (deleted, True, True)
-    assert expire(world, node, *deleted).partitions == deleted
+    assert drop(world, node) == deleted
     left = {each for each in (P0, P1, of_zookeeper, other) if world.offset(each) is not None}
     assert left == {P0, P1, of_zookeeper, other} - deleted
+
+
+@pytest.mark.parametrize("loads", ["before the deletion ends", "with a lost watch", "after it", "even later"])
+def test_a_slot_that_is_loaded_after_the_notice_keeps_no_offset_of_the_topic(loads: str) -> None:
+    """The former coordinator has stopped before it deleted them; nothing was reported to this one."""
+    world, node = led()
+    world.commit(node, {P0: 5, P1: 6}, is_member=False)
+    world.run()
+    world.server.put(MARKER, b"")
+    successor = world.node(2)
+    is_early = loads in ("before the deletion ends", "with a lost watch")
+    if is_early:
+        world.move(successor)
+        world.run()
+        assert successor.emitted(OffsetsRecorded) == []  # a controller may refuse to delete the topic
+    if loads == "with a lost watch":
+        world.server.cut("n2")
+    world.server.remove(Topic.path("t"))
+    world.server.remove(MARKER)
+    if loads == "even later":
+        world.server.put(Topic.path("t"), b"")
+    if not is_early:
+        world.move(successor)
+    world.run()
+    world.advance(2000)
+
+    assert drop(world, successor) == {P0, P1}
+    assert (world.offset(P0), world.offset(P1)) == (None, None)
+
+
+def test_offsets_stay_where_the_request_to_delete_their_topic_is_dropped() -> None:
+    """A controller drops it where deletion is disabled."""
+    world, node = led()
+    world.commit(node, {P0: 5}, is_member=False)
+    world.run()
+    world.server.put(MARKER, b"")
+    successor = world.node(2)
+    world.move(successor)
+    world.run()
+    world.server.remove(MARKER)
+    world.run()
+    world.advance(2000)
+
+    assert successor.emitted(OffsetsRecorded) == []
+
+
+def test_a_commit_that_is_stored_after_the_notice_goes_with_the_topic() -> None:
+    """It was accepted before the notice, and waited for a change of its group."""
+    world, node = led()
+    world.commit(node, {P0: 5}, is_member=False)
+    world.run()
+    world.server.put(MARKER, b"")
+    node.loop.post(TopicsDeleted(frozenset({"t"})))
+    world.run()
+    assert drop(world, node) == {P0}
+    world.commit(node, {P1: 6}, is_member=False)
+    world.run()
+
+    world.server.remove(Topic.path("t"))
+    world.server.remove(MARKER)
+    world.run()
+
+    assert drop(world, node) == {P1}
+    assert (world.offset(P0), world.offset(P1)) == (None, None)
+
+
+def test_offsets_of_a_topic_that_no_controller_deletes_go_at_the_next_check() -> None:
+    """Nothing reports its deletion."""
+    world, node = recorded()
+    world.server.remove(Topic.path("t"))
+    world.advance(INTERVAL_MS)
+
+    assert drop(world, node) == {P0, P1}
+
+
+def test_no_client_gets_the_offset_of_a_former_topic() -> None:
+    """Also before it is deleted. An offset of a ZooKeeper consumer is served, as Kafka 0.8 does."""
+    of_zookeeper, new = TopicPartition("t", 2), TopicPartition("t", 3)
+    world, node = led()
+    world.commit(node, {P0: 5}, is_member=False)
+    world.run()
+    world.server.put(offset_path(GROUP, of_zookeeper), b"9")
+    assert set(world.fetch(node, None).offsets) == {P0, of_zookeeper}
+    world.server.remove(Topic.path("t"))
+    world.server.put(Topic.path("t"), b"")
+    world.commit(node, {new: 1}, is_member=False)
+    world.run()
+
+    assert world.offset(P0) is not None
+    assert set(world.fetch(node, None).offsets) == {of_zookeeper, new}
 
 
 def test_topics_that_are_deleted_during_a_check_are_read_after_it() -> None:
     """Also where an answer is lost meanwhile."""
     world, node = led()
     u0 = TopicPartition("u", 0)
+    world.server.put(Topic.path("u"), b"")
     world.commit(node, {P0: 5, u0: 6}, is_member=False)
     world.run()
+    world.server.remove(Topic.path("t"))
+    world.server.remove(Topic.path("u"))
     node.loop.post(TopicsDeleted(frozenset({"t"})))
     world.until_asks(node, ListMany)
     world.lose(node, "lost_reply")
