@@ -250,7 +250,7 @@ def header_set(world: World, header: Header) -> World:
 
 
 def offset_set(world: World, by: str) -> World:
-    """The offset is set or deleted: a delete in flight, or one that follows a read, expects an old version."""
+    """The offset is set or deleted: a delete in flight, or after a read, expects an old version."""
     brokers = []
     for each in world.brokers:
         queue = tuple(write._replace(header=-1) if write.kind in DELETES else write for write in each.queue)
