@@ -11,7 +11,7 @@ from zkgroup.audit.documents import cause_fields, counts_of
 from zkgroup.audit.engine import Skipped
 from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
 from zkgroup.audit.incidents.incident import PartitionDamage
-from zkgroup.audit.incidents.summary import GroupSummary
+from zkgroup.audit.incidents.summary import SummaryRow
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.views.group_rows import GroupPartition
@@ -20,7 +20,7 @@ from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import hex_session
 from zkgroup.zkfiles.diffs import State, ZnodeChange
-from zkgroup.zkfiles.exports import ExportHeader, Written
+from zkgroup.zkfiles.exports import ExportHeader, ExportSize
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.zxids import Hole
 
@@ -123,7 +123,7 @@ class AuditExportDocument:
     """`audit export`."""
 
     file: Path
-    written: Written
+    written: ExportSize
     header: ExportHeader
 
 
@@ -195,7 +195,7 @@ class AuditSummaryDocument:
     """`audit summary`."""
 
     start_ms: int | None
-    groups: Sequence[GroupSummary]
+    groups: Sequence[SummaryRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ INCIDENT = Shape(
     JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.incident.findings)),
 )
 FINDINGS = _document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
-GROUP_SUMMARY = Shape(GroupSummary)
+GROUP_SUMMARY = Shape(SummaryRow)
 SUMMARY = _document("summary", Shape(AuditSummaryDocument, "start_ms", "groups"))
 ENSEMBLE_INCIDENT = Shape(EnsembleIncident, "ensemble", Inline("incident", INCIDENT))
 ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", NUMBERED_FINDING))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.files import SavedOffset
-from zkgroup.admin.finding import Finding
+from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.offsets.planning import OffsetChange
 from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.status import CLEAR_THROTTLE, Status
@@ -97,7 +97,7 @@ TOPIC_PARTITION = Shape(
 )
 PENDING_DELETION = Shape(PendingDeletion, "asked_at=asked_ms", "detail", given("without_brokers", BROKERS))
 TOPIC = Shape(TopicDescription, "topic", "partitions", "configs", "deletion", "unhosted")
-FINDING = Shape(Finding)
+FINDING = Shape(DoctorFinding)
 STATUS_BROKERS = Shape(
     Brokers,
     *(given("data", BROKERS), given("controller_only", BROKERS, "controllers_only"), "unreadable"),
@@ -263,7 +263,7 @@ class TopicDeletionDocument:
 class Findings:
     """`doctor`."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[DoctorFinding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.worlds.history_files import consistent, write_history
 from tests.worlds.random_histories import history_of
-from zkgroup.audit.buckets.bounded import BoundedRows, Limits
+from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
@@ -18,7 +18,7 @@ from zkgroup.audit.screening import facts_in, find_screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
-TIGHT = Limits(most_rows=1, rows_per_part=40, buckets=3)
+TIGHT = RowLimits(most_rows=1, rows_per_part=40, buckets=3)
 """Short histories, too, are written in several parts."""
 
 

@@ -11,7 +11,7 @@ from zkgroup.audit.engine import Found, find
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.report.data import About, drawn_of, report_data
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere
 
 GROUP = "billing"
@@ -27,17 +27,17 @@ def found_in(log: AuditLog) -> Found:
     return Found(find(RULES, log.events), [], log.facts())
 
 
-def data_of(log: AuditLog, limits: Limits | None = None) -> dict[str, Any]:
+def data_of(log: AuditLog, limits: ReportLimits | None = None) -> dict[str, Any]:
     """The data of a report of a history."""
-    return _gathered(log, found_in(log), limits or Limits())
+    return _gathered(log, found_in(log), limits or ReportLimits())
 
 
 def shape_of(log: AuditLog) -> dict[str, Any]:
     """The report's data without findings, which take most of the time."""
-    return _gathered(log, Found([], [], log.facts()), Limits())
+    return _gathered(log, Found([], [], log.facts()), ReportLimits())
 
 
-def _gathered(log: AuditLog, found: Found, limits: Limits) -> dict[str, Any]:
+def _gathered(log: AuditLog, found: Found, limits: ReportLimits) -> dict[str, Any]:
     drawn = drawn_of(log.events(), found.facts, limits, Nowhere())
     return report_data(drawn, found, numbered(found), About(inputs=["made"]), limits)
 

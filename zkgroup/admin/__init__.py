@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.elections import ElectionPlan as ElectionPlan
     from zkgroup.admin.elections import Leaderless as Leaderless
     from zkgroup.admin.elections import UncleanPlan as UncleanPlan
-    from zkgroup.admin.finding import Finding as Finding
+    from zkgroup.admin.finding import DoctorFinding as DoctorFinding
     from zkgroup.admin.groups import DeletionPlan as DeletionPlan
     from zkgroup.admin.groups import NudgePlan as NudgePlan
     from zkgroup.admin.offsets.planning import Absolute as Absolute
@@ -150,12 +150,12 @@ _HOMES = {
     "Counts": "zkgroup.admin.cluster.usage",
     "DeletionPlan": "zkgroup.admin.groups",
     "DeletionSeen": "zkgroup.admin.topics.deletion",
+    "DoctorFinding": "zkgroup.admin.finding",
     "Earliest": "zkgroup.admin.offsets.planning",
     "ElectionPlan": "zkgroup.admin.elections",
     "EntityConfig": "zkgroup.znodes.config",
     "EntityKind": "zkgroup.znodes.config",
     "Estimate": "zkgroup.admin.cluster.usage",
-    "Finding": "zkgroup.admin.finding",
     "ForgettingPlan": "zkgroup.admin.cluster.brokers",
     "GroupDescription": "zkgroup.groups.descriptions",
     "GroupState": "zkgroup.groups.descriptions",
@@ -260,12 +260,12 @@ __all__ = [
     "Counts",
     "DeletionPlan",
     "DeletionSeen",
+    "DoctorFinding",
     "Earliest",
     "ElectionPlan",
     "EntityConfig",
     "EntityKind",
     "Estimate",
-    "Finding",
     "ForgettingPlan",
     "GroupDescription",
     "GroupState",

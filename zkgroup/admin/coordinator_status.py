@@ -12,7 +12,7 @@ from zkgroup.admin.coordinator import (
     CoordinatedMember,
     describe_coordinator,
 )
-from zkgroup.admin.finding import Finding
+from zkgroup.admin.finding import DoctorFinding
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
@@ -70,7 +70,7 @@ def diagnose_coordinated(
     group: GroupSummary,
     coordinator: CoordinatorStatus,
     rebalances: Mapping[str, CoordinatedGroupDescription],
-) -> Finding | None:
+) -> DoctorFinding | None:
     """What is wrong with a group of Kafka's protocol; None for nothing, or for what any group may have."""
     if group.protocol != "coordinator" or group.state is GroupState.EMPTY:
         return None
@@ -86,8 +86,8 @@ def diagnose_coordinated(
     return None
 
 
-def _without_coordinator(group: str, slot: int) -> Finding:
-    return Finding(
+def _without_coordinator(group: str, slot: int) -> DoctorFinding:
+    return DoctorFinding(
         "error",
         f"group {group}",
         f"no live broker leads its slot, {slot}: its clients have no coordinator, and ZooKeeper consumers "
@@ -96,8 +96,8 @@ def _without_coordinator(group: str, slot: int) -> Finding:
     )
 
 
-def _silent(group: str) -> Finding:
-    return Finding(
+def _silent(group: str) -> DoctorFinding:
+    return DoctorFinding(
         "warning",
         f"group {group}",
         "its coordinator does not answer, so its state is not known",
@@ -105,8 +105,8 @@ def _silent(group: str) -> Finding:
     )
 
 
-def _inconsistent(group: str) -> Finding:
-    return Finding(
+def _inconsistent(group: str) -> DoctorFinding:
+    return DoctorFinding(
         "error",
         f"group {group}",
         "its coordinator, its members and ZooKeeper do not agree, and nothing changes",
@@ -114,16 +114,16 @@ def _inconsistent(group: str) -> Finding:
     )
 
 
-def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None) -> Finding:
+def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None) -> DoctorFinding:
     """Names the members that it waits for; a warning where it has taken long."""
     name = shlex.quote(group.group)
     subject, describe = f"group {group.group}", f"zkgroup coordinator describe {name}"
     if group.protocol_state in (STABLE, EMPTY):
         detail = "has changed within the last 10 s, and does not agree with ZooKeeper yet"
-        return Finding("info", subject, detail, f"zkgroup group verify {name} --wait")
+        return DoctorFinding("info", subject, detail, f"zkgroup group verify {name} --wait")
     phase = (found.phase or found.state) if found else None
     if found is None or phase is None:
-        return Finding("info", subject, "is rebalancing", describe)
+        return DoctorFinding("info", subject, "is rebalancing", describe)
     detail = f"is rebalancing, {phase}"
     waited_for = _waited_for(found)
     if waited_for:
@@ -132,10 +132,10 @@ def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None)
         detail += f": waits for {', '.join(waited_for[:NAMED_MAX])}{more}"
     taken_ms = rebalancing_ms(found)
     if taken_ms is None or taken_ms < STUCK_MS:
-        return Finding("info", subject, detail, describe)
+        return DoctorFinding("info", subject, detail, describe)
     assert found.phase_ends_in_ms is not None
     ends = f"those that have not come are removed in {found.phase_ends_in_ms / 1000:.0f} s"
-    return Finding("warning", subject, f"{detail}, for {taken_ms / 1000:.0f} s; {ends}", describe)
+    return DoctorFinding("warning", subject, f"{detail}, for {taken_ms / 1000:.0f} s; {ends}", describe)
 
 
 def _waited_for(found: CoordinatedGroupDescription) -> list[str]:

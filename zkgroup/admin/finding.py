@@ -1,4 +1,4 @@
-"""`Finding`: what `doctor` reports."""
+"""`DoctorFinding`: what `doctor` reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """Something that an operator should know, and the command to run next."""
 
     severity: Literal["error", "warning", "info"]

@@ -16,7 +16,7 @@ from zkgroup.admin.coordinator_status import (
     read_coordinator,
     read_rebalances,
 )
-from zkgroup.admin.finding import Finding
+from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans
 from zkgroup.admin.reassign.throttles import Throttled, read_throttles
@@ -164,7 +164,7 @@ def _throttles(ensemble: Ensemble, topics: Sequence[str]) -> Throttled:
         return Throttled({}, {})
 
 
-def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[Finding, ...]]:
+def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[DoctorFinding, ...]]:
     """Reads everything that `doctor` judges."""
     status = read_status(ensemble)
     partitions = diagnose_partitions(status.partitions, status.brokers.data)
@@ -175,11 +175,11 @@ def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, 
 
 def diagnose(
     status: Status,
-    partitions: Sequence[Finding] = (),
+    partitions: Sequence[DoctorFinding] = (),
     rebalances: Mapping[str, CoordinatedGroupDescription] | None = None,
     *,
     wanted_timeout_ms: int,
-) -> tuple[Finding, ...]:
+) -> tuple[DoctorFinding, ...]:
     """What is wrong or worth knowing, the worst first.
 
     `partitions` as `diagnose_partitions` says, `rebalances` as `read_rebalances`.
@@ -198,23 +198,23 @@ def diagnose(
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 
-def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int]) -> tuple[Finding, ...]:
+def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int]) -> tuple[DoctorFinding, ...]:
     """Partitions without a live leader, and those with replicas missing from the ISR.
 
     One that no controller has written a state of is wrong only where brokers are registered, and shall host
     its topic.
     """
-    offline: list[Finding] = []
-    short: list[Finding] = []
+    offline: list[DoctorFinding] = []
+    short: list[DoctorFinding] = []
     for topic in topics:
         _, gone, behind = ill(topic, live)
         describe = f"zkgroup topic describe {topic.topic}"
         if gone:
             detail = f"no live leader for partition {_listed(gone)}"
-            offline.append(Finding("error", f"topic {topic.topic}", detail, describe))
+            offline.append(DoctorFinding("error", f"topic {topic.topic}", detail, describe))
         if behind:
             detail = f"replicas are not in sync for partition {_listed(behind)}"
-            short.append(Finding("warning", f"topic {topic.topic}", detail, describe))
+            short.append(DoctorFinding("warning", f"topic {topic.topic}", detail, describe))
     return (*offline, *short)
 
 
@@ -232,7 +232,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription]) -> Iterator[Finding]:
+def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription]) -> Iterator[DoctorFinding]:
     for group in status.groups:
         if status.coordinator and (own := diagnose_coordinated(group, status.coordinator, rebalances)):
             yield own
@@ -240,41 +240,43 @@ def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription
         subject, verify = f"group {group.group}", f"zkgroup group verify {shlex.quote(group.group)}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
-            yield Finding("error", subject, detail, verify)
+            yield DoctorFinding("error", subject, detail, verify)
         elif group.state is GroupState.REBALANCING:
-            yield Finding("info", subject, "is rebalancing", f"{verify} --wait")
+            yield DoctorFinding("info", subject, "is rebalancing", f"{verify} --wait")
         elif group.members and not group.partitions:
             wanted = ", ".join(group.topics) or "no topic that exists"
             create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None
-            yield Finding("warning", subject, f"has nothing to share: it subscribes to {wanted}", create)
+            yield DoctorFinding(
+                "warning", subject, f"has nothing to share: it subscribes to {wanted}", create
+            )
 
 
-def _topics(status: Status) -> Iterator[Finding]:
+def _topics(status: Status) -> Iterator[DoctorFinding]:
     for topic in status.topics:
         subject = f"topic {topic.topic}"
         if topic.partitions is None:
             path = join(topics_path(), topic.topic)  # its name may be none that a topic can have
-            yield Finding("error", subject, "its znode cannot be read", _command_for(path))
+            yield DoctorFinding("error", subject, "its znode cannot be read", _command_for(path))
         if topic.marked_for_deletion and status.controller is None:
             detail = "waits to be deleted, but there is no active controller"
-            yield Finding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
+            yield DoctorFinding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
         elif topic.marked_for_deletion:
             detail = "is being deleted; that waits for every broker with a replica"
-            yield Finding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
+            yield DoctorFinding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
 
 
-def _brokers(status: Status) -> Iterator[Finding]:
+def _brokers(status: Status) -> Iterator[DoctorFinding]:
     for text in status.brokers.unreadable:
-        yield Finding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
+        yield DoctorFinding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
     if status.brokers.data and status.controller is None:
-        yield Finding("error", "controller", "brokers are registered, but none is controller")
+        yield DoctorFinding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:
-        yield Finding(
+        yield DoctorFinding(
             "info", "brokers", "no broker is registered: JVM members wait for one, zkgroup members need none"
         )
 
 
-def _others(status: Status) -> Iterator[Finding]:
+def _others(status: Status) -> Iterator[DoctorFinding]:
     """What cannot be read, and the controller does not say so."""
     for paths, whose in (
         (status.configs_unreadable, "no broker applies it"),
@@ -283,9 +285,11 @@ def _others(status: Status) -> Iterator[Finding]:
     ):
         for path, detail in paths.items():
             if path not in status.health.unreadable:
-                yield Finding("error", path, f"{detail}; {whose}", _command_for(path))
+                yield DoctorFinding("error", path, f"{detail}; {whose}", _command_for(path))
     for path, detail in status.groups_unreadable.items():
-        yield Finding("warning", path, f"{detail}; the state of the group is not known", _command_for(path))
+        yield DoctorFinding(
+            "warning", path, f"{detail}; the state of the group is not known", _command_for(path)
+        )
 
 
 def _command_for(path: str) -> str:
@@ -295,33 +299,35 @@ def _command_for(path: str) -> str:
     return f"zkgroup znode get {shlex.quote(path)}"
 
 
-def _throttle(status: Status) -> Iterator[Finding]:
+def _throttle(status: Status) -> Iterator[DoctorFinding]:
     if status.throttle_left:
         detail = f"{status.throttle_left.named}: throttled, and nothing moves"
-        yield Finding("warning", "throttle", detail, CLEAR_THROTTLE)
+        yield DoctorFinding("warning", "throttle", detail, CLEAR_THROTTLE)
 
 
-def _controller(health: ControllerHealth) -> Iterator[Finding]:
+def _controller(health: ControllerHealth) -> Iterator[DoctorFinding]:
     """What the controller says of itself."""
     if health.hung:
         detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"
-        yield Finding("error", "controller", detail, "zkgroup controller describe")
+        yield DoctorFinding("error", "controller", detail, "zkgroup controller describe")
     for path, detail in health.unreadable.items():
-        yield Finding("error", path, f"{detail}; the controller ignores it", _command_for(path))
+        yield DoctorFinding("error", path, f"{detail}; the controller ignores it", _command_for(path))
     for broker, partitions in health.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"
-        yield Finding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
+        yield DoctorFinding("warning", f"broker {broker}", detail, f"zkgroup broker describe {broker}")
     for broker, why in health.restart.items():
-        yield Finding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
+        yield DoctorFinding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
     for what, why in blocked_by_topic(health.waiting):
         # also where the state names a leader: a broker without the records refuses to lead
-        yield Finding("error" if what.startswith("leader of ") else "info", what, why)
+        yield DoctorFinding("error" if what.startswith("leader of ") else "info", what, why)
     if health.left_off:
-        yield Finding("info", "controller", f"{health.left_off} further entries are not shown")
+        yield DoctorFinding("info", "controller", f"{health.left_off} further entries are not shown")
 
 
-def _session(status: Status, wanted_ms: int) -> Iterator[Finding]:
+def _session(status: Status, wanted_ms: int) -> Iterator[DoctorFinding]:
     granted = status.session_timeout_ms
     if granted != wanted_ms:
         limits = "minSessionTimeout and maxSessionTimeout of the servers"
-        yield Finding("warning", "session", f"asked for {wanted_ms} ms, granted {granted} ms: see {limits}")
+        yield DoctorFinding(
+            "warning", "session", f"asked for {wanted_ms} ms, granted {granted} ms: see {limits}"
+        )

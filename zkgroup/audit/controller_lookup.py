@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.facts import Change, Facts, Life
+from zkgroup.audit.facts import DataChange, Facts, Life
 from zkgroup.audit.partitions import ChangeStamp, decoded, topic_of
 from zkgroup.audit.texts import session_text
 from zkgroup.model import TopicPartition
@@ -21,7 +21,7 @@ class Absence(NamedTuple):
     to: ChangeStamp | None
 
 
-def change_at(changes: Sequence[Change], zxid: int) -> Change | None:
+def change_at(changes: Sequence[DataChange], zxid: int) -> DataChange | None:
     """The last change up to a zxid, itself included."""
     at = bisect_right(changes, zxid, key=lambda change: change.zxid)
     return changes[at - 1] if at else None

@@ -82,13 +82,13 @@ class ConvertedSource:
             return []
         return [standing_text(converted.base_zxid, converted.detail)]
 
-    def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[Mark]:
+    def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[LogTimes]:
         """Of each log that has rows up to a zxid: its last transaction up to there, or up to a time."""
         for each in self._logs(0, to_zxid):
             times = [(zxid, ms) for zxid, ms in self.tables.times(each) if to_zxid is None or zxid <= to_zxid]
             if times:
                 until = [zxid for zxid, ms in times if time_ms is None or ms <= time_ms]
-                yield Mark(times[0][1], max(until, default=-1))
+                yield LogTimes(times[0][1], max(until, default=-1))
 
     def _columns(self, before: int, to_zxid: int | None) -> Columns:
         """The rows behind a transaction, up to another; what is missing up to there is noted."""
@@ -132,7 +132,7 @@ class ConvertedSource:
                 yield each
 
 
-class Mark(NamedTuple):
+class LogTimes(NamedTuple):
     """What the transactions of one log say about time."""
 
     first_ms: int
@@ -141,7 +141,7 @@ class Mark(NamedTuple):
     """The last one that is asked for; -1 for none."""
 
 
-def last_at(marks: Iterable[Mark], time_ms: int) -> int | None:
+def last_at(marks: Iterable[LogTimes], time_ms: int) -> int | None:
     """The last transaction at or before a time: of the last log that begins by then."""
     found = None
     for mark in marks:

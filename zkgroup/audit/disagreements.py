@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.zkfiles.ensemble import Ensemble, same_record
+from zkgroup.zkfiles.ensemble import EnsembleFiles, same_record
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction
 
@@ -55,7 +55,7 @@ def disagreements(history: History) -> list[Disagreement]:
     return found
 
 
-def _records(ensemble: Ensemble, splits: dict[int, Sides]) -> dict[tuple[Path, int], Transaction]:
+def _records(ensemble: EnsembleFiles, splits: dict[int, Sides]) -> dict[tuple[Path, int], Transaction]:
     """The records in question, by folder and zxid."""
     found = {}
     for server in ensemble.servers:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
+from zkgroup.audit.facts import DataChange, Facts, Life, Requested, SessionLife
 from zkgroup.audit.texts import server_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -82,9 +82,9 @@ class FactBuilder:
         self._open: dict[str, int] = {}
         """Of what lives: the place of its life among those of its kind."""
         self._controllers: list[Life] = []
-        self._epochs: list[Change] = []
+        self._epochs: list[DataChange] = []
         self._brokers: dict[str, list[Life]] = {}
-        self._topics: dict[str, list[Change]] = {}
+        self._topics: dict[str, list[DataChange]] = {}
         self._asked: dict[TopicPartition, int] = {}
         """Moves that are asked for, each with the zxid since which it is."""
         self._slots_zxid: int | None = None
@@ -195,6 +195,6 @@ class FactBuilder:
             lives.append(Life(event.path, event.session, event.data, event.zxid, event.time_ms))
 
 
-def _change(event: Event) -> Change:
+def _change(event: Event) -> DataChange:
     data = None if event.op == "delete" else event.data
-    return Change(event.zxid, event.time_ms, event.session, data)
+    return DataChange(event.zxid, event.time_ms, event.session, data)

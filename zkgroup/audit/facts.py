@@ -50,7 +50,7 @@ class Requested(NamedTuple):
     """None while the request stands."""
 
 
-class Change(NamedTuple):
+class DataChange(NamedTuple):
     """What a znode held from a zxid on; None for its deletion."""
 
     zxid: int
@@ -78,10 +78,10 @@ class Facts:
     """How many sessions live at the end, by the `myid` of the server that issued them."""
     controllers: tuple[Life, ...] = ()
     """The lives of `/controller`."""
-    controller_epochs: tuple[Change, ...] = ()
+    controller_epochs: tuple[DataChange, ...] = ()
     brokers: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/brokers/ids/<id>`, by id."""
-    topics: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
+    topics: Mapping[str, tuple[DataChange, ...]] = field(default_factory=dict)
     """What `/brokers/topics/<topic>` held, by topic."""
     slots_zxid: int | None = None
     """Since when `__consumer_offsets` has the slots of zkgroup's group coordinators; None: never."""

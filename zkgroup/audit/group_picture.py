@@ -18,7 +18,7 @@ from zkgroup.znodes.group_records import StoredAssignment
 from zkgroup.znodes.paths import PathKind, partition_of, path_kind
 
 
-class Registered(NamedTuple):
+class RegisteredMember(NamedTuple):
     session: int
     registration: Registration | None
     """None where a JVM member could not read it: such a member owns nothing, and stops the JVM members."""
@@ -48,7 +48,7 @@ class GroupPicture:
 
     def __init__(self, group: str, facts: Facts) -> None:
         self.group = group
-        self.members: dict[str, Registered] = {}
+        self.members: dict[str, RegisteredMember] = {}
         self.owners: dict[TopicPartition, Claimed] = {}
         self.freed: dict[TopicPartition, Freed] = {}
         self._facts = facts
@@ -101,7 +101,7 @@ class GroupPicture:
 
     def _member(self, event: Event, member: str) -> None:
         if event.op == "create":
-            self.members[member] = Registered(
+            self.members[member] = RegisteredMember(
                 event.session, registration_of(event.data), event.zxid, event.time_ms
             )
         elif event.op == "set" and member in self.members:

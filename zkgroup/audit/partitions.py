@@ -32,7 +32,7 @@ class ChangeStamp(NamedTuple):
     """Who did it; 0 for what the history began with."""
 
 
-class View(NamedTuple):
+class PartitionView(NamedTuple):
     """What is known of a partition."""
 
     replicas: tuple[int, ...] | None
@@ -76,8 +76,8 @@ class ViewChange(NamedTuple):
     """A partition is not what it was; None for one that is not there."""
 
     partition: int
-    before: View | None
-    after: View | None
+    before: PartitionView | None
+    after: PartitionView | None
     at: ChangeStamp
 
 
@@ -102,7 +102,7 @@ class TopicViews:
         self._is_deleting = False
         self._states: dict[int, tuple[int, PartitionState | None]] = {}
         """By partition its czxid and state."""
-        self._views: dict[int, View] = {}
+        self._views: dict[int, PartitionView] = {}
         """By partition, as they were after the last whole transaction."""
         self._stamp: ChangeStamp | None = None
         self._touched: dict[int, ChangeStamp] = {}
@@ -171,14 +171,14 @@ class TopicViews:
             else:
                 self._touched[partition] = stamp
 
-    def _view(self, partition: int) -> View | None:
+    def _view(self, partition: int) -> PartitionView | None:
         replicas = None if self._value is None else self._value.partitions.get(partition)
         if replicas is None and partition not in self._states:
             return None
         life, state = self._states.get(partition, (0, None))
         topic = self._value
         moving = topic is not None and (partition in topic.adding or partition in topic.removing)
-        return View(replicas, state, life, moving, self._is_deleting)
+        return PartitionView(replicas, state, life, moving, self._is_deleting)
 
 
 class FaultInterval(NamedTuple):
@@ -186,7 +186,7 @@ class FaultInterval(NamedTuple):
 
     since: ChangeStamp
     to: ChangeStamp | None
-    views: tuple[tuple[ChangeStamp, View], ...]
+    views: tuple[tuple[ChangeStamp, PartitionView], ...]
     """The partition as it was in that time, each with its beginning; at least one."""
     detail: str
 
@@ -210,7 +210,7 @@ def partition_changes(
 
 
 def fault_intervals(
-    changes: Iterable[ViewChange], fault: Callable[[View], str | None]
+    changes: Iterable[ViewChange], fault: Callable[[PartitionView], str | None]
 ) -> Iterator[FaultInterval]:
     """The times in which something was wrong with a partition.
 

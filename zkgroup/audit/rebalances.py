@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from zkgroup.assignment import assignment_diff
 from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import least_moves
-from zkgroup.audit.facts import Change, Facts, Life
-from zkgroup.audit.group_picture import Claimed, GroupPicture, Registered
+from zkgroup.audit.facts import DataChange, Facts, Life
+from zkgroup.audit.group_picture import Claimed, GroupPicture, RegisteredMember
 from zkgroup.audit.membership import numbers_of, partitions_at, registration_of, topics_wanted
 from zkgroup.audit.owner_lives import is_session_end, member_of_thread, thread_of
 from zkgroup.audit.texts import session_text
@@ -111,7 +111,7 @@ class _Open:
     to_zxid: int
     to_ms: int
     before: dict[TopicPartition, str]
-    members: dict[str, Registered]
+    members: dict[str, RegisteredMember]
     triggers: list[Trigger]
     touched: dict[TopicPartition, int | None]
     """Each with the time it was without an owner, so far as that is over."""
@@ -276,7 +276,7 @@ class Rebalances:
         before = self._wanted(current.members)
         later = before | self._wanted(self._picture.members)
         for topic in sorted(later & self._facts.topics.keys()):
-            last: Change | None = None
+            last: DataChange | None = None
             for change in self._facts.topics[topic]:
                 is_early = change.zxid < current.from_zxid
                 if (
@@ -288,7 +288,7 @@ class Rebalances:
                     yield Trigger(cause, topic, change.zxid, change.time_ms)
                 last = change
 
-    def _wanted(self, members: Mapping[str, Registered]) -> set[str]:
+    def _wanted(self, members: Mapping[str, RegisteredMember]) -> set[str]:
         names = tuple(self._facts.topics)
         return {
             topic
@@ -356,7 +356,7 @@ def _from_zxid(life: Life) -> int:
     return life.from_zxid
 
 
-def _of_topic(before: Change | None, change: Change) -> Cause | None:
+def _of_topic(before: DataChange | None, change: DataChange) -> Cause | None:
     old = () if before is None else numbers_of(before.data)
     new = numbers_of(change.data)
     if set(new) - set(old):

@@ -17,7 +17,7 @@ from zkgroup.audit.keys import Key, Keys
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.selection import Selection
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
     from zkgroup.zkfiles.history import History
 
 Severity = Literal["error", "warning", "info"]
@@ -80,7 +80,7 @@ class Screened(NamedTuple):
     found: Sequence[Finding] = ()
 
 
-Screen = Callable[["Tables", Bounds], Screened]
+Screen = Callable[["ScreenTables", Bounds], Screened]
 """May keep rows that bring no finding; never leaves out one that does, or that changes one."""
 
 

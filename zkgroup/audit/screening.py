@@ -17,7 +17,7 @@ from zkgroup.audit.columns.parts import of_group
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of, first_places
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.session_rows import sessions_in
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.columns.transactions import transactions_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of, is_fact_path
@@ -140,7 +140,7 @@ class AuditedColumns:
 
     def __init__(self, columns: Columns, facts: Facts) -> None:
         self.columns, self.facts = columns, facts
-        self.tables = Tables(columns, facts)
+        self.tables = ScreenTables(columns, facts)
         self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
         """The rows of each key of a selection that several rules see, or the report."""
 
@@ -178,7 +178,7 @@ class AuditedColumns:
         return known
 
 
-def _screened(rule: Rule, tables: Tables, bounds: Bounds) -> Screened:
+def _screened(rule: Rule, tables: ScreenTables, bounds: Bounds) -> Screened:
     return Screened(tables.of(rule.keys)) if rule.screen is None else rule.screen(tables, bounds)
 
 

@@ -36,7 +36,7 @@ from zkgroup.errors import OperationRefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, SetData, Znode
-from zkgroup.zkfiles.verification import Verification
+from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
 
 READ_EVERY_S = 0.05
@@ -212,7 +212,7 @@ class AuditEvidence:
     files: int
     damages: Sequence[str]
     """Damage and gaps of the files."""
-    replayed: Verification
+    replayed: HistoryVerification
     """The replay of the whole log, which compares each of the server's tree digests."""
 
 

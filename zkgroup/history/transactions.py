@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
@@ -92,13 +92,13 @@ def read_transactions(folders: Sequence[Path], chroot: str = "") -> tuple[Server
     file is not ZooKeeper's, or the folders are of different ensembles. A log with gaps proves nothing: raises
     DamagedFileError, or NotFoundError where no damage explains the gap.
     """
-    ensemble = Ensemble(folders, voters=len(folders))
+    ensemble = EnsembleFiles(folders, voters=len(folders))
     found = tuple(_seen(_without_holes(ensemble), chroot))
     _require_logs(ensemble)
     return found
 
 
-def _require_logs(ensemble: Ensemble) -> None:
+def _require_logs(ensemble: EnsembleFiles) -> None:
     """Raises where a folder has no log: reading passes over other files."""
     for server in ensemble.servers:
         for damage in server.damages.values():
@@ -106,7 +106,7 @@ def _require_logs(ensemble: Ensemble) -> None:
                 raise NotZooKeeperFileError(str(damage.path), damage.expected, damage.found)
 
 
-def _without_holes(ensemble: Ensemble) -> Iterator[Transaction]:
+def _without_holes(ensemble: EnsembleFiles) -> Iterator[Transaction]:
     before: int | None = None
     for transaction in ensemble.transactions(certain_only=True):
         hole = None if before is None else hole_between(before, transaction.zxid)

@@ -46,7 +46,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pytest.register_assert_rewrite("zkgroup.testing.conformance")
 
 
-class Tree:
+class ServerTree:
     """An empty chroot for one test, on servers shared with other tests."""
 
     def __init__(self, zookeeper: EmbeddedZooKeeper) -> None:
@@ -64,12 +64,12 @@ class Tree:
         return self.zookeeper.server(number)
 
 
-def _tree(zookeeper: EmbeddedZooKeeper) -> Iterator[Tree]:
-    yield Tree(zookeeper)
+def _tree(zookeeper: EmbeddedZooKeeper) -> Iterator[ServerTree]:
+    yield ServerTree(zookeeper)
     zookeeper.revive()
 
 
-def _chaos(tree: Tree, links: PeerLinks | None = None) -> Iterator[ChaosZooKeeper]:
+def _chaos(tree: ServerTree, links: PeerLinks | None = None) -> Iterator[ChaosZooKeeper]:
     from zkgroup.testing.chaos import ChaosZooKeeper
 
     with ChaosZooKeeper(tree.zookeeper, tree.chroot, links) as chaos:
@@ -113,13 +113,13 @@ def zk_chaos_processes(zk_peer_links: PeerLinks) -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def zk_server(zk_server_process: EmbeddedZooKeeper) -> Iterator[Tree]:
+def zk_server(zk_server_process: EmbeddedZooKeeper) -> Iterator[ServerTree]:
     """An empty tree on a real server."""
     yield from _tree(zk_server_process)
 
 
 @pytest.fixture
-def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[Tree]:
+def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[ServerTree]:
     """An empty tree on a real ensemble of three."""
     yield from _tree(zk_ensemble_processes)
 
@@ -127,11 +127,11 @@ def zk_ensemble(zk_ensemble_processes: EmbeddedZooKeeper) -> Iterator[Tree]:
 @pytest.fixture
 def zk_chaos(zk_chaos_processes: EmbeddedZooKeeper, zk_peer_links: PeerLinks) -> Iterator[ChaosZooKeeper]:
     """An empty tree on an ensemble with network faults to clients and between servers."""
-    yield from _chaos(Tree(zk_chaos_processes), zk_peer_links)
+    yield from _chaos(ServerTree(zk_chaos_processes), zk_peer_links)
 
 
 @pytest.fixture
-def zk_chaos_server(zk_server: Tree) -> Iterator[ChaosZooKeeper]:
+def zk_chaos_server(zk_server: ServerTree) -> Iterator[ChaosZooKeeper]:
     """An empty tree on one server with network faults."""
     yield from _chaos(zk_server)
 

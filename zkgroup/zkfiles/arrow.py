@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same, Slices
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
 from zkgroup.zkfiles.schemas import Column, ColumnType
 
 _TYPES: Final[dict[ColumnType, Any]] = {
@@ -62,7 +62,7 @@ def array_of(batch: Batch, column: Column) -> Any:
         return _values(packed.values, column.type).take(codes)
     if isinstance(packed, Slices):
         return _pieces(packed, batch.rows, type_)
-    if isinstance(packed, Fixed):
+    if isinstance(packed, FixedWidth):
         return _numbers(packed, batch.rows, column.type)
     return _values(batch[column.name], column.type)
 
@@ -88,7 +88,7 @@ def _values(values: Sequence[Any], type_: ColumnType) -> Any:
     return pa.array(values, _TYPES[type_])
 
 
-def _numbers(packed: Fixed, rows: int, type_: ColumnType) -> Any:
+def _numbers(packed: FixedWidth, rows: int, type_: ColumnType) -> Any:
     values = pa.py_buffer(packed.values)
     if type_ == "boolean":
         return pa.Array.from_buffers(pa.uint8(), rows, [_bits(packed.present, rows), values]).cast(pa.bool_())

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zkgroup.zkfiles.schemas import Column
 
 
-class Fixed(NamedTuple):
+class FixedWidth(NamedTuple):
     """Numbers of the column's width in the machine's byte order; a boolean is one byte."""
 
     values: Any
@@ -41,7 +41,7 @@ class Same(NamedTuple):
     value: Any
 
 
-Packed = Fixed | Slices | Coded | Same
+Packed = FixedWidth | Slices | Coded | Same
 
 
 class Batch(Mapping[str, Sequence[Any]]):
@@ -104,7 +104,7 @@ class PackedBatch(Batch):
         if isinstance(packed, Coded):
             return [packed.values[code] for code in packed.codes.tolist()]
         values: list[Any] = (
-            packed.values.tolist() if isinstance(packed, Fixed) else self._pieces(name, packed)
+            packed.values.tolist() if isinstance(packed, FixedWidth) else self._pieces(name, packed)
         )
         if packed.present is None:
             return values
@@ -123,6 +123,6 @@ def _select(packed: Packed, rows: Any) -> Packed:
     if isinstance(packed, Coded):
         return packed._replace(codes=packed.codes[rows])
     present = None if packed.present is None else packed.present[rows]
-    if isinstance(packed, Fixed):
-        return Fixed(packed.values[rows], present)
+    if isinstance(packed, FixedWidth):
+        return FixedWidth(packed.values[rows], present)
     return Slices(packed.raw, packed.bounds.reshape(-1, 2)[rows].reshape(-1), present)

@@ -80,7 +80,7 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
         raise NotPlainError("a damage, or records that were written meanwhile")
 
 
-class _Piece(NamedTuple):
+class _ChunkRecords(NamedTuple):
     """Records of a chunk."""
 
     chunk: LogChunk
@@ -100,7 +100,7 @@ class _Piece(NamedTuple):
                 yield transaction
 
 
-def _pieces(path: Path, from_zxid: int, to_zxid: int | None) -> Iterator[_Piece]:
+def _pieces(path: Path, from_zxid: int, to_zxid: int | None) -> Iterator[_ChunkRecords]:
     """The records of a log, up to the first one behind `to_zxid`."""
     from zkgroup.zkfiles import compiled
 
@@ -113,9 +113,9 @@ def _pieces(path: Path, from_zxid: int, to_zxid: int | None) -> Iterator[_Piece]
             while first < len(chunk.starts):
                 taken = compiled.take(chunk, first, wanted)
                 if taken is None:
-                    yield _Piece(chunk, first, len(chunk.starts), wanted, None)
+                    yield _ChunkRecords(chunk, first, len(chunk.starts), wanted, None)
                     break
-                yield _Piece(chunk, first, taken.until, wanted, taken.batch)
+                yield _ChunkRecords(chunk, first, taken.until, wanted, taken.batch)
                 if taken.is_past:
                     return
                 first = taken.until
@@ -129,10 +129,10 @@ class _Stretches:
         """The last zxid that was given, or the one behind which they begin."""
         self._taker = taker
         self._paths = paths
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_ChunkRecords] = []
         self._rows = 0
 
-    def add(self, piece: _Piece) -> None:
+    def add(self, piece: _ChunkRecords) -> None:
         self._pieces.append(piece)
         self._rows += 0 if piece.batch is None else piece.batch.rows
         if self._rows >= _STRETCH_ROWS or piece.batch is None:
@@ -148,7 +148,7 @@ class _Stretches:
         """Brings the taker's tree to what was given in columns."""
         self._paths.settle()
 
-    def _give(self, pieces: Sequence[_Piece]) -> None:
+    def _give(self, pieces: Sequence[_ChunkRecords]) -> None:
         """Where all are refused, each half is tried; those of one piece are given record by record."""
         if self._is_taken(pieces):
             return
@@ -159,7 +159,7 @@ class _Stretches:
         self._give(pieces[:half])
         self._give(pieces[half:])
 
-    def _give_one_by_one(self, piece: _Piece) -> None:
+    def _give_one_by_one(self, piece: _ChunkRecords) -> None:
         self._paths.settle()
         for transaction in piece.transactions():
             zxid = transaction.zxid
@@ -168,7 +168,7 @@ class _Stretches:
             self._taker.see(transaction)
             self.last = zxid
 
-    def _is_taken(self, pieces: Sequence[_Piece]) -> bool:
+    def _is_taken(self, pieces: Sequence[_ChunkRecords]) -> bool:
         batches = [piece.batch for piece in pieces if piece.batch is not None]
         if len(batches) < len(pieces):
             return False

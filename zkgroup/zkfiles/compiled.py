@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Same, Slices
 from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.jute import OPEN_ACL, acl_at
 from zkgroup.zkfiles.log_lists import Taken, Wanted
@@ -59,7 +59,7 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     if measured is None:
         return None
     until, rows, is_past = measured
-    columns = _Columns(wanted, rows)
+    columns = _KernelColumns(wanted, rows)
     prefix = None if wanted.path_prefix is None else wanted.path_prefix.encode()
     filled = kernel.fill(data, starts, ends, first, until, low, high, rows, prefix, columns.buffers())
     if filled is None:
@@ -68,7 +68,7 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     return Taken(until, columns.batch(chunk, count, acls) if count else None, bool(is_past))
 
 
-class _Columns:
+class _KernelColumns:
     """Columns that the kernel fills."""
 
     def __init__(self, wanted: Wanted, rows: int) -> None:
@@ -119,7 +119,7 @@ class _Columns:
             return Coded(values, coded[name]())
         if name == "offset":
             values = values + chunk.base
-        return Fixed(values, None if present is None else present[:count])
+        return FixedWidth(values, None if present is None else present[:count])
 
 
 def _acls(data: bytes, bounds: bytes) -> Iterable[Acl | None]:

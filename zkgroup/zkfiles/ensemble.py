@@ -27,7 +27,7 @@ _NOTED: Final = 1000
 T = TypeVar("T")
 
 
-class Ensemble:
+class EnsembleFiles:
     """Some or all servers of one ensemble."""
 
     def __init__(self, folders: Sequence[Path], voters: int | None = None) -> None:

@@ -106,7 +106,7 @@ def exported(znode: StoredZnode, children: int) -> ExportedZnode:
     return ExportedZnode(znode.path, znode.data, znode.acl, stat)
 
 
-class Written(NamedTuple):
+class ExportSize(NamedTuple):
     """How big an export became."""
 
     znodes: int
@@ -120,7 +120,7 @@ def write_export(
     *,
     overwrite: bool = False,
     progress: Progress = lambda count: None,
-) -> Written:
+) -> ExportSize:
     """Writes the file whole or not at all; parents have to come before their children.
 
     It stands under its name once every byte has reached the disk; who fails or is interrupted leaves nothing.
@@ -144,7 +144,7 @@ def write_export(
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name)  # noqa: PTH108 - also what an interruption leaves
-    return Written(count, size)
+    return ExportSize(count, size)
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

@@ -86,7 +86,7 @@ def whole_records(data: bytes, at: int) -> tuple[list[int], list[int], int]:
     return starts, ends, needed
 
 
-class LogEnd(NamedTuple):
+class RecordsEnd(NamedTuple):
     """Where the records of a log end."""
 
     offset: int
@@ -114,7 +114,7 @@ class Frames:
         self._find = find
         self._last_zxid: int | None = None
         self._search_left = _SEARCH_BYTES
-        self.end: LogEnd | None = None
+        self.end: RecordsEnd | None = None
         """Known once all records were given."""
         self.damages: list[Damage] = []
 
@@ -148,7 +148,7 @@ class Frames:
         window.ensure(_PEEK_BYTES)
         seen = window.data[window.at : window.at + _PEEK_BYTES]
         if not seen.strip(b"\0"):
-            self.end = LogEnd(offset, is_torn=False)
+            self.end = RecordsEnd(offset, is_torn=False)
             return False
         problem = self._problem()
         if problem is None:
@@ -160,7 +160,7 @@ class Frames:
         if not problem.is_certain and not is_there and self._search_left > 0:
             whole = _length_that_fits(seen)
             if whole is None:
-                self.end = LogEnd(offset, is_torn=True)
+                self.end = RecordsEnd(offset, is_torn=True)
                 return False
             problem = _Problem(f"a length of {whole}, to which checksum and end mark fit", "another", True)
         if not self._resync:
@@ -168,7 +168,7 @@ class Frames:
         resumed_at = window.offset if is_there and may_go_on else None
         self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
         if resumed_at is None:
-            self.end = LogEnd(offset, is_torn=False)
+            self.end = RecordsEnd(offset, is_torn=False)
         return resumed_at is not None
 
     def _problem(self) -> _Problem | None:

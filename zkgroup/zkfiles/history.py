@@ -12,12 +12,12 @@ from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileErro
 from zkgroup.zkfiles.column_replay import NotPlainError, replay
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.lives import ZnodeLife, lives_of
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Base,
-    Candidate,
+    SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
     candidates,
@@ -28,7 +28,7 @@ from zkgroup.zkfiles.replay_start import (
     load,
 )
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.verification import Verification, verify
+from zkgroup.zkfiles.verification import HistoryVerification, verify
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Account:
     is_in_doubt: bool
     """Whether nothing tells if the snapshot holds one transaction more than it says, or is wrong."""
     is_certain: bool
-    """Whether all of it was committed for certain: `Ensemble.certain_until`."""
+    """Whether all of it was committed for certain: `EnsembleFiles.certain_until`."""
     holes: tuple[Hole, ...]
     """What the files lack of the way."""
     skipped: tuple[str, ...]
@@ -100,7 +100,7 @@ class PastTree(NamedTuple):
     account: Account
 
 
-class AtTime(NamedTuple):
+class LeaderTime(NamedTuple):
     """A moment by the leader's clock, in ms since 1970."""
 
     time_ms: int
@@ -116,12 +116,12 @@ class History:
 
     def __init__(self, *folders: Path | str, voters: int | None = None) -> None:
         """`voters`: how many servers vote, where not all folders are given, or some are of observers."""
-        self.ensemble = Ensemble([Path(folder) for folder in folders], voters)
+        self.ensemble = EnsembleFiles([Path(folder) for folder in folders], voters)
 
     def transactions(
         self, from_zxid: int = 0, to_zxid: int | None = None, *, certain_only: bool = False
     ) -> Iterator[Transaction]:
-        """All transactions by zxid, both ends included; see `Ensemble.transactions`."""
+        """All transactions by zxid, both ends included; see `EnsembleFiles.transactions`."""
         return self.ensemble.transactions(from_zxid, to_zxid, certain_only=certain_only)
 
     @property
@@ -186,7 +186,7 @@ class History:
         return found
 
     def diff(
-        self, before: int | AtTime | Tree, after: int | AtTime | Tree, below: str = "/"
+        self, before: int | LeaderTime | Tree, after: int | LeaderTime | Tree, below: str = "/"
     ) -> Iterator[ZnodeChange]:
         """What differs at and below a path between two zxids, times or trees, by path.
 
@@ -210,7 +210,7 @@ class History:
                     break
         return lives_of(path, self.transactions(), seed, min(firsts, default=None))
 
-    def verify(self) -> Verification:
+    def verify(self) -> HistoryVerification:
         """Replays everything and compares each digest and each snapshot; see `verification.verify`."""
         return verify(self.ensemble)
 
@@ -225,10 +225,10 @@ class History:
     def _folders(self) -> str:
         return ", ".join(str(server.folder) for server in self.ensemble.servers)
 
-    def _zxid(self, point: int | AtTime) -> int:
-        return self.zxid_at(point.time_ms) if isinstance(point, AtTime) else point
+    def _zxid(self, point: int | LeaderTime) -> int:
+        return self.zxid_at(point.time_ms) if isinstance(point, LeaderTime) else point
 
-    def _tree(self, point: int | AtTime | Tree) -> Tree:
+    def _tree(self, point: int | LeaderTime | Tree) -> Tree:
         if isinstance(point, Tree):
             return point
         return self.tree_at(zxid=self._zxid(point), digests=False).tree
@@ -267,27 +267,27 @@ class History:
         raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
 
 
-def _not_exact(snapshot: Base | Candidate, zxid: int) -> str | None:
+def _not_exact(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
     """Why a replay from there does not give the tree at a zxid; None where it does, or may."""
-    if isinstance(snapshot, Candidate):
+    if isinstance(snapshot, SnapshotCandidate):
         return glimpsed_doubt(snapshot, zxid)
     return doubt_of(snapshot, zxid)
 
 
-def _not_over(snapshot: Base | Candidate, zxid: int) -> str | None:
-    if isinstance(snapshot, Candidate) or snapshot.exact_from <= zxid:
+def _not_over(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
+    if isinstance(snapshot, SnapshotCandidate) or snapshot.exact_from <= zxid:
         return None
     return doubt_of(snapshot, zxid)
 
 
-def _no_doubt(snapshot: Base | Candidate, zxid: int) -> str | None:
+def _no_doubt(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
     return None
 
 
 def _loaded(
-    candidate: Candidate,
+    candidate: SnapshotCandidate,
     zxid: int,
-    doubt: Callable[[Base | Candidate, int], str | None],
+    doubt: Callable[[Base | SnapshotCandidate, int], str | None],
     skipped: list[str],
     *,
     digests: bool,
@@ -350,7 +350,9 @@ class _Replay:
             self.first_bad = first_wrong
 
 
-def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
+def _replayed_in_columns(
+    ensemble: EnsembleFiles, base: Base, asked: int, skipped: list[str]
+) -> PastTree | None:
     """The tree of a server alone; None where the kernel is not there, or not worth its import.
 
     Raises NotPlainError, with the base changed, where records have to be taken one by one: where logs are
@@ -370,7 +372,7 @@ def _replayed_in_columns(ensemble: Ensemble, base: Base, asked: int, skipped: li
 
 
 def _replayed(
-    ensemble: Ensemble,
+    ensemble: EnsembleFiles,
     base: Base,
     asked: int,
     skipped: list[str] | tuple[()],
@@ -405,7 +407,7 @@ def _replayed(
 
 
 def _past(
-    ensemble: Ensemble,
+    ensemble: EnsembleFiles,
     base: Base,
     asked: int,
     skipped: Sequence[str],

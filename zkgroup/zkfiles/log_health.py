@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
-from zkgroup.zkfiles.frames import Damage, LogEnd
+from zkgroup.zkfiles.frames import Damage, RecordsEnd
 from zkgroup.zkfiles.health import FileHealth, SeenRecords
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import LOG, ServerFile
@@ -87,7 +87,7 @@ def _damages(damages: list[Damage]) -> Iterator[str]:
         yield f"{len(damages) - 3} more damages"
 
 
-def _end(end: LogEnd | None, records: int) -> Iterator[str]:
+def _end(end: RecordsEnd | None, records: int) -> Iterator[str]:
     if end is not None and end.is_torn:
         yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
     elif end is not None and not records:

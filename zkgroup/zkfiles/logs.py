@@ -9,7 +9,7 @@ from typing import Final
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
-from zkgroup.zkfiles.frames import FRAME, Damage, Find, Frames, LogChunk, LogEnd, whole_records
+from zkgroup.zkfiles.frames import FRAME, Damage, Find, Frames, LogChunk, RecordsEnd, whole_records
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import Transaction
@@ -57,7 +57,7 @@ class LogReader:
         self._resync = resync
         self._find = find
         self._piece_bytes = piece_bytes
-        self.end: LogEnd | None = None
+        self.end: RecordsEnd | None = None
         """Where the records end, once they were all read."""
         self.damages: list[Damage] = []
         """What was skipped, once it was passed."""
@@ -113,7 +113,7 @@ class LogReader:
         is_there = window.ensure(FILE_HEADER.size)
         front = window.data[: FILE_HEADER.size]
         if not front.strip(b"\0") or (not is_there and MAGIC.startswith(front[: len(MAGIC)])):
-            self.end = LogEnd(0, is_torn=bool(front))
+            self.end = RecordsEnd(0, is_torn=bool(front))
             return False
         if not is_there or not front.startswith(MAGIC):
             raise window.without_magic("a transaction log", MAGIC, front)

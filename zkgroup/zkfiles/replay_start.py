@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TreeDigest
@@ -21,7 +21,7 @@ FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SnapshotCandidate:
     """A snapshot file, and what its neighbours' names say of it."""
 
     file: ServerFile
@@ -95,16 +95,16 @@ class SnapshotWindow:
                 self.exact_from, self.is_in_doubt = zxid + 1, True
 
 
-def candidates(ensemble: Ensemble) -> Iterator[Candidate]:
+def candidates(ensemble: EnsembleFiles) -> Iterator[SnapshotCandidate]:
     """All snapshots of all servers, by rising zxid."""
     found = []
     for server in ensemble.servers:
         for file, following in with_following(server.files.snapshots):
-            found.append(Candidate(file, None if following is None else following.zxid))
+            found.append(SnapshotCandidate(file, None if following is None else following.zxid))
     return iter(sorted(found, key=lambda each: (each.zxid, each.file.path)))
 
 
-def begins_with_nothing(ensemble: Ensemble) -> bool:
+def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
     """Whether the logs go back to the first transaction ever."""
     firsts = [server.first_logged for server in ensemble.servers if server.first_logged is not None]
     return min(firsts, default=None) in FIRST_ZXIDS
@@ -115,7 +115,7 @@ def empty_base(*, digests: bool = True) -> Base:
     return Base(Tree(digests=digests), 0, 0, is_sure=True, snapshot=None)
 
 
-def told_digest(candidate: Candidate) -> tuple[int, TreeDigest] | None:
+def told_digest(candidate: SnapshotCandidate) -> tuple[int, TreeDigest] | None:
     """The digest that a snapshot ends with, and the zxid it is of; None where there is none to compare.
 
     Reads the file to its end without keeping it; raises as `load` does.
@@ -123,7 +123,7 @@ def told_digest(candidate: Candidate) -> tuple[int, TreeDigest] | None:
     return _usable(candidate, open_snapshot(candidate.file.path, candidate.zxid).end)
 
 
-def load(candidate: Candidate, *, digests: bool = True) -> Base:
+def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
     """Reads a snapshot. Raises DamagedFileError (a seal that does not hold too), NotZooKeeperFileError."""
     file = candidate.file
     reader = open_snapshot(file.path, file.zxid)
@@ -134,7 +134,7 @@ def load(candidate: Candidate, *, digests: bool = True) -> Base:
     return Base(tree, file.zxid, exact_from, is_sure, file.path, digest, digest_zxid)
 
 
-def glimpsed_doubt(candidate: Candidate, zxid: int) -> str | None:
+def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
     """Why a replay from this snapshot would not give the tree at a zxid; None where it may.
 
     Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain.
@@ -157,7 +157,7 @@ def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | No
     return f"{snapshot} was being written until {exact_from:#x}" if exact_from > zxid else None
 
 
-def find(candidate: Candidate, path: str) -> StoredZnode | None:
+def find(candidate: SnapshotCandidate, path: str) -> StoredZnode | None:
     """One znode of a snapshot; reads to the end, for only then is it to be trusted. Raises as `load` does."""
     found = None
     for znode in open_snapshot(candidate.file.path, candidate.zxid).znodes():
@@ -166,7 +166,7 @@ def find(candidate: Candidate, path: str) -> StoredZnode | None:
     return found
 
 
-def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:
+def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:
     """One of zxid 0 or of an epoch before is of no tree on the way: `SnapshotEnd.window_end`."""
     zxid, digest = end.digest_zxid, end.digest
     if zxid is None or digest is None or digest.version != DIGEST_VERSION:
@@ -174,7 +174,7 @@ def _usable(candidate: Candidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | 
     return (zxid, digest) if zxid and zxid >= candidate.zxid else None
 
 
-def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
+def _exact_from(candidate: SnapshotCandidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
     """A server changes the tree before it counts a transaction: it can write one more than it then tells."""
     told = _told_end(candidate, end)
     if told is None:
@@ -183,7 +183,7 @@ def _exact_from(candidate: Candidate, end: SnapshotEnd, tree: Tree) -> tuple[int
     return max(told, tree.newest_zxid()) if tells_itself else told, True
 
 
-def _told_end(candidate: Candidate, end: SnapshotEnd) -> int | None:
+def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
     """Where the window ended, by the file or the names of others; None where neither tells."""
     told = end.window_end(candidate.zxid)
     if told is None and candidate.zxid == 0:

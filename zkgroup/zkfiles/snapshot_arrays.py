@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Packed, PackedBatch, Same, Slices
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Same, Slices
 from zkgroup.zkfiles.byte_arrays import Bytes, Flags, Numbers
 from zkgroup.zkfiles.jute import INT
 from zkgroup.zkfiles.lifetimes import lifetime_of
@@ -101,7 +101,7 @@ def batches(
     if prefix:
         places = places[:, buffer.begin_with(prefix, places[0], places[1])]
     for first in range(0, places.shape[1], rows):
-        some = _Columns(buffer, places[:, first : first + rows], acls)
+        some = _ZnodeColumns(buffer, places[:, first : first + rows], acls)
         packed = {
             column.name: of_file[column.name] if column.name in of_file else some.column(column.name)
             for column in columns
@@ -109,7 +109,7 @@ def batches(
         yield PackedBatch(columns, some.count, packed)
 
 
-class _Columns:
+class _ZnodeColumns:
     """The columns of some znodes."""
 
     def __init__(self, buffer: Bytes, places: Numbers, acls: Mapping[int, Acl]) -> None:
@@ -124,16 +124,18 @@ class _Columns:
     def column(self, name: str) -> Packed:
         """One that is not the same in all rows."""
         if name in _LONGS:
-            return Fixed(self._stats[name].astype(np.int64))
+            return FixedWidth(self._stats[name].astype(np.int64))
         if name in _INTS:
-            return Fixed(self._stats[name].astype(np.int32))
+            return FixedWidth(self._stats[name].astype(np.int32))
         others: dict[str, Callable[[], Packed]] = {
             "path": lambda: self._slices(self._starts, self._path_ends),
             "parent": self._parents,
             "name": lambda: self._slices(self._buffer.slashes[self._last_slashes] + 1, self._path_ends),
             "depth": self._depths,
             "data": self._data,
-            "data_length": lambda: Fixed((self._data_ends - self._path_ends - INT.size).astype(np.int32)),
+            "data_length": lambda: FixedWidth(
+                (self._data_ends - self._path_ends - INT.size).astype(np.int32)
+            ),
             "acl": self._acl_codes,
             "kind": self._kinds,
         }
@@ -148,9 +150,9 @@ class _Columns:
         ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
         return self._slices(self._starts, ends)
 
-    def _depths(self) -> Fixed:
+    def _depths(self) -> FixedWidth:
         before = np.searchsorted(self._buffer.slashes, self._starts) - 1
-        return Fixed((self._last_slashes - before).astype(np.int32))
+        return FixedWidth((self._last_slashes - before).astype(np.int32))
 
     def _data(self) -> Slices:
         is_there = self._buffer.ints(self._path_ends) >= 0

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
 from zkgroup.zkfiles.records import Acl, TransactionType
 
 Numbers = NDArray[Any]
@@ -152,7 +152,7 @@ def _joined(batches: Sequence[Batch], name: str) -> Numbers:
 def _numbers(batch: Batch, name: str) -> Numbers:
     """Null is 0."""
     packed = batch.packed(name)
-    if not isinstance(packed, Fixed):
+    if not isinstance(packed, FixedWidth):
         raise OddRowsError("columns in lists")
     values: Numbers = packed.values.astype(np.int64)
     return values
@@ -160,7 +160,7 @@ def _numbers(batch: Batch, name: str) -> Numbers:
 
 def _present(batch: Batch, name: str) -> Flags:
     packed = batch.packed(name)
-    if not isinstance(packed, Fixed):
+    if not isinstance(packed, FixedWidth):
         raise OddRowsError("columns in lists")
     present: Flags = (
         np.ones(batch.rows, np.bool_) if packed.present is None else packed.present.astype(np.bool_)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.column_replay import NotPlainError, replay
 from zkgroup.zkfiles.consistency import apply_and_doubt
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
-    Candidate,
+    SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
     candidates,
@@ -68,7 +68,7 @@ class SnapshotCheck(NamedTuple):
 
 
 @dataclass(slots=True)
-class Verification:
+class HistoryVerification:
     """What a replay of everything showed."""
 
     records: int = 0
@@ -109,7 +109,7 @@ class Verification:
         )
 
 
-def verify(ensemble: Ensemble) -> Verification:
+def verify(ensemble: EnsembleFiles) -> HistoryVerification:
     """Replays all that the servers have, from the first tree that is known.
 
     Each digest is compared with the tree's. Where servers wrote none, records are compared with the tree
@@ -122,7 +122,7 @@ def verify(ensemble: Ensemble) -> Verification:
     return verify_records(ensemble)
 
 
-def verify_records(ensemble: Ensemble) -> Verification:
+def verify_records(ensemble: EnsembleFiles) -> HistoryVerification:
     """The same, record by record."""
     run = _Run(ensemble)
     for transaction in ensemble.transactions():
@@ -130,7 +130,7 @@ def verify_records(ensemble: Ensemble) -> Verification:
     return run.end()
 
 
-def verify_in_columns(ensemble: Ensemble) -> Verification:
+def verify_in_columns(ensemble: EnsembleFiles) -> HistoryVerification:
     """The same for a server alone, by the kernel. Raises NotPlainError."""
     run = _Run(ensemble)
     replay(ensemble.servers[0], run)
@@ -149,7 +149,7 @@ class _Pending(NamedTuple):
     Where it has neither, the replay began with it, and it is compared as `SnapshotWindow` does.
     """
 
-    candidate: Candidate
+    candidate: SnapshotCandidate
     until: int
     digest: int | None
     tree: Tree | None
@@ -158,11 +158,11 @@ class _Pending(NamedTuple):
 class _Run:
     """One pass over all records."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._found = Verification()
+    def __init__(self, ensemble: EnsembleFiles) -> None:
+        self._found = HistoryVerification()
         self._ensemble = ensemble
         self._certain_until = ensemble.certain_until
-        self._snapshots: Iterator[Candidate] = candidates(ensemble)
+        self._snapshots: Iterator[SnapshotCandidate] = candidates(ensemble)
         self._next = next(self._snapshots, None)
         self._tree: Tree | None = None
         """None where nothing is known: before the first base, and behind holes."""
@@ -230,7 +230,7 @@ class _Run:
         found.mismatches += wrong
         self._at = last
 
-    def end(self) -> Verification:
+    def end(self) -> HistoryVerification:
         """All were seen."""
         found = self._found
         while self._next is not None:
@@ -303,7 +303,7 @@ class _Run:
 
     # --- snapshots --------------------------------------------------------------------------------
 
-    def _take(self, candidate: Candidate) -> None:
+    def _take(self, candidate: SnapshotCandidate) -> None:
         """A snapshot that began before the next record: to go on from, or to compare with."""
         try:
             if self._tree is None and candidate.zxid >= self._at:
@@ -316,7 +316,7 @@ class _Run:
             check = SnapshotCheck(candidate.file.path, candidate.zxid, False, str(error), is_damaged=True)
             self._found.snapshots.append(check)
 
-    def _start_from(self, candidate: Candidate) -> None:
+    def _start_from(self, candidate: SnapshotCandidate) -> None:
         base = load(candidate)
         self._tree, self._at = base.tree, base.zxid
         self._window = SnapshotWindow(base if base.is_sure else replace(base, exact_from=_NEVER))
@@ -330,7 +330,7 @@ class _Run:
             )
             self._check(candidate, None, f"the replay starts here{detail}")
 
-    def _compare_later(self, candidate: Candidate) -> None:
+    def _compare_later(self, candidate: SnapshotCandidate) -> None:
         digest = told_digest(candidate)
         if digest is not None:
             self._pend(_Pending(candidate, digest[0], digest[1].value, None))
@@ -375,5 +375,5 @@ class _Run:
             agrees = not self._window.is_wrong if is_base else tree.digest == pending.digest
             self._check(candidate, agrees, "" if agrees else _OTHER_DIGEST)
 
-    def _check(self, candidate: Candidate, agrees: bool | None, detail: str = "") -> None:
+    def _check(self, candidate: SnapshotCandidate, agrees: bool | None, detail: str = "") -> None:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))

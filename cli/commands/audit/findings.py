@@ -17,7 +17,7 @@ from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import (
     FINDINGS,
-    Report,
+    AuditReport,
     ReportPlace,
     report_of,
     require_free,
@@ -311,7 +311,7 @@ def _with_spark(
     settings: dict[str, str],
     *,
     overwrite: bool,
-) -> tuple[Report, list[Path], bool]:
+) -> tuple[AuditReport, list[Path], bool]:
     """The report, the files, and whether anything is damaged. Notes are printed as without Spark."""
     inputs = request.inputs
     if not inputs.texts:

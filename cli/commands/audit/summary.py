@@ -9,7 +9,7 @@ import click
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import incidents_of
-from zkgroup.audit.incidents.summary import GroupSummary, summaries
+from zkgroup.audit.incidents.summary import SummaryRow, summaries
 from zkgroup.audit.points_in_time import PointInTime
 
 from ... import audit_documents as documents
@@ -68,7 +68,7 @@ def _bad(count: int, style: str) -> Cell:
     return Cell(str(count), style if count else "dim")
 
 
-_COLUMNS: list[TableColumn[GroupSummary]] = [
+_COLUMNS: list[TableColumn[SummaryRow]] = [
     TableColumn(
         "GROUP", lambda row: "(cluster)" if row.group is None else row.group, shorten="middle", least=12
     ),
@@ -81,11 +81,11 @@ _COLUMNS: list[TableColumn[GroupSummary]] = [
 ]
 
 
-def columns(rows: Sequence[GroupSummary]) -> list[TableColumn[GroupSummary]]:
+def columns(rows: Sequence[SummaryRow]) -> list[TableColumn[SummaryRow]]:
     """Titles have two lines, or one where the table would not fit on a screen otherwise."""
     lines = sum(1 if row.worst is None else 2 for row in rows)
     at_most = 2 if lines + _AROUND < SCREEN else 1
-    worst: TableColumn[GroupSummary] = TableColumn(
+    worst: TableColumn[SummaryRow] = TableColumn(
         "WORST", lambda row: row.worst, shorten="wrap", least=44, lines=at_most
     )
     return [*_COLUMNS, worst]

@@ -17,7 +17,7 @@ from zkgroup.audit.source import SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
 from zkgroup.zkfiles.diffs import State, ZnodeChange
-from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, Written, exported, write_export
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.settings import Address
 
@@ -247,7 +247,7 @@ def export(
     ctx.exit(code)
 
 
-Made = tuple[ExportHeader, Written, int]
+Made = tuple[ExportHeader, ExportSize, int]
 """What was written, and the exit code."""
 
 
@@ -287,7 +287,7 @@ def _of_files(inputs: Inputs, at: PointInTime | None, file: Path, *, overwrite: 
 
 def _write(
     file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], report: Progress, *, overwrite: bool
-) -> Written:
+) -> ExportSize:
     return write_export(
         file, header, znodes, overwrite=overwrite, progress=lambda count: report("writing", count)
     )

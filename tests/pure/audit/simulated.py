@@ -8,7 +8,7 @@ from tests.pure.simulation.setups import SETUPS
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.testing.memory_zookeeper import tree
-from zkgroup.testing.memory_zookeeper.leader import Transaction as Entry
+from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.testing.simulation.group.setup import GroupSetup
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
@@ -38,12 +38,12 @@ _KINDS: Mapping[str, int] = {
 }
 
 
-def events_of_log(log: Iterable[Entry], *, with_lists: bool) -> list[Event]:
+def events_of_log(log: Iterable[LoggedTransaction], *, with_lists: bool) -> list[Event]:
     """The rows of a memory server's log; `with_lists` as from 3.6 on."""
     return list(events_of(_records(log, with_lists=with_lists)))
 
 
-def _records(log: Iterable[Entry], *, with_lists: bool) -> Iterator[Transaction]:
+def _records(log: Iterable[LoggedTransaction], *, with_lists: bool) -> Iterator[Transaction]:
     for entry in log:
         operations = tuple(map(_operation, entry.changes, entry.stats))
         if entry.refused is not None:
@@ -61,7 +61,10 @@ def _records(log: Iterable[Entry], *, with_lists: bool) -> Iterator[Transaction]
 
 
 def _record(
-    entry: Entry, type_: int, operations: tuple[Operation, ...], gone: tuple[str, ...] | None = None
+    entry: LoggedTransaction,
+    type_: int,
+    operations: tuple[Operation, ...],
+    gone: tuple[str, ...] | None = None,
 ) -> Transaction:
     return Transaction(entry.zxid, entry.session_id, 0, entry.time_ms, type_, operations, closed_paths=gone)
 

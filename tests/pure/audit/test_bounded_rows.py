@@ -18,7 +18,7 @@ from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
 from tests.worlds.screened_findings import bounds_for
 from zkgroup.audit.buckets import temporary
-from zkgroup.audit.buckets.bounded import BoundedRows, Limits
+from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of, find
 from zkgroup.audit.fact_builder import facts_of
@@ -80,11 +80,11 @@ def test_a_short_history_is_not_written(tmp_path: Path, monkeypatch: pytest.Monk
     expected = assert_same(rows, BOUNDS, "history 7")
     monkeypatch.setattr(temporary, "TemporaryFile", None)
 
-    with closing(BoundedRows(rows, None, Limits(logged, 40, 3))) as bounded:
+    with closing(BoundedRows(rows, None, RowLimits(logged, 40, 3))) as bounded:
         assert bounded.written == 0
         assert Counter(one.finding for one in bounded.find(RULES, BOUNDS)) == expected
     with pytest.raises(TypeError):
-        BoundedRows(rows, None, Limits(logged - 1, 40, 3))
+        BoundedRows(rows, None, RowLimits(logged - 1, 40, 3))
 
 
 def test_what_is_written_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 
 from tests.worlds.audit_log import START_MS, AuditLog, registration
 from zkgroup.audit.fact_builder import FactBuilder, facts_of, is_fact
-from zkgroup.audit.facts import Change, Facts, Life, Requested, SessionLife
+from zkgroup.audit.facts import DataChange, Facts, Life, Requested, SessionLife
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 
@@ -99,7 +99,7 @@ def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
     assert facts.controllers == (Life("/controller", 1, b"c1", 2, START_MS, 10, START_MS, 1),)
     assert [(change.zxid, change.data) for change in facts.controller_epochs] == [(3, b"1"), (4, b"2")]
     assert [(life.from_zxid, life.to_zxid, life.ended_by) for life in facts.brokers["4"]] == [(5, 10, 1)]
-    assert facts.topics["t"][-1] == Change(7, START_MS, 5, None)
+    assert facts.topics["t"][-1] == DataChange(7, START_MS, 5, None)
     assert [life.data for life in facts.members["g"]] == [registration().encode()]
     assert set(facts.topics) == {"t"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, source
-from zkgroup.audit.converted import Mark, last_at
+from zkgroup.audit.converted import LogTimes, last_at
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.state_at import StateBuilder, rows_from
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -62,7 +62,7 @@ def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
 
 def test_a_time_is_searched_in_the_last_log_that_begins_by_then() -> None:
     """A clock that steps back does not lead into a later log; before the first log nothing is known."""
-    marks = [Mark(100, 7), Mark(200, -1), Mark(150, 30)]
+    marks = [LogTimes(100, 7), LogTimes(200, -1), LogTimes(150, 30)]
 
     assert last_at(marks, 99) is None
     assert last_at(marks[:1], 120) == 7

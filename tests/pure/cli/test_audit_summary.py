@@ -6,7 +6,7 @@ import pytest
 from zkgroup_cli.commands.audit.summary import GROUPS, SCREEN, columns
 from zkgroup_cli.render import render
 
-from zkgroup.audit.incidents.summary import GroupSummary
+from zkgroup.audit.incidents.summary import SummaryRow
 
 TITLE = "00:00:42 session …0b, which is no member, claimed adopt's t-0..3, while adopt_d kept committing"
 
@@ -14,8 +14,8 @@ TITLE = "00:00:42 session …0b, which is no member, claimed adopt's t-0..3, whi
 @pytest.mark.parametrize("groups", [1, 9, 10, GROUPS])
 def test_groups_that_all_went_wrong_fit_on_one_screen(groups: int) -> None:
     """Long titles have two lines where there is room, else one, which ends in an ellipsis."""
-    rows = [GroupSummary(f"g{number}", 4, 3, 2, 1, 1, 9, TITLE) for number in range(groups)]
-    rows.append(GroupSummary(None, 3, 2, 1, 1, 0, 9, TITLE))
+    rows = [SummaryRow(f"g{number}", 4, 3, 2, 1, 1, 9, TITLE) for number in range(groups)]
+    rows.append(SummaryRow(None, 3, 2, 1, 1, 0, 9, TITLE))
 
     lines = render(columns(rows), rows, width=80)
 

@@ -10,7 +10,7 @@ from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rules import Finding, Severity
 from zkgroup.demo.audit import AuditEvidence, Planted, check_audit
 from zkgroup.demo.flight_data import MemberOutput, Processed
-from zkgroup.zkfiles.verification import Verification
+from zkgroup.zkfiles.verification import HistoryVerification
 
 STRANGER = 0xABC
 COMMIT = Planted(1, "ada", STRANGER, 0x41, 255, 275)
@@ -50,7 +50,7 @@ RUN = AuditEvidence(
     lives={1: (ADA,), 9: (CLEO,)},
     files=2,
     damages=(),
-    replayed=Verification(records=183, digests_checked=176),
+    replayed=HistoryVerification(records=183, digests_checked=176),
 )
 
 
@@ -139,10 +139,14 @@ def test_record_processed_without_an_ownership_in_the_files_is_named() -> None:
     [
         ({"damages": ("zxids 0x5 to 0x7 are missing",)}, "zxids 0x5 to 0x7 are missing"),
         (
-            {"replayed": Verification(records=9, digests_checked=8, mismatches=2, first_bad_zxid=0x30)},
+            {
+                "replayed": HistoryVerification(
+                    records=9, digests_checked=8, mismatches=2, first_bad_zxid=0x30
+                )
+            },
             "2 differ, the first at 0x30",
         ),
-        ({"replayed": Verification(records=9)}, "0 tree digests compared"),
+        ({"replayed": HistoryVerification(records=9)}, "0 tree digests compared"),
     ],
     ids=["damage", "other digests", "no digests"],
 )

@@ -7,9 +7,6 @@ from collections import defaultdict
 
 from tests.project import ROOT, parsed, python_files
 
-NOT_YET = ("zkgroup/audit", "zkgroup/zkfiles")
-"""Packages whose own names are left as they are until they are cut anew."""
-
 DOUBLES = {
     "Broker": "the broker that a program starts, and a broker of a placement model (docs/library.md)",
     "Record": "the public record of a Consumer, and Kafka's Record in a batch (kafka.common.record.Record)",
@@ -22,10 +19,9 @@ def _definitions() -> dict[str, list[str]]:
     found = defaultdict(list)
     for file in python_files("zkgroup", "cli"):
         name = file.relative_to(ROOT).as_posix()
-        if not name.startswith(NOT_YET):
-            for node in parsed(file).body:
-                if isinstance(node, ast.ClassDef):
-                    found[node.name].append(name)
+        for node in parsed(file).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
     return found
 
 
@@ -41,8 +37,3 @@ def test_every_reason_for_a_double_name_is_still_needed() -> None:
     definitions = _definitions()
 
     assert [name for name in DOUBLES if len(definitions[name]) < 2] == []
-
-
-def test_packages_that_are_left_out_exist() -> None:
-    """A package that is gone must leave `NOT_YET`."""
-    assert [folder for folder in NOT_YET if not python_files(folder)] == []

@@ -11,7 +11,7 @@ from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles import replay_start, servers
 from zkgroup.zkfiles.diffs import ZnodeChange
-from zkgroup.zkfiles.history import AtTime, History
+from zkgroup.zkfiles.history import History, LeaderTime
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
@@ -293,7 +293,7 @@ def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
     history = History(tmp_path)
     expected = [("/gone", "removed"), ("/kept", "changed"), ("/new", "added"), ("/new/below", "added")]
     assert changes(history, 2, 8) == expected
-    assert changes(history, AtTime(start), AtTime(world.ms)) == expected
+    assert changes(history, LeaderTime(start), LeaderTime(world.ms)) == expected
     assert changes(history, history.tree_at(zxid=2).tree, 8) == expected
     assert changes(history, 8, 8) == []
     assert changes(history, 2, 8, below="/new") == expected[2:]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.frames import END_MARK, LogEnd
+from zkgroup.zkfiles.frames import END_MARK, RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.logs import LogReader, read_log
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
@@ -66,7 +66,7 @@ def test_torn_at_every_byte_of_the_last_record(padding: int, tmp_path: Path) -> 
         assert [each.zxid for each in reader] == list(range(1, RECORDS)), cut
         # The checksum's front half is zeros in any case.
         seen = cut > LAST + 4 or (padding == 0 and WHOLE[LAST:cut].strip(b"\0") != b"")
-        assert reader.end == LogEnd(LAST, is_torn=seen), cut
+        assert reader.end == RecordsEnd(LAST, is_torn=seen), cut
         assert not reader.damages
     health = inspect_log(path)
     assert (health.is_healthy, health.is_exact, health.good_until_zxid) == (True, False, RECORDS - 1)
@@ -164,7 +164,7 @@ def test_pages_that_came_to_the_disk_in_another_order_are_a_torn_end(tmp_path: P
     path.write_bytes(WHOLE[:LAST] + bytes(40) + WHOLE[LAST + 40 :] + bytes(5000))
     reader = LogReader(path)
     assert len(list(reader)) == RECORDS - 1
-    assert reader.end == LogEnd(LAST, is_torn=True)
+    assert reader.end == RecordsEnd(LAST, is_torn=True)
 
 
 def test_a_packed_log_that_was_cut_off_is_good_up_to_there(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_log_that_grows_while_it_is_read(is_preallocated: bool, tmp_path: Path
             grow()
         found.append(transaction.zxid)
     assert found == list(range(1, 8001))
-    assert reader.end == LogEnd(len(raw), is_torn=False)
+    assert reader.end == RecordsEnd(len(raw), is_torn=False)
 
 
 def test_a_record_that_is_written_while_the_bytes_behind_it_are_read(

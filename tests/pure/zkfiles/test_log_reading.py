@@ -11,7 +11,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.frames import LogEnd
+from zkgroup.zkfiles.frames import RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.logs import LogReader, read_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
@@ -156,7 +156,7 @@ def test_zeros_behind_the_records_are_the_end(padding: int, tmp_path: Path) -> N
     path = writer.write_log(tmp_path, written, padding)
     reader = LogReader(path)
     assert [each.zxid for each in reader] == [1, 2, 3]
-    assert reader.end == LogEnd(path.stat().st_size - padding, is_torn=False)
+    assert reader.end == RecordsEnd(path.stat().st_size - padding, is_torn=False)
     health = inspect_log(path)
     assert (health.is_healthy, health.is_exact, health.detail) == (True, True, "")
     assert (health.first_zxid, health.last_zxid, health.good_until_zxid, health.records) == (1, 3, 3, 3)

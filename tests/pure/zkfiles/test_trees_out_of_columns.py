@@ -12,14 +12,16 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles import history, servers
-from zkgroup.zkfiles.ensemble import Ensemble
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.replay_start import Base
 from zkgroup.zkfiles.tree import Tree
 
 pytestmark = needs_kernel
 SERVERS = sorted(path.parent for path in FOLDER.glob("zookeeper/**/version-2"))
-OUT_OF_COLUMNS: Callable[[Ensemble, Base, int, list[str]], PastTree | None] = history._replayed_in_columns
+OUT_OF_COLUMNS: Callable[[EnsembleFiles, Base, int, list[str]], PastTree | None] = (
+    history._replayed_in_columns
+)
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The zxids of trees that were made out of columns, of short logs too."""
     made: list[int] = []
 
-    def replayed(ensemble: Ensemble, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
+    def replayed(ensemble: EnsembleFiles, base: Base, asked: int, skipped: list[str]) -> PastTree | None:
         past = OUT_OF_COLUMNS(ensemble, base, asked, skipped)
         if past is not None:
             made.append(asked)

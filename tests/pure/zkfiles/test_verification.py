@@ -14,7 +14,7 @@ from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.verification import Verification, verify_in_columns, verify_records
+from zkgroup.zkfiles.verification import HistoryVerification, verify_in_columns, verify_records
 from zkgroup.zkfiles.zxids import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
@@ -211,7 +211,7 @@ def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
     assert "/a/e" in tree
 
 
-def both(folder: Path) -> tuple[Verification | None, Verification]:
+def both(folder: Path) -> tuple[HistoryVerification | None, HistoryVerification]:
     """What columns find, where they can tell, and what all records do."""
     try:
         in_columns = verify_in_columns(History(folder).ensemble)

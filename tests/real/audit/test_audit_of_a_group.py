@@ -16,7 +16,7 @@ from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.sources import open_source
 from zkgroup.history import read_transactions
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path
 
@@ -25,25 +25,25 @@ ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
 
 
 @pytest.fixture
-def stranger(zk_ensemble: Tree) -> Iterator[KazooClient]:
+def stranger(zk_ensemble: ServerTree) -> Iterator[KazooClient]:
     """Somebody's own client, who has also made the topic."""
     with kazoo_on(zk_ensemble.address) as client:
         client.create(Topic.path("orders"), Topic(dict.fromkeys(range(4), (0,))).encode(), makepath=True)
         yield client
 
 
-def _member(tree: Tree, name: str) -> GroupMember:
+def _member(tree: ServerTree, name: str) -> GroupMember:
     settings = GroupSettings(
         consumer_id=name, initial_rebalance_delay_ms=0, settle_ms=10, session_timeout_ms=20_000
     )
     return GroupMember(tree.address, group=GROUP, topics=["orders"], settings=settings)
 
 
-def _folders(tree: Tree) -> list[Path]:
+def _folders(tree: ServerTree) -> list[Path]:
     return sorted(tree.zookeeper.data_dir.glob("server-*"))
 
 
-def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: KazooClient) -> None:
+def test_exactly_what_was_planted_is_an_error(zk_ensemble: ServerTree, stranger: KazooClient) -> None:
     """Two members, their commits and releases leave none; a stranger's write over an owner's offset does."""
     with _member(zk_ensemble, "ada") as ada:
         ada.wait_until_assigned(timeout_s=PATIENCE_S)
@@ -71,7 +71,9 @@ def test_exactly_what_was_planted_is_an_error(zk_ensemble: Tree, stranger: Kazoo
     ]
 
 
-def test_rows_and_checker_read_the_same_out_of_real_logs(zk_ensemble: Tree, stranger: KazooClient) -> None:
+def test_rows_and_checker_read_the_same_out_of_real_logs(
+    zk_ensemble: ServerTree, stranger: KazooClient
+) -> None:
     """From logs of three real servers, audit and checker count the same: 4 claims, 1 foreign write."""
     with _member(zk_ensemble, "ada") as ada:
         ada.wait_until_assigned(timeout_s=PATIENCE_S)

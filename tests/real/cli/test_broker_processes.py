@@ -18,7 +18,7 @@ from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, PartitionState
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -36,7 +36,7 @@ FILE_BYTES = 256 * 1024
 class Brokers:
     """Processes by id, each with a folder of its own."""
 
-    def __init__(self, shell: Shell, zookeeper: Tree, stack: ExitStack) -> None:
+    def __init__(self, shell: Shell, zookeeper: ServerTree, stack: ExitStack) -> None:
         self.shell = shell
         self._zookeeper = zookeeper
         self._stack = stack
@@ -73,7 +73,7 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(shell: Shell, zk_server: Tree) -> Iterator[Brokers]:
+def brokers(shell: Shell, zk_server: ServerTree) -> Iterator[Brokers]:
     """None is running yet."""
     with ExitStack() as stack:
         yield Brokers(shell, zk_server, stack)

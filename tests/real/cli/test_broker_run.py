@@ -22,7 +22,7 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper.blocking import Blocking
 
 ALONE = ("broker", "run", "--controller-only")
@@ -88,7 +88,7 @@ def test_a_controller_is_active_until_a_signal(
 
 
 def test_the_second_waits_and_takes_over_from_one_that_is_killed(
-    shell: Shell, zk_server: Tree, witness: Blocking
+    shell: Shell, zk_server: ServerTree, witness: Blocking
 ) -> None:
     """Controller items 14 and 17. While it waits it is in no list of brokers (recipes 14)."""
     with shell.start(*SERVED) as first:

@@ -13,7 +13,7 @@ from zkgroup.admin.topics.listing import topic_exists
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import RATES
@@ -447,7 +447,7 @@ def test_a_topic_grows_on_confirmation(shell: Shell, cluster: ServerCluster) -> 
 
 
 def test_topics_of_ten_thousand_partitions_are_described_in_few_packets(
-    shell: Shell, cluster: ServerCluster, zk_server: Tree
+    shell: Shell, cluster: ServerCluster, zk_server: ServerTree
 ) -> None:
     """TopicCommand of 2.8.2 takes 10,307 packets for as many; 200 are allowed here."""
     for number in range(100):
@@ -461,6 +461,6 @@ def test_topics_of_ten_thousand_partitions_are_described_in_few_packets(
     assert packets <= 200, packets
 
 
-def _packets(tree: Tree) -> int:
+def _packets(tree: ServerTree) -> int:
     mntr = tree.server(0).ask("mntr")
     return int(next(line.split()[1] for line in mntr.splitlines() if line.startswith("zk_packets_received")))

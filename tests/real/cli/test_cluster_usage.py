@@ -8,14 +8,14 @@ from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import Create
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.settings import CREATOR_ACL
 
 
-def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk_server: Tree) -> None:
+def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk_server: ServerTree) -> None:
     """The measured ones are the server's own: of every client, and of every chroot but for the walk."""
     ServerCluster(groups).topic("orders", (1, 2), (2, 1))
 

@@ -10,7 +10,7 @@ from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.admin_requests import (
     PartitionVerdict,
     UncleanElection,
@@ -22,7 +22,7 @@ from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerStatus
 
 
-def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: Tree) -> None:
+def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: ServerTree) -> None:
     """recipes 13: shown first; then `/controller` goes, the next has the next epoch, no request stays."""
     with Controllers(zk_server.address) as controllers:
         controllers.add(1)

@@ -14,7 +14,7 @@ from zkgroup.admin.cluster.brokers import ClusterReader, read_states
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, ProducerSettings, RecordProducer
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
@@ -29,7 +29,7 @@ KILL_AT, COUNT = 200, 600
 
 
 def test_acknowledged_records_are_at_their_offsets_after_a_leader_was_killed(
-    shell: Shell, tmp_path: Path, zk_server: Tree, witness: Blocking
+    shell: Shell, tmp_path: Path, zk_server: ServerTree, witness: Blocking
 ) -> None:
     """Each record is reported once, and is in the log once, since the producer is idempotent."""
     deliveries: dict[str, list[DeliveryReport]] = {"t": [], "u": []}

@@ -38,7 +38,7 @@ from zkgroup.model.requests import ExistsDone as _ExistsDone
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 from zkgroup.testing.conformance.target import Pending
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -191,7 +191,7 @@ def _flush(caller: Caller) -> None:
 
 @contextmanager
 def _real(zookeeper: EmbeddedZooKeeper) -> Iterator[Callable[[int], Store]]:
-    address = Tree(zookeeper).address
+    address = ServerTree(zookeeper).address
     yield lambda timeout: ZooKeeperClient(address, ClientSettings(session_timeout_ms=timeout))
 
 

@@ -11,7 +11,7 @@ from tests.worlds.clients import opener
 from zkgroup.model.ports import Store
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.conformance import ACL_CHECKS, CHECKS, AclTarget, Target
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 
 Check = Callable[[Target], None]
 
@@ -34,13 +34,13 @@ def _real(address: str) -> Iterator[Target]:
 
 
 @pytest.fixture
-def standalone(zk_server: Tree) -> Iterator[Target]:
+def standalone(zk_server: ServerTree) -> Iterator[Target]:
     """Our client on one real server."""
     yield from _real(zk_server.address)
 
 
 @pytest.fixture
-def ensemble(zk_ensemble: Tree) -> Iterator[Target]:
+def ensemble(zk_ensemble: ServerTree) -> Iterator[Target]:
     """Our client on three real servers: each client is on any of them."""
     yield from _real(zk_ensemble.address)
 

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S, next_of
 from tests.worlds.kazoo_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.znodes.consumers import Offset, Owner, Registration, group_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -27,7 +27,7 @@ SETTINGS = GroupSettings(consumer_id="ada", initial_rebalance_delay_ms=0)
 
 
 @pytest.fixture
-def third_party(zk_server: Tree) -> Iterator[KazooClient]:
+def third_party(zk_server: ServerTree) -> Iterator[KazooClient]:
     """Somebody else's client, in the same chroot, with a topic of two partitions prepared."""
     ours = ZooKeeperClient(zk_server.address, ClientSettings())
     try:
@@ -41,7 +41,7 @@ def third_party(zk_server: Tree) -> Iterator[KazooClient]:
         yield client
 
 
-def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server: Tree) -> None:
+def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server: ServerTree) -> None:
     """Whoever is told that a registration, owner or offset came to be reads its data at once (item 9)."""
     leaves = [
         Registration.path(GROUP, MEMBER),
@@ -70,7 +70,7 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
     assert stat.version == 0
 
 
-def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk_server: Tree) -> None:
+def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk_server: ServerTree) -> None:
     """Without other settings everything that a member creates has the ACL world:anyone:cdrwa (item 11)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -82,7 +82,7 @@ def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk
     assert {path: acl for path, acl in acls.items() if acl != OPEN_ACL_UNSAFE} == {}
 
 
-def test_leaves_live_as_long_as_the_protocol_says(third_party: KazooClient, zk_server: Tree) -> None:
+def test_leaves_live_as_long_as_the_protocol_says(third_party: KazooClient, zk_server: ServerTree) -> None:
     """Registration and owners are ephemeral, of one session; parents and offsets persist (item 10)."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         member.wait_until_assigned(PATIENCE_S)

@@ -22,7 +22,7 @@ from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.requests import Create
 from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -34,7 +34,7 @@ REAL: dict[str, Any] = {"server_tick_ms": 500, "session_timeout_ms": LONG_MS}
 
 
 @pytest.fixture
-def blocking(zk_server: Tree, witness: Blocking) -> Blocking:
+def blocking(zk_server: ServerTree, witness: Blocking) -> Blocking:
     """A third party on the server, which has a topic of four partitions."""
     witness.create_missing("/brokers", "/brokers/ids", "/brokers/topics")
     topic = Topic(dict.fromkeys(range(4), (0,)))
@@ -57,7 +57,7 @@ def offsets(blocking: Blocking) -> Mapping[int, int]:
 
 
 def test_two_members_share_and_leave_together_with_their_sessions(
-    api: Api, zk_server: Tree, blocking: Blocking
+    api: Api, zk_server: ServerTree, blocking: Blocking
 ) -> None:
     """items 10, 53: a clean leave removes registration and owners at once."""
     with api.member(zk_server.address, settings=settings(consumer_id="a", **REAL)) as first:
@@ -111,7 +111,9 @@ def test_a_commit_whose_reply_was_lost_is_resolved(
         assert offsets(blocking)[0] == 17
 
 
-def test_a_short_restart_of_the_server_revokes_nothing(api: Api, zk_server: Tree, blocking: Blocking) -> None:
+def test_a_short_restart_of_the_server_revokes_nothing(
+    api: Api, zk_server: ServerTree, blocking: Blocking
+) -> None:
     """item 49: suspended shorter than the session: the same tokens afterwards, no callback."""
     app = Application()
     long = settings(consumer_id="a", server_tick_ms=500, session_timeout_ms=60_000)
@@ -131,7 +133,9 @@ def test_a_short_restart_of_the_server_revokes_nothing(api: Api, zk_server: Tree
         assert app.seen.empty()
 
 
-def test_close_does_not_wait_for_a_server_that_hangs(api: Api, zk_server: Tree, blocking: Blocking) -> None:
+def test_close_does_not_wait_for_a_server_that_hangs(
+    api: Api, zk_server: ServerTree, blocking: Blocking
+) -> None:
     """L9: it returns while the server is still stopped; the server ends the session by itself later."""
     member = api.member(zk_server.address, settings=settings(consumer_id="a", **REAL))
     member.start()
@@ -153,7 +157,9 @@ def test_a_missing_server_is_reported_in_time(api: Api) -> None:
         api.member("127.0.0.1:1", settings=settings(connection_timeout_ms=1000)).start()
 
 
-def test_a_missing_chroot_is_a_configuration_error(api: Api, zk_server: Tree, blocking: Blocking) -> None:
+def test_a_missing_chroot_is_a_configuration_error(
+    api: Api, zk_server: ServerTree, blocking: Blocking
+) -> None:
     """item 12: nothing is created."""
     with pytest.raises(ConfigError, match="nowhere"):
         api.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
@@ -304,7 +310,7 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
 
 
 def test_a_consumer_of_files_on_a_real_server(
-    api: Api, zk_server: Tree, blocking: Blocking, folder: Path
+    api: Api, zk_server: ServerTree, blocking: Blocking, folder: Path
 ) -> None:
     """Reads, commits at close, and the next run goes on behind it."""
     with api.consumer(zk_server.address, source=FileSource(folder), settings=settings(**REAL)) as consumer:

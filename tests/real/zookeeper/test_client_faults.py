@@ -29,7 +29,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ZooKeeperClient
 
 
@@ -137,14 +137,14 @@ def test_a_given_up_session_is_closed_if_the_server_can_be_reached(target: Targe
     eventually(lambda: gone(other, "/mine"))
 
 
-def test_the_server_grants_less_than_was_asked_for(zk_server: Tree) -> None:
+def test_the_server_grants_less_than_was_asked_for(zk_server: ServerTree) -> None:
     """faults.md, finding 3: the granted timeout is what every listener is told."""
     with Target(opener(zk_server.address)) as target:
         assert target.connect(600_000).session().timeout_ms == 60_000
         assert target.connect(1).session().timeout_ms == 1000
 
 
-def test_a_chroot_that_is_missing_is_named_and_not_created(zk_server: Tree) -> None:
+def test_a_chroot_that_is_missing_is_named_and_not_created(zk_server: ServerTree) -> None:
     """kazoo warns and goes on."""
     with (
         ZooKeeperClient(zk_server.address + "/nobody/made/this") as client,

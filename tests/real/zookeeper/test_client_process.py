@@ -15,14 +15,14 @@ from tests.waiting import PATIENCE_S, joined
 from zkgroup.errors import ForkedClientError
 from zkgroup.model.requests import Create, Exists, ExistsDone, Multi, MultiDone, Sync, SyncDone
 from zkgroup.testing.conformance import Caller
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 MINE = Multi((Create("/mine", b"", ephemeral=True),))
 
 
-def test_a_hundred_clients_cost_a_hundred_threads_and_three_sockets_each(zk_server: Tree) -> None:
+def test_a_hundred_clients_cost_a_hundred_threads_and_three_sockets_each(zk_server: ServerTree) -> None:
     """And close together at once. kazoo as it is: three threads each."""
     threads, sockets = set(threading.enumerate()), _sockets()
     with contextlib.ExitStack() as stack:
@@ -46,7 +46,7 @@ def _sockets() -> int:
     return found
 
 
-def test_one_client_serves_many_members(zk_server: Tree) -> None:
+def test_one_client_serves_many_members(zk_server: ServerTree) -> None:
     """Listeners and requests of many threads share a session; each gets its own outcome."""
     with ZooKeeperClient(zk_server.address, ClientSettings(session_timeout_ms=20_000)) as client:
         callers = [Caller(client) for _ in range(50)]
@@ -94,7 +94,7 @@ def _make_a_new_one(client: ZooKeeperClient) -> None:
 
 @pytest.mark.parametrize("work", [_use, _exit_at_once, _make_a_new_one])
 def test_a_fork_leaves_the_parents_session_alone(
-    zk_server: Tree, work: Callable[[ZooKeeperClient], None]
+    zk_server: ServerTree, work: Callable[[ZooKeeperClient], None]
 ) -> None:
     """Through use, exit and a client of the child's own."""
     with ZooKeeperClient(zk_server.address, ClientSettings(session_timeout_ms=20_000)) as client:

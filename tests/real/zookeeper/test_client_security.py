@@ -16,7 +16,7 @@ from tests.worlds.shell import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import AclEntry, Code, Create, ZnodeAcl
 from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -29,7 +29,7 @@ ME = Digest("me", Secret("canary"))
 # --- digest and access lists ----------------------------------------------------------------------
 
 
-def test_what_we_create_has_the_access_list_of_the_settings(zk_server: Tree) -> None:
+def test_what_we_create_has_the_access_list_of_the_settings(zk_server: ServerTree) -> None:
     """Also inside a multi and for missing parents; nobody else may read or write it."""
     private = ClientSettings(auth=ME, acl=CREATOR_ACL)
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
@@ -48,7 +48,7 @@ def test_what_we_create_has_the_access_list_of_the_settings(zk_server: Tree) -> 
         assert owner.read("/open").data == b""
 
 
-def test_acls_are_given_path_by_path(zk_server: Tree) -> None:
+def test_acls_are_given_path_by_path(zk_server: ServerTree) -> None:
     """With the Stat; who may not read a znode is told so for that one."""
     private = ClientSettings(auth=ME, acl=CREATOR_ACL)
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
@@ -79,7 +79,7 @@ def test_credentials_are_given_again_on_every_connection(zk_chaos_server: ChaosZ
             assert second.read("/private").data == b"data"
 
 
-def test_missing_parents_that_exist_need_no_permission(zk_server: Tree) -> None:
+def test_missing_parents_that_exist_need_no_permission(zk_server: ServerTree) -> None:
     """Creating them would be refused with NoAuth before anybody looked whether they are there."""
     private = ClientSettings(auth=ME, acl=(Acl("cdrwa", "auth", ""), Acl("r", "world", "anyone")))
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
@@ -283,7 +283,7 @@ def test_a_certificate_of_another_host_is_refused(certificates: Certificates) ->
             client.wait_connected(PATIENCE_S)
 
 
-def test_a_server_without_tls_is_refused(zk_server: Tree, certificates: Certificates) -> None:
+def test_a_server_without_tls_is_refused(zk_server: ServerTree, certificates: Certificates) -> None:
     """No falling back on plain text."""
     settings = ClientSettings(tls=Tls(ca_file=certificates.path("ca.pem")), auth=ME)
     with ZooKeeperClient(zk_server.address, settings) as client:

@@ -18,11 +18,11 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing.conformance import Target
-from zkgroup.testing.plugin import Tree
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ClientSettings
 
 
-def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: Tree) -> None:
+def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: ServerTree) -> None:
     """Through the leader to every follower: the bound leaves room for what they add."""
     with Target(opener(zk_ensemble.address)) as target:
         caller = target.connect(20_000)
@@ -34,7 +34,7 @@ def test_requests_up_to_the_bound_pass_a_real_server(zk_ensemble: Tree) -> None:
         assert caller.stat("/n").data_length == limit - overhead
 
 
-def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) -> None:
+def test_beyond_the_servers_bound_the_connection_would_break(zk_server: ServerTree) -> None:
     """faults.md, finding 14: what our bound is for; the write is not sent a second time."""
     with Target(opener(zk_server.address, max_request_bytes=3_000_000)) as target:
         caller = target.connect(20_000)
@@ -46,7 +46,7 @@ def test_beyond_the_servers_bound_the_connection_would_break(zk_server: Tree) ->
         assert caller.stat("/n").version == 0
 
 
-def test_bulk_reads_of_any_size_are_cut_into_packets(zk_server: Tree) -> None:
+def test_bulk_reads_of_any_size_are_cut_into_packets(zk_server: ServerTree) -> None:
     """5 MB in 300 znodes and 3,000 paths; one answer each, in order."""
     with Target(opener(zk_server.address)) as target:
         caller = target.connect(20_000)
@@ -61,7 +61,7 @@ def test_bulk_reads_of_any_size_are_cut_into_packets(zk_server: Tree) -> None:
                        for z in znodes)  # fmt: skip
 
 
-def test_a_multi_of_a_thousand_fenced_commits_is_one_packet(zk_server: Tree) -> None:
+def test_a_multi_of_a_thousand_fenced_commits_is_one_packet(zk_server: ServerTree) -> None:
     """recipes 6: owner checked and offset written for each of 1,000 partitions, answered one by one."""
     with Target(opener(zk_server.address)) as target:
         caller = target.connect(20_000)

@@ -15,7 +15,7 @@ from tests.worlds.shell import Shell
 from zkgroup.admin import coordinator
 from zkgroup.admin.coordinator import describe_coordinator
 from zkgroup.admin.coordinator_status import CoordinatorStatus, diagnose_coordinated
-from zkgroup.admin.finding import Finding
+from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.status import read_findings, read_status
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import Ensemble
@@ -80,7 +80,7 @@ def rebalancing(ends_in_ms: int) -> DescribedGroup:
     )
 
 
-def of_group(world: MemoryGroups) -> Finding:
+def of_group(world: MemoryGroups) -> DoctorFinding:
     """The finding about the group."""
     _, findings = read_findings(world.ensemble, wanted_timeout_ms=10_000)
     (found,) = (one for one in findings if one.subject == "group g")
@@ -116,7 +116,7 @@ def test_a_coordinator_that_does_not_answer_is_a_warning(
     assert status.coordinator is not None
     (why,) = status.coordinator.unanswered
     assert why.startswith("what the coordinator of g reports is not known: ")
-    assert of_group(world) == Finding(
+    assert of_group(world) == DoctorFinding(
         "warning",
         "group g",
         "its coordinator does not answer, so its state is not known",

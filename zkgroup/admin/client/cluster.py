@@ -12,7 +12,7 @@ from zkgroup.admin.client.base import AdminBase, Listing
 from zkgroup.admin.cluster import brokers, controller, usage
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
-from zkgroup.admin.finding import Finding
+from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.model import Znode
@@ -27,7 +27,7 @@ class ClusterMethods(AdminBase):
         """Brokers, controller, topics, groups, reassignments and throttles on one value."""
         return status.read_status(self._ensemble)
 
-    def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[Finding]:
+    def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[DoctorFinding]:
         """What is wrong with the ensemble.
 
         Args:

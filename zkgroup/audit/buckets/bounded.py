@@ -22,7 +22,7 @@ from zkgroup.audit.source import Rows
 from zkgroup.zkfiles.column_replay import NotPlainError
 
 
-class Limits(NamedTuple):
+class RowLimits(NamedTuple):
     """How many rows are in memory at a time."""
 
     most_rows: int = 1_500_000
@@ -33,14 +33,14 @@ class Limits(NamedTuple):
     """For groups. How long the history is shows only when it has been read."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = RowLimits()
 _EVENTS_AT_A_TIME: Final = 1 << 15
 
 
 class BoundedRows:
     """The rows of an audit, of one group where one is named. Close it when all is found."""
 
-    def __init__(self, rows: Rows, group: str | None, limits: Limits = LIMITS) -> None:
+    def __init__(self, rows: Rows, group: str | None, limits: RowLimits = LIMITS) -> None:
         self.rows, self.group, self._limits = rows, group, limits
         self.groups: set[str] = set()
         """The names of all groups, where one is asked for."""

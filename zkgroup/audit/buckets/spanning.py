@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from zkgroup.audit.columns.rows import Flags, Numbers
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.columns.tree import TreeTable
 from zkgroup.audit.findings.load import ACLS, OPEN_ACL
 from zkgroup.audit.keys import BY_SESSION, BY_SUBTREE
@@ -55,7 +55,7 @@ class TreeRows:
         )
         """Asked beside the others, finds nothing: it shares their tables."""
 
-    def _collect(self, tables: Tables, bounds: Bounds) -> Screened:
+    def _collect(self, tables: ScreenTables, bounds: Bounds) -> Screened:
         rows = tables.of(BY_SUBTREE)
         matters: Flags = np.zeros(len(tables.columns), np.bool_)
         if len(rows.rows):

@@ -10,7 +10,7 @@ import numpy as np
 from zkgroup.audit.columns.codes import LIFETIMES, OPS
 from zkgroup.audit.columns.rows import Numbers
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.batches import Batch, Coded, Fixed, Same
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.servers import Server
@@ -47,7 +47,7 @@ def followed(last: int, zxids: Numbers, subs: Numbers) -> int:
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
     """A column without nulls; times in milliseconds."""
     packed = batch.packed(name)
-    if isinstance(packed, Fixed):
+    if isinstance(packed, FixedWidth):
         values: Numbers = packed.values.astype(np.int64)
         return values
     return np.array(batch[name], np.int64)

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from zkgroup.audit.columns.partitions import begins
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 
 
 def commits_by_group(
-    tables: Tables, minute_ms: int
+    tables: ScreenTables, minute_ms: int
 ) -> Iterator[tuple[str, tuple[int, int, int, int], tuple[int, int, int, int]]]:
     """Of each group without an odd offset: zxids and times of its first and last commit, and four counts.
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.selection import Selection
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -43,7 +43,7 @@ def first_rows(selection: Selection) -> Flags:
     return flags
 
 
-def last_before_the_end(tables: Tables, groups: Selection) -> Numbers:
+def last_before_the_end(tables: ScreenTables, groups: Selection) -> Numbers:
     """The places of the last rows that sessions which ended wrote in each group before their end."""
     columns, sessions = tables.columns, tables.facts.sessions
     ended = np.array(

@@ -16,7 +16,7 @@ from zkgroup.audit.columns.codes import CREATE, SET
 from zkgroup.audit.columns.logs import See
 from zkgroup.audit.columns.rows import Flags, Numbers, first_places
 from zkgroup.audit.columns.transactions import TransactionsBuilder
-from zkgroup.zkfiles.batches import Batch, Fixed, Slices
+from zkgroup.zkfiles.batches import Batch, FixedWidth, Slices
 from zkgroup.zkfiles.byte_arrays import Bytes
 
 _GROUPS: Final = b"/consumers/"
@@ -105,5 +105,5 @@ def _slices_of(texts: Sequence[str | None]) -> Slices | None:
 
 def _values(batch: Batch, name: str) -> Numbers:
     packed = batch.packed(name)
-    values: Numbers = packed.values if isinstance(packed, Fixed) else np.array(batch[name], np.int64)
+    values: Numbers = packed.values if isinstance(packed, FixedWidth) else np.array(batch[name], np.int64)
     return values

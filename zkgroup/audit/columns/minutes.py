@@ -8,12 +8,12 @@ import numpy as np
 
 from zkgroup.audit.columns.partitions import begins
 from zkgroup.audit.columns.selection import Selection
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.keys import Key
 
 
 def busiest_minutes(
-    tables: Tables, rows: Selection, enough: float, minute_ms: int, once: Key
+    tables: ScreenTables, rows: Selection, enough: float, minute_ms: int, once: Key
 ) -> Iterator[tuple[Key, tuple[int, int, int, int], tuple[int, int, int, int, int, int]]]:
     """Of each key with a minute of enough rows: zxids and times of its ends in the busiest, and six counts.
 

@@ -16,7 +16,7 @@ from zkgroup.audit.columns.batch_values import (
 )
 from zkgroup.audit.columns.codes import ERROR
 from zkgroup.audit.columns.rows import Flags, Numbers
-from zkgroup.zkfiles.batches import Batch, Fixed
+from zkgroup.zkfiles.batches import Batch, FixedWidth
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.history import History
 
@@ -44,7 +44,7 @@ class RecordFactsBuilder:
         """One batch, with its zxids and places; `last` is the zxid before it."""
         begins = np.append([last], zxids[:-1]) != zxids
         digest = batch.packed("digest")
-        if isinstance(digest, Fixed):
+        if isinstance(digest, FixedWidth):
             present = np.ones(batch.rows, np.bool_) if digest.present is None else digest.present != 0
         else:
             present = np.array([value is not None for value in batch["digest"]], np.bool_)

@@ -6,7 +6,7 @@ import numpy as np
 
 from zkgroup.audit.columns.codes import CREATE, DELETE, OF_SESSION
 from zkgroup.audit.columns.rows import Columns
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.columns.transactions import Transactions, transactions_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
@@ -15,7 +15,7 @@ from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 def sessions_in(
     columns: Columns,
     facts: Facts,
-    tables: Tables | None = None,
+    tables: ScreenTables | None = None,
     transactions: Transactions | None = None,
 ) -> list[SessionRow]:
     """Every session of a history, as `sessions_of` gives them.
@@ -24,7 +24,7 @@ def sessions_in(
         tables: those of the columns, where they are known already.
         transactions: all of them, where the columns lack sets.
     """
-    s = (tables or Tables(columns, facts)).sessions
+    s = (tables or ScreenTables(columns, facts)).sessions
     makes = (s.op == CREATE) & s.applied & (columns.ephemeral[s.selection.rows] == OF_SESSION)
     created = s.counts(makes & ~s.is_end)
     lost = s.counts((s.op == DELETE) & s.is_end)

@@ -18,7 +18,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_SESSION, Keys
 
 
-class Tables:
+class ScreenTables:
     """The tables of one history; each is made when a screen asks for it."""
 
     def __init__(self, columns: Columns, facts: Facts) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from zkgroup.audit.columns.codes import CREATE, DELETE, SET
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, last_of_paths
 from zkgroup.audit.columns.selection import Selection
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 
 _PER_NAME = 4
 """Bytes that a child costs in a list answer beside its name."""
@@ -19,7 +19,7 @@ _PER_NAME = 4
 class TreeTable:
     """The last rows of each path, among those of a selection."""
 
-    def __init__(self, tables: Tables, rows: Selection) -> None:
+    def __init__(self, tables: ScreenTables, rows: Selection) -> None:
         self._tables, self._rows = tables, rows
         columns = tables.columns
         op, paths = columns.op[rows.rows], columns.path[rows.rows]

@@ -15,7 +15,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import ServerFile
 from zkgroup.zkfiles.snapshots import open_snapshot
-from zkgroup.zkfiles.verification import Verification
+from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 # --- growth -------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def digest_mismatch(history: History, facts: Facts, bounds: Bounds) -> Iterator[
     yield from _coverage(history, verification)
 
 
-def _coverage(history: History, verification: Verification) -> Iterator[Finding]:
+def _coverage(history: History, verification: HistoryVerification) -> Iterator[Finding]:
     """Never said to be clean: where servers wrote no digests, what was compared instead is reported."""
     checks = record_checks_of(history)
     if not checks.without_digest:

@@ -23,7 +23,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
 
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
@@ -168,7 +168,7 @@ def _children_text(children: _Children) -> str:
     return count_text(children.number, "child", "children")
 
 
-def _znode_bloat_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
     from zkgroup.audit.columns.tree import TreeTable
 
@@ -267,7 +267,7 @@ class _Minute:
         self.first, self.last = self.first or event, event
 
 
-class _Counts(NamedTuple):
+class _BusiestMinute(NamedTuple):
     """Of the busiest minute."""
 
     operations: int
@@ -304,7 +304,7 @@ def write_hot_spot(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
         biggest = max(biggest, transaction[1])
     session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
     ends = (busiest.first.zxid, busiest.last.zxid, busiest.first.time_ms, busiest.last.time_ms)
-    counts = _Counts(busiest.count, busiest.size, session, most, hot_minutes, biggest)
+    counts = _BusiestMinute(busiest.count, busiest.size, session, most, hot_minutes, biggest)
     yield _hot_spot_finding(area, facts, ends, counts)
 
 
@@ -327,7 +327,9 @@ def _minutes(rows: KeyRows, *, one_a_transaction: bool) -> Iterator[_Minute]:
     yield minute
 
 
-def _hot_spot_finding(area: str, facts: Facts, ends: tuple[int, int, int, int], counts: _Counts) -> Finding:
+def _hot_spot_finding(
+    area: str, facts: Facts, ends: tuple[int, int, int, int], counts: _BusiestMinute
+) -> Finding:
     from_zxid, to_zxid, from_ms, to_ms = ends
     more = f"; biggest transaction {counts.biggest}"
     if area == _REFUSED:
@@ -354,7 +356,7 @@ def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
     return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
 
 
-def _write_hot_spot_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Counted in columns."""
     from zkgroup.audit.columns.minutes import busiest_minutes
 
@@ -363,7 +365,8 @@ def _write_hot_spot_screen(tables: Tables, bounds: Bounds) -> Screened:
         return Screened(selection)
     counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
     found = [
-        _hot_spot_finding(area, tables.facts, ends, _Counts(*counts)) for (area,), ends, counts in counted
+        _hot_spot_finding(area, tables.facts, ends, _BusiestMinute(*counts))
+        for (area,), ends, counts in counted
     ]
     return Screened(selection.none(), found)
 
@@ -438,7 +441,7 @@ def _rights(acl: Acl | None) -> _Rights:
     return _Rights.OPEN if is_open else _Rights.CLOSED
 
 
-def _open_acl_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
     from zkgroup.audit.columns.tree import have_rows, is_last_of_path
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.columns.codes import CHECK, CREATE, DELETE
 from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Change, Facts
+from zkgroup.audit.facts import DataChange, Facts
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key
 from zkgroup.audit.owner_lives import OwnerLife
@@ -21,7 +21,7 @@ from zkgroup.znodes.consumers import offsets_path
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
 
 _MINUTE_MS: Final = 60_000
 
@@ -63,7 +63,7 @@ def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Sev
     return "error", ""
 
 
-def _offset_regression_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _offset_regression_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions with a commit below the value before."""
     p = tables.partitions
     return Screened(p.keys_with(p.is_commit & p.falls))
@@ -124,7 +124,7 @@ def _moved(write: OffsetWrite) -> str:
     return after if write.previous is None else f"{write.previous} -> {after}"
 
 
-def _zombie_commit_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _zombie_commit_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions with a commit by another session than the owner's."""
     p = tables.partitions
     return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
@@ -196,7 +196,7 @@ def _given_up_finding(
     )
 
 
-def _no_commit_at_handover_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Told by columns, but for partitions that have an offset which is no plain number."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
@@ -276,7 +276,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     )
 
 
-def _stalled_offset_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Owned partitions whose offset and owner changed last long before the end."""
     from zkgroup.audit.columns.partitions import last_with
 
@@ -367,7 +367,7 @@ def _commit_rate_finding(group: str, ends: tuple[int, int, int, int], counts: _C
     )
 
 
-def _commit_rate_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Counted in columns, but for groups that have an offset which is no plain number."""
     from zkgroup.audit.columns.commits import commits_by_group
 
@@ -428,7 +428,7 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     )
 
 
-def _dead_group_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Groups without a member whose last write is long ago."""
     groups, facts = tables.groups, tables.facts
     is_write = tables.columns.op[groups.rows] != CHECK
@@ -486,7 +486,7 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
     )
 
 
-def _why_missing(changes: Sequence[Change], partition: int, *, is_whole: bool) -> str | None:
+def _why_missing(changes: Sequence[DataChange], partition: int, *, is_whole: bool) -> str | None:
     """None where the partition exists, or that is not known."""
     if not changes:
         return "no such topic" if is_whole else None
@@ -508,7 +508,7 @@ def _partitions(data: bytes) -> frozenset[int] | None:
         return None
 
 
-def _offset_of_missing_partition_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions whose offset is there at the end, and that their topic does not name."""
     from zkgroup.audit.columns.partitions import last_with
 

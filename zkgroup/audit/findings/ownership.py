@@ -32,7 +32,7 @@ from zkgroup.audit.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
 
 
 def _partition_of(key: Key) -> tuple[str, str, int]:
@@ -76,7 +76,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         )
 
 
-def _orphan_owner_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _orphan_owner_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions owned at the end by a member that is not registered then."""
     owners = tables.owners
     return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
@@ -129,7 +129,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
             )
 
 
-def _unregistered_claim_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions with a claim that is not within one registration of its member."""
     owners = tables.owners
     return Screened(owners.keys_with(~owners.is_registered))
@@ -318,7 +318,7 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
         )
 
 
-def _double_ownership_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions with a commit while another session owned them."""
     p = tables.partitions
     return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
@@ -364,7 +364,7 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             )
 
 
-def _claim_stolen_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions with an owner that another session deleted."""
     owners = tables.owners
     return Screened(owners.keys_with(owners.is_deleted_by_other))
@@ -449,7 +449,7 @@ def _unowned_findings(
                 )
 
 
-def _unowned_interval_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Told by columns: they have the times without an owner."""
     longest_ms = bounds["longest_ms"]
     found = [
@@ -534,7 +534,7 @@ def _never_owned_finding(
     )
 
 
-def _never_owned_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _never_owned_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """What says who is registered, who owns what, and since when nobody does, at the end."""
     return Screened(tables.last_memberships)
 

@@ -23,7 +23,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import PathKind, path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
@@ -268,7 +268,7 @@ def _extremes(counts: Mapping[str, int]) -> str:
     return f"{most} owns {counts[most]}, {least} owns {counts[least]}"
 
 
-def _skew_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _skew_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """What says who is registered and who owns what at the end."""
     return Screened(tables.last_memberships)
 
@@ -420,7 +420,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     )
 
 
-def _handover_time_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Rows of members and owners, and the last that a session that ended wrote in each group before."""
     from zkgroup.audit.columns.groups import is_kind, last_before_the_end
 
@@ -484,7 +484,7 @@ def _flapping_finding(
     )
 
 
-def _member_flapping_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """One row of each group: the lives of members are facts."""
     from zkgroup.audit.columns.groups import first_rows
 

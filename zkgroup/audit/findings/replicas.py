@@ -16,7 +16,7 @@ from zkgroup.audit.keys import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.partitions import (
     ChangeStamp,
     FaultInterval,
-    View,
+    PartitionView,
     ViewChange,
     brokers_text,
     change_finding,
@@ -46,7 +46,7 @@ def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             yield interval_finding("leader_not_in_isr", "error", key[0], partition, interval, detail)
 
 
-def _leader_outside(view: View) -> str | None:
+def _leader_outside(view: PartitionView) -> str | None:
     state = view.state
     if state is None or state.leader == NO_LEADER or state.leader in state.isr:
         return None
@@ -88,7 +88,7 @@ def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
             yield interval_finding("isr_outside_assignment", severity, key[0], partition, interval, detail)
 
 
-def _isr_outside(view: View) -> str | None:
+def _isr_outside(view: PartitionView) -> str | None:
     if view.state is None or view.replicas is None or view.is_deleting:
         return None
     outside = [broker for broker in view.state.isr if broker not in view.replicas]
@@ -97,7 +97,7 @@ def _isr_outside(view: View) -> str | None:
     return f"{brokers_text(outside)} in the ISR, not in the replica list {brokers_text(view.replicas)}"
 
 
-def _is_moving(topic_partition: TopicPartition, facts: Facts, view: View, zxid: int) -> bool:
+def _is_moving(topic_partition: TopicPartition, facts: Facts, view: PartitionView, zxid: int) -> bool:
     return view.is_moving or is_requested(facts, topic_partition, zxid)
 
 
@@ -212,7 +212,7 @@ def _away_times(interval: FaultInterval, end: ChangeStamp) -> dict[int, _Away]:
     return away
 
 
-def _missing(view: View) -> list[int]:
+def _missing(view: PartitionView) -> list[int]:
     if view.state is None or view.replicas is None or view.is_deleting:
         return []
     return [broker for broker in view.replicas if broker not in view.state.isr]
@@ -280,7 +280,7 @@ def _offline_intervals(changes: Sequence[ViewChange], facts: Facts) -> Iterator[
 
 
 def _offline_in(
-    view: View, since: ChangeStamp, until: ChangeStamp | None, facts: Facts
+    view: PartitionView, since: ChangeStamp, until: ChangeStamp | None, facts: Facts
 ) -> Iterator[FaultInterval]:
     """The times without a leader while a view stood; None for the end of the history."""
     if view.state is None or view.is_deleting:

@@ -22,7 +22,7 @@ from zkgroup.audit.texts import (
 )
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import Tables
+    from zkgroup.audit.columns.tables import ScreenTables
 
 _NO_NODE: Final = -101
 _NODE_EXISTS: Final = -110
@@ -93,7 +93,7 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     return max(min(times) - close.time_ms, 0) if times else None
 
 
-def _session_end_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _session_end_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Of sessions that were closed: the close, what went with it, and the last row before it."""
     s = tables.sessions
     matters = s.is_end | s.is_close
@@ -157,7 +157,7 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     )
 
 
-def _session_leak_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Sessions that are open, and silent for long."""
     s = tables.sessions
     return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
@@ -212,7 +212,7 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
 
 
-def _failed_claims_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _failed_claims_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Sessions with enough refusals."""
     s = tables.sessions
     return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
@@ -276,7 +276,7 @@ def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
             yield event
 
 
-def _ephemeral_churn_screen(tables: Tables, bounds: Bounds) -> Screened:
+def _ephemeral_churn_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """The rows of ephemerals, of sessions with many of them or a short life."""
     s = tables.sessions
     matters = s.is_of_ephemerals

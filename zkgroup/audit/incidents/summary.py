@@ -12,7 +12,7 @@ from zkgroup.audit.membership import member_of
 from zkgroup.audit.rules import SEVERITIES
 
 
-class GroupSummary(NamedTuple):
+class SummaryRow(NamedTuple):
     """A group, or with None everything that is about no group."""
 
     group: str | None
@@ -29,7 +29,7 @@ class GroupSummary(NamedTuple):
     """The title of the first of the worst incidents; None where there is none but notes."""
 
 
-def summaries(incidents: Iterable[Incident], facts: Facts) -> list[GroupSummary]:
+def summaries(incidents: Iterable[Incident], facts: Facts) -> list[SummaryRow]:
     """Groups with errors first, then with warnings, then by name; what is about no group comes last."""
     of_group: dict[str | None, list[Incident]] = defaultdict(list)
     for one in incidents:
@@ -40,26 +40,26 @@ def summaries(incidents: Iterable[Incident], facts: Facts) -> list[GroupSummary]
     return [*rows, _cluster(of_group[None], facts)]
 
 
-def _group(name: str, incidents: list[Incident], facts: Facts) -> GroupSummary:
+def _group(name: str, incidents: list[Incident], facts: Facts) -> SummaryRow:
     lives = facts.members.get(name, ())
     members = len({member_of(life) for life in lives if life.to_zxid is None})
     sessions = {life.session for life in lives}
     return _row(name, members, _expired(facts, sessions), incidents, "rebalance")
 
 
-def _cluster(incidents: list[Incident], facts: Facts) -> GroupSummary:
+def _cluster(incidents: list[Incident], facts: Facts) -> SummaryRow:
     lives = [life for each in facts.brokers.values() for life in each]
     brokers = sum(life.to_zxid is None for life in lives)
     expired = _expired(facts, {life.session for life in lives})
     return _row(None, brokers, expired, incidents, "controller_election")
 
 
-def _row(name: str | None, there: int, expired: int, incidents: list[Incident], kind: str) -> GroupSummary:
+def _row(name: str | None, there: int, expired: int, incidents: list[Incident], kind: str) -> SummaryRow:
     counts = Counter(one.severity for one in incidents)
     times = sum(one.finding == kind for each in incidents for one in each.findings)
     bad = [one for one in incidents if one.severity != "info"]
     worst = min(bad, key=lambda one: SEVERITIES.index(one.severity), default=None)
-    return GroupSummary(
+    return SummaryRow(
         *(name, there, times, expired, counts["error"], counts["warning"], counts["info"]),
         None if worst is None else worst.title,
     )

@@ -8,8 +8,8 @@ from typing import Any
 from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.partitions import ChangeStamp, TopicViews, View, ViewChange, brokers_text, decoded
-from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
+from zkgroup.audit.partitions import ChangeStamp, PartitionView, TopicViews, ViewChange, brokers_text, decoded
+from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
 from zkgroup.audit.report.timelines import Span, Timeline, columns, timeline_of
 from zkgroup.audit.texts import session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
@@ -19,7 +19,7 @@ _Fault = tuple[int, ChangeStamp, ChangeStamp | None, str]
 """Partition, beginning, end, and what was wrong."""
 
 
-def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """Who was controller, and every write of the epoch."""
     timeline: Timeline[str] = timeline_of(facts, limits)
     for life in facts.controllers:
@@ -42,7 +42,7 @@ def controllers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
     return {"notes": notes, "rows": _rows(timeline, names), "epochs": epochs}
 
 
-def brokers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """When each broker was registered, and how each registration ended."""
     timeline: Timeline[tuple[int, str]] = timeline_of(facts, limits)
     for broker, lives in facts.brokers.items():
@@ -56,7 +56,7 @@ def brokers(facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
 class Replication:
     """Takes the rows of topics; keeps when a partition had no leader, or too few replicas in sync."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
+    def __init__(self, facts: Facts, limits: ReportLimits) -> None:
         self._facts = facts
         self._timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
         self._topics: dict[str, _Topic] = {}
@@ -121,7 +121,7 @@ class _Topic:
             self._since[change.partition] = change.at, fault
 
 
-def _fault(view: View) -> str | None:
+def _fault(view: PartitionView) -> str | None:
     if view.state is None or view.is_deleting:
         return None
     if view.state.leader == NO_LEADER:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.report import tables
-from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid, number
+from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
 from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.audit.views.offsets import OffsetRow, OffsetRows
 from zkgroup.znodes.paths import PathKind
@@ -113,7 +113,7 @@ class _Curve:
 class Curves:
     """Takes the rows of owners and offsets."""
 
-    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows
         self._grains = Grains(facts)
         self._writes: dict[str, dict[Row, OffsetRows]] = {}
@@ -188,7 +188,7 @@ class Curves:
                 curve.points = thinned
 
 
-def marks_kept(limits: Limits) -> Kept[Mark]:
+def marks_kept(limits: ReportLimits) -> Kept[Mark]:
     """Room for the weightiest marks."""
     return Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
 

@@ -24,8 +24,8 @@ from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
 from zkgroup.audit.report.curves import Curves, DrawnOffsets
-from zkgroup.audit.report.keeping import NOBODY, Kept, Limits, Names, hex_zxid, shown
-from zkgroup.audit.report.load import Load
+from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_zxid, shown
+from zkgroup.audit.report.load import WriteLoad
 from zkgroup.audit.report.rebalancing import AllRebalances
 from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.report.timelines import Span, Timeline, columns, timeline_of
@@ -67,9 +67,9 @@ class Drawn(NamedTuple):
     offsets: DrawnOffsets
     replication: Replication
     sessions: Sequence[SessionRow]
-    load: Load
+    load: WriteLoad
 
-    def data(self, facts: Facts, names: Names, limits: Limits) -> dict[str, Any]:
+    def data(self, facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
         """The sections as the page reads them."""
         return {
             "owners": {
@@ -90,7 +90,7 @@ class Drawn(NamedTuple):
 
 
 def report_data(
-    drawn: Drawn, found: Found, incidents: FoundIncidents, about: About, limits: Limits | None = None
+    drawn: Drawn, found: Found, incidents: FoundIncidents, about: About, limits: ReportLimits | None = None
 ) -> dict[str, Any]:
     """The data of a report.
 
@@ -98,7 +98,7 @@ def report_data(
         drawn: of the same range that `found` is of.
         incidents: those of `found`.
     """
-    limits = limits or Limits()
+    limits = limits or ReportLimits()
     names, facts = Names(limits.text), found.facts
     start_ms = facts.start_ms if facts.has_log else facts.end_ms
     data = {
@@ -121,7 +121,7 @@ def report_data(
     return {**data, "names": names.texts}
 
 
-def drawn_of(events: Iterable[Event], facts: Facts, limits: Limits, rows: tables.Rows) -> Drawn:
+def drawn_of(events: Iterable[Event], facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> Drawn:
     """The sections of the rows of a history, in one pass over them.
 
     Args:
@@ -136,7 +136,7 @@ def drawn_of(events: Iterable[Event], facts: Facts, limits: Limits, rows: tables
 class _Sections:
     """Hands each row to the sections that it is for."""
 
-    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows
         self._owners: Timeline[Partition] = timeline_of(facts, limits)
         self._lives: dict[Partition, OwnerLives] = {}
@@ -144,7 +144,7 @@ class _Sections:
         self._rebalances = AllRebalances(facts, limits, rows)
         self._replication = Replication(facts, limits)
         self._sessions = SessionRows(facts)
-        self._load = Load(facts, limits)
+        self._load = WriteLoad(facts, limits)
 
     def see(self, event: Event) -> None:
         self._sessions.see(event)
@@ -206,7 +206,7 @@ def owner_span(life: OwnerLife) -> Span:
     )
 
 
-def _incidents(found: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """The worst, in their order: errors first."""
     kept = found.incidents[: limits.incidents]
     return {
@@ -234,7 +234,7 @@ def _membership(facts: Facts, names: Names) -> list[list[Any]]:
     return found
 
 
-def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Limits) -> dict[str, Any]:
+def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
     by_rule: dict[str, list[NumberedFinding]] = {}
     for row in incidents.findings:
         by_rule.setdefault(row.finding.finding, []).append(row)
@@ -270,7 +270,7 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Lim
     }
 
 
-def _finding(row: NumberedFinding, names: Names, limits: Limits) -> list[Any]:
+def _finding(row: NumberedFinding, names: Names, limits: ReportLimits) -> list[Any]:
     one = row.finding
     return [
         _SEVERITIES.index(one.severity),
@@ -287,7 +287,7 @@ def _finding(row: NumberedFinding, names: Names, limits: Limits) -> list[Any]:
     ]
 
 
-def _sessions(rows: Sequence[SessionRow], names: Names, limits: Limits) -> dict[str, Any]:
+def _sessions(rows: Sequence[SessionRow], names: Names, limits: ReportLimits) -> dict[str, Any]:
     kept: Kept[SessionRow] = Kept(limits.sessions, _session_weight)
     for row in rows:
         kept.add(row)
@@ -321,7 +321,7 @@ def _role(row: SessionRow) -> str:
     return ", ".join([*roles, "controller"] if row.was_controller else roles)
 
 
-def _file(one: FileHealth, limits: Limits) -> list[Any]:
+def _file(one: FileHealth, limits: ReportLimits) -> list[Any]:
     return [
         *(shown(str(one.path), limits.text), one.kind, one.records, one.is_healthy, one.is_exact),
         *(hex_zxid(one.first_zxid), hex_zxid(one.last_zxid), hex_zxid(one.good_until_zxid)),

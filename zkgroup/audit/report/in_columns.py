@@ -14,7 +14,7 @@ import numpy as np
 from zkgroup.audit.columns.codes import CREATE
 from zkgroup.audit.columns.rows import Flags
 from zkgroup.audit.columns.session_rows import sessions_in
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.keys import BY_MEMBERSHIP
@@ -23,8 +23,8 @@ from zkgroup.audit.rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.report import tables as shown_tables
 from zkgroup.audit.report.cluster import Replication
 from zkgroup.audit.report.data import Drawn, owner_span, see_topic
-from zkgroup.audit.report.keeping import Limits
-from zkgroup.audit.report.load import AREAS_MAX, Load
+from zkgroup.audit.report.keeping import ReportLimits
+from zkgroup.audit.report.load import AREAS_MAX, WriteLoad
 from zkgroup.audit.report.offset_columns import OffsetColumns
 from zkgroup.audit.report.rebalancing import AllRebalances
 from zkgroup.audit.report.timelines import Timeline, timeline_of
@@ -35,7 +35,7 @@ _OF_TOPICS: Final[frozenset[Kind]] = frozenset(("topic", "partition_state", "adm
 _WRITES_AT_A_TIME: Final = 50_000
 
 
-def drawn_in(audited: AuditedColumns, limits: Limits, shown: shown_tables.Rows) -> Drawn:
+def drawn_in(audited: AuditedColumns, limits: ReportLimits, shown: shown_tables.RowSink) -> Drawn:
     """All sections of the rows of an audit. What its rules have computed is not computed again, but freed."""
     tables, facts = audited.tables, audited.facts
     rebalances = AllRebalances(facts, limits, shown)
@@ -59,7 +59,7 @@ def drawn_in(audited: AuditedColumns, limits: Limits, shown: shown_tables.Rows) 
 
 
 def _owner_lives(
-    tables: Tables, facts: Facts, limits: Limits, owners: Timeline[tuple[str, str, int]]
+    tables: ScreenTables, facts: Facts, limits: ReportLimits, owners: Timeline[tuple[str, str, int]]
 ) -> Iterator[tuple[tuple[str, str, int], OwnerLife]]:
     """Every ownership in the order in which they ended, and then those that did not."""
     p, claims = tables.partitions, tables.owners
@@ -106,7 +106,7 @@ def _ends(facts: Facts, session: int, zxid: int) -> bool:
     return life is not None and life.to_zxid == zxid
 
 
-def _replication(tables: Tables, facts: Facts, limits: Limits) -> Replication:
+def _replication(tables: ScreenTables, facts: Facts, limits: ReportLimits) -> Replication:
     columns, found = tables.columns, Replication(facts, limits)
     of_topics = np.array([path_kind(path).kind in _OF_TOPICS for path in columns.paths], np.bool_)
     for event in columns.events(np.flatnonzero(columns.applied & of_topics[columns.path])):
@@ -115,8 +115,8 @@ def _replication(tables: Tables, facts: Facts, limits: Limits) -> Replication:
     return found
 
 
-def _load(tables: Tables, facts: Facts, limits: Limits) -> Load:
-    columns, load = tables.columns, Load(facts, limits)
+def _load(tables: ScreenTables, facts: Facts, limits: ReportLimits) -> WriteLoad:
+    columns, load = tables.columns, WriteLoad(facts, limits)
     areas = tables.of(BY_AREA)
     if len(areas.keys) >= AREAS_MAX:  # which ones are counted apart depends on which came first
         for event in columns.events():

@@ -26,7 +26,7 @@ _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReportLimits:
     """How much of each kind a report holds at the most; what is beyond is counted and said."""
 
     partitions: int = 20_000

@@ -9,7 +9,7 @@ from typing import Any, Final
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.report.keeping import Limits, Names
+from zkgroup.audit.report.keeping import Names, ReportLimits
 from zkgroup.audit.texts import count_text
 
 AREAS_MAX: Final = 2_000
@@ -18,10 +18,10 @@ _OTHER: Final = "everything else"
 _LEAST_MS: Final = 1_000
 
 
-class Load:
+class WriteLoad:
     """Counts operations by what they are to, in equal steps of time."""
 
-    def __init__(self, facts: Facts, limits: Limits) -> None:
+    def __init__(self, facts: Facts, limits: ReportLimits) -> None:
         self.start_ms = facts.start_ms
         length_ms = max(facts.end_ms - facts.start_ms, 1)
         self.step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from zkgroup.audit.columns.codes import DELETE, SET
 from zkgroup.audit.columns.partitions import before, begins
 from zkgroup.audit.columns.rows import Flags, Numbers
-from zkgroup.audit.columns.tables import Tables
+from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.report.curves import (
     PINNED_MAX,
     DrawnOffsets,
@@ -26,7 +26,7 @@ from zkgroup.audit.report.curves import (
     kinds_of_marks,
     marks_kept,
 )
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.texts import session_text
 from zkgroup.audit.views.offsets import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.znodes.paths import path_kind
@@ -41,7 +41,7 @@ _LAST_PARTITION: Final = 2**31 - 1
 class OffsetColumns:
     """Writes partition by partition, each partition's in order: an array for each field of `OffsetRow`."""
 
-    def __init__(self, tables: Tables, limits: Limits) -> None:
+    def __init__(self, tables: ScreenTables, limits: ReportLimits) -> None:
         self._tables, self._limits = tables, limits
         p = self._partitions = tables.partitions
         firsts = p.selection.rows[p.is_first]

@@ -10,7 +10,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rebalances import PartitionChange, Rebalance, Rebalances
 from zkgroup.audit.report import tables
-from zkgroup.audit.report.keeping import Kept, Limits, Names, hex_zxid
+from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import Owner
 
@@ -22,7 +22,7 @@ _RETAKEN_MAX: Final = 8
 class AllRebalances:
     """Takes the rows of members, owners and groups."""
 
-    def __init__(self, facts: Facts, limits: Limits, rows: tables.Rows) -> None:
+    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
         self._facts, self._limits, self._rows = facts, limits, rows
         self._folds: dict[str, Rebalances] = {}
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)

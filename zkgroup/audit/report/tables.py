@@ -120,7 +120,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
 """What a report shows, by name; each has the columns in this order."""
 
 
-class Rows(Protocol):
+class RowSink(Protocol):
     """Takes the rows of TABLES."""
 
     def add(self, table: str, row: tuple[Any, ...]) -> None: ...

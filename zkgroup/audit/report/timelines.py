@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.report.keeping import NOBODY, Limits, Names, hex_zxid
+from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
 from zkgroup.audit.texts import count_text, duration_text, session_text
 
 Row = TypeVar("Row", bound=Hashable)
@@ -115,7 +115,7 @@ class Timeline(Generic[Row]):
                     self._total += self._append(merged, span)
 
 
-def timeline_of(facts: Facts, limits: Limits) -> Timeline[Any]:
+def timeline_of(facts: Facts, limits: ReportLimits) -> Timeline[Any]:
     """An empty timeline of a history."""
     return Timeline(limits.spans, limits.partitions, facts.start_ms, facts.end_ms - facts.start_ms)
 

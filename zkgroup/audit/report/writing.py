@@ -18,10 +18,10 @@ from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, Drawn, drawn_of, report_data
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.tables import TABLES, Nowhere, Rows
+from zkgroup.audit.report.tables import TABLES, Nowhere, RowSink
 from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
@@ -73,7 +73,7 @@ def rows_beside(place: ReportPlace) -> Iterator[Drafts | Nowhere]:
 
 
 def write_report(
-    place: ReportPlace, report: Report, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
+    place: ReportPlace, report: AuditReport, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
 ) -> list[Path]:
     """Writes the page, `findings.json` and, where pyarrow is there, Parquet; gives their paths.
 
@@ -106,7 +106,7 @@ def json_text(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(keys) + "\n}\n"
 
 
-class Report(NamedTuple):
+class AuditReport(NamedTuple):
     """What is written."""
 
     data: dict[str, Any]
@@ -122,10 +122,10 @@ def report_of(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
-    limits: Limits | None = None,
-    rows: Rows | None = None,
+    limits: ReportLimits | None = None,
+    rows: RowSink | None = None,
     progress: Progress = quiet,
-) -> Report:
+) -> AuditReport:
     """Findings and page of a source, of rows that are read once; every file is checked, too.
 
     Args:
@@ -134,7 +134,7 @@ def report_of(
 
     Raises what `engine.audit` raises.
     """
-    limits = limits or Limits()
+    limits = limits or ReportLimits()
     asked = asked_rows(source.rows(start, end), group)
     found = audit_rows(source, asked, ALL_RULES)
     progress("shaping the report")
@@ -151,10 +151,10 @@ def report_of(
     )
     incidents = numbered(found)
     drawn = drawn_of_rows(asked, limits, rows or Nowhere())
-    return Report(report_data(drawn, found, incidents, about, limits), found, incidents)
+    return AuditReport(report_data(drawn, found, incidents, about, limits), found, incidents)
 
 
-def drawn_of_rows(asked: AskedRows, limits: Limits, rows: Rows) -> Drawn:
+def drawn_of_rows(asked: AskedRows, limits: ReportLimits, rows: RowSink) -> Drawn:
     """The sections of the rows of an audit: in columns where these are columns."""
     if isinstance(asked, PlainRows):
         return drawn_of(asked.events(), asked.facts, limits, rows)

@@ -26,9 +26,9 @@ from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.audit.spark import units
-from zkgroup.audit.spark.decoding import Decoded, Layout, decode
+from zkgroup.audit.spark.decoding import Decoded, RowLayout, decode
 from zkgroup.audit.spark.inputs import EnsembleInput
-from zkgroup.audit.spark.outputs import Written
+from zkgroup.audit.spark.outputs import TaskFile
 from zkgroup.audit.spark.remote import RemoteFolder, decoded_of
 from zkgroup.audit.spark.storage import storage_of
 from zkgroup.audit.spark.tables import Tables
@@ -42,7 +42,7 @@ _TASKS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ConversionPlan:
     """What is to be done for one ensemble."""
 
     given: EnsembleInput
@@ -82,7 +82,7 @@ class Conversion:
         self.tables.clear(number)
         progress("converting logs", len(wanted))
         layouts = {
-            plan.given.name: Layout(number, plan.kept.buckets, plan.kept.chroot, plan.kept.base_zxid)
+            plan.given.name: RowLayout(number, plan.kept.buckets, plan.kept.chroot, plan.kept.base_zxid)
             for plan in plans
         }
         found = {(each.ensemble, each.log): each for each in self._decoded(wanted, layouts)}
@@ -97,7 +97,7 @@ class Conversion:
             ensembles[plan.given.name] = _entered(plan, kept, found, number)
         self.tables.enter(ensembles, written)
 
-    def _plan(self, given: EnsembleInput) -> _Plan:
+    def _plan(self, given: EnsembleInput) -> _ConversionPlan:
         remote = self._remote.get(given.name)
         found = tuple(units.listed(given.paths) if remote is None else remote.listed())
         kept = self.tables.manifest.ensembles.get(given.name)
@@ -119,9 +119,9 @@ class Conversion:
             for number, each in enumerate(found)
             if not _is_done(each, before.get(each.start))
         ]
-        return _Plan(given, found, kept, seeds, tuple(wanted))
+        return _ConversionPlan(given, found, kept, seeds, tuple(wanted))
 
-    def _decoded(self, wanted: Sequence[Unit], layouts: Mapping[str, Layout]) -> Iterator[Decoded]:
+    def _decoded(self, wanted: Sequence[Unit], layouts: Mapping[str, RowLayout]) -> Iterator[Decoded]:
         """What tasks made of logs; files that they could not write are written."""
         output, context = self.tables.output, self._spark.sparkContext
         for start in range(0, len(wanted), _TASKS_AT_ONCE if output.folder is None else max(len(wanted), 1)):
@@ -136,7 +136,7 @@ class Conversion:
             for each in results:
                 yield each._replace(written=tuple(map(self.tables.placed, each.written)))
 
-    def _seeds(self, plan: _Plan, number: int) -> Iterator[Written]:
+    def _seeds(self, plan: _ConversionPlan, number: int) -> Iterator[TaskFile]:
         """What stood before the first operation, by bucket, and the rows of facts among it."""
         assert plan.seeds is not None
         tree, kept, name = plan.seeds.tree, plan.kept, plan.given.name
@@ -153,7 +153,7 @@ class Conversion:
             place = f"{FACTS}/batch={number}/ensemble={name}/seeds.parquet"
             yield self._stored(facts, StoredFile(place, FACTS, name, "", -1, len(facts), -1, kept.base_zxid))
 
-    def _stored(self, rows: Columns, file: StoredFile) -> Written:
+    def _stored(self, rows: Columns, file: StoredFile) -> TaskFile:
         return self.tables.placed(self.tables.output.write(table_of(rows), file))
 
 
@@ -213,7 +213,7 @@ def _unit(given: EnsembleInput, found: ListedLog, known: ConvertedLog | None, *,
 
 
 def _entered(
-    plan: _Plan, kept: Converted, found: Mapping[tuple[str, int], Decoded], number: int
+    plan: _ConversionPlan, kept: Converted, found: Mapping[tuple[str, int], Decoded], number: int
 ) -> Converted:
     """What is known of an ensemble when a batch was written."""
     logs = {log.start: log for log in kept.logs}

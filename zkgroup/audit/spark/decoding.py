@@ -17,7 +17,7 @@ from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.parts import between, inside
 from zkgroup.audit.columns.rows import Columns, Numbers
 from zkgroup.audit.columns.stored import OPERATION_COLUMNS, columns_of_operations, table_of
-from zkgroup.audit.spark.outputs import Output, Written
+from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
 from zkgroup.audit.spark.units import Unit, batches_of
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
 
@@ -27,7 +27,7 @@ _DAY_US: Final = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """How the rows of an ensemble are stored."""
 
     batch: int
@@ -46,10 +46,10 @@ class Decoded(NamedTuple):
     first_ms: int
     last_zxid: int
     last_offset: int
-    written: tuple[Written, ...]
+    written: tuple[TaskFile, ...]
 
 
-def decode(unit: Unit, layout: Layout, output: Output, named: str | None = None) -> Decoded:
+def decode(unit: Unit, layout: RowLayout, output: TaskOutput, named: str | None = None) -> Decoded:
     """Reads a log, or what is new in it, and writes its rows.
 
     Args:
@@ -59,9 +59,9 @@ def decode(unit: Unit, layout: Layout, output: Output, named: str | None = None)
         return _decoded(unit, layout, output, named)
 
 
-def _decoded(unit: Unit, layout: Layout, output: Output, named: str | None) -> Decoded:
+def _decoded(unit: Unit, layout: RowLayout, output: TaskOutput, named: str | None) -> Decoded:
     rows, first_ms, last_zxid, last_offset = 0, 0, -1, 0
-    written: list[Written] = []
+    written: list[TaskFile] = []
     for number, part in enumerate(_parts(batches_of(unit))):
         table = part if named is None else _named(part, named)
         paths = table["path"].combine_chunks().dictionary_encode()
@@ -95,7 +95,7 @@ def _parts(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(some)
 
 
-def _facts(table: Any, paths: Any, layout: Layout) -> Columns:
+def _facts(table: Any, paths: Any, layout: RowLayout) -> Columns:
     operations = table.select(OPERATION_COLUMNS)
     operations = operations.set_column(operations.column_names.index("path"), "path", paths)
     columns = inside(columns_of_operations(operations), layout.chroot)
@@ -104,8 +104,8 @@ def _facts(table: Any, paths: Any, layout: Layout) -> Columns:
 
 
 def _operations(
-    table: Any, paths: Any, number: int, unit: Unit, layout: Layout, output: Output
-) -> Iterator[Written]:
+    table: Any, paths: Any, number: int, unit: Unit, layout: RowLayout, output: TaskOutput
+) -> Iterator[TaskFile]:
     """The rows of each day and bucket."""
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
     names = names_of(layout.buckets)
@@ -118,7 +118,7 @@ def _operations(
         yield output.write(rows, file)
 
 
-def _buckets(paths: Any, layout: Layout) -> Numbers:
+def _buckets(paths: Any, layout: RowLayout) -> Numbers:
     """The number of the bucket of each row, by codes of paths; one without a path belongs to no group."""
     of_paths = numbers_of(paths.dictionary, layout.buckets, layout.chroot)
     of_none = len(of_paths)
@@ -126,7 +126,9 @@ def _buckets(paths: Any, layout: Layout) -> Numbers:
     return of_rows
 
 
-def _file(zxids: Numbers, table: str, unit: Unit, layout: Layout, name: str, bucket: str = "") -> StoredFile:
+def _file(
+    zxids: Numbers, table: str, unit: Unit, layout: RowLayout, name: str, bucket: str = ""
+) -> StoredFile:
     place = f"{table}/batch={layout.batch}/ensemble={unit.ensemble}/{name}.parquet"
     ends = int(zxids.min()), int(zxids.max())
     return StoredFile(place, table, unit.ensemble, bucket, unit.log, len(zxids), *ends)

@@ -18,7 +18,7 @@ from zkgroup.zkfiles.history import History
 
 
 @dataclass(frozen=True, slots=True)
-class Ensemble:
+class AuditedEnsemble:
     """One that is asked about."""
 
     name: str
@@ -36,7 +36,7 @@ class Ensemble:
 
 def opened(
     spark: SparkSession, given: Sequence[Given], output: str, chroot: str = "", progress: Progress = quiet
-) -> list[Ensemble]:
+) -> list[AuditedEnsemble]:
     """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
 
     Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
@@ -51,7 +51,9 @@ def opened(
         conversion = Conversion(spark, output, files, chroot)
         conversion.run(progress)
         found += [
-            Ensemble(each.name, conversion.tables, each, History(*each.paths) if each.is_local else None)
+            AuditedEnsemble(
+                each.name, conversion.tables, each, History(*each.paths) if each.is_local else None
+            )
             for each in files
         ]
     names = [each.name for each in found]
@@ -61,8 +63,8 @@ def opened(
     return found
 
 
-def _before(spark: SparkSession, given: Given) -> list[Ensemble]:
+def _before(spark: SparkSession, given: Given) -> list[AuditedEnsemble]:
     tables = Tables(spark, given.place)
     known = tables.manifest.ensembles
     names = list(known) if given.name is None else [tables.manifest.named(given.place, given.name)]
-    return [Ensemble(name, tables, None, None) for name in names]
+    return [AuditedEnsemble(name, tables, None, None) for name in names]

@@ -28,14 +28,14 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.spark.outputs import Output, Written
+from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
 from zkgroup.audit.stored_files import STATES, Source, StoredFile, read_files
 from zkgroup.znodes.paths import path_kind
 
 ROW_NAMES = tuple(column.name for column in ROWS)
 
 
-class Part(NamedTuple):
+class ZxidRange(NamedTuple):
     """The part of a history that is asked about."""
 
     after_zxid: int
@@ -55,7 +55,7 @@ class BucketRows:
     seeds_zxid: int
     """They are what stood then."""
     operations: tuple[StoredFile, ...]
-    part: Part
+    part: ZxidRange
 
     @property
     def files(self) -> tuple[StoredFile, ...]:
@@ -154,22 +154,22 @@ class Rolled(NamedTuple):
     """What stands in a bucket at a zxid."""
 
     ensemble: str
-    written: tuple[Written, ...]
+    written: tuple[TaskFile, ...]
     known: Any
     """The rows of it that make facts, as a pyarrow.Table."""
 
 
 def roll(
-    rows: BucketRows, closes: Any, batch: int, chroot: str, source: Source, output: Output | None
+    rows: BucketRows, closes: Any, batch: int, chroot: str, source: Source, output: TaskOutput | None
 ) -> Rolled:
     """What stands in a bucket before the part that is asked about; written where there is an output."""
     with without_collector():
         zxid = rows.part.after_zxid
         until = BucketRows(
-            rows.ensemble, rows.bucket, rows.seeds, rows.seeds_zxid, rows.operations, Part(zxid, zxid)
+            rows.ensemble, rows.bucket, rows.seeds, rows.seeds_zxid, rows.operations, ZxidRange(zxid, zxid)
         )
         seeds = until.columns(source, None if rows.bucket == CLUSTER else columns_of_rows(closes))
-        written: tuple[Written, ...] = ()
+        written: tuple[TaskFile, ...] = ()
         if len(seeds) and output is not None:
             name = f"{STATES}/batch={batch}/ensemble={rows.ensemble}/bucket={rows.bucket}/state.parquet"
             file = StoredFile(name, STATES, rows.ensemble, rows.bucket, -1, len(seeds), zxid, zxid)

@@ -29,11 +29,11 @@ from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.screening import facts_in
 from zkgroup.audit.spark.audited import Audited
-from zkgroup.audit.spark.ensembles import Ensemble, opened
-from zkgroup.audit.spark.folding import Asked, Part, fold, fold_alone, groups_in, roll
+from zkgroup.audit.spark.ensembles import AuditedEnsemble, opened
+from zkgroup.audit.spark.folding import Asked, ZxidRange, fold, fold_alone, groups_in, roll
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.known import closes_between, known_of, part_of
-from zkgroup.audit.spark.outputs import Output, Written
+from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
 from zkgroup.audit.spark.results import write_results
 from zkgroup.audit.spark.storage import storage_of
 
@@ -94,11 +94,13 @@ def run(
 
 
 @without_collector()
-def ask(ensembles: Sequence[Ensemble], question: Question, progress: Progress = quiet) -> list[Audited]:
+def ask(
+    ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress = quiet
+) -> list[Audited]:
     """What the rules find in each ensemble, and in its files where it has any on paths."""
     parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
     search = _Search(question, parts, progress)
-    by_tables: dict[int, list[Ensemble]] = {}
+    by_tables: dict[int, list[AuditedEnsemble]] = {}
     for each in ensembles:
         by_tables.setdefault(id(each.tables), []).append(each)
     for some in by_tables.values():
@@ -113,18 +115,18 @@ class _Search:
     """What is asked of the ensembles of a job, and what tasks have found; both by the ensemble's name."""
 
     question: Question
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ZxidRange]
     progress: Progress
     found: dict[str, list[Finding]] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)
 
 
-def _is_alone(of: Ensemble, question: Question) -> bool:
+def _is_alone(of: AuditedEnsemble, question: Question) -> bool:
     """Whether one task has all rows: those of a group, or of another chroot than the buckets are of."""
     return question.group is not None or question.chroot != of.converted.chroot
 
 
-def _fold_alone(ensembles: Sequence[Ensemble], search: _Search) -> None:
+def _fold_alone(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
     if not ensembles:
         return
     search.progress("searching for findings", len(ensembles))
@@ -144,7 +146,7 @@ def _fold_alone(ensembles: Sequence[Ensemble], search: _Search) -> None:
         search.found[made.ensemble], search.facts[made.ensemble] = made.findings, made.facts
 
 
-def _fold(ensembles: Sequence[Ensemble], search: _Search) -> None:
+def _fold(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
     if not ensembles:
         return
     question, parts, found = search.question, search.parts, search.found
@@ -178,7 +180,7 @@ def _fold(ensembles: Sequence[Ensemble], search: _Search) -> None:
 
 
 def _states_before(
-    ensembles: Sequence[Ensemble], parts: Mapping[str, Part], progress: Progress
+    ensembles: Sequence[AuditedEnsemble], parts: Mapping[str, ZxidRange], progress: Progress
 ) -> dict[str, list[Columns]]:
     """What stands before parts that begin later, the rows of facts in it by bucket.
 
@@ -200,9 +202,9 @@ def _states_before(
     closes = tables.shared({each.name: table_of(_closes_before(each, parts[each.name])) for each in later})
     chroots = {each.name: each.converted.chroot for each in later}
     rows = [one for each in later for one in tables.rows(each.name, parts[each.name])]
-    output: Output = tables.output
+    output: TaskOutput = tables.output
     found: dict[str, list[Columns]] = {each.name: [] for each in later}
-    written: list[Written] = []
+    written: list[TaskFile] = []
     for made in tables.map(
         rows,
         lambda each, source: roll(
@@ -228,16 +230,16 @@ def _states_before(
     return found
 
 
-def _closes_before(of: Ensemble, part: Part) -> Columns:
+def _closes_before(of: AuditedEnsemble, part: ZxidRange) -> Columns:
     """The ends of sessions between the last stored state and a part."""
     return closes_between(of, of.tables.stored_zxid(of.name, part), part.after_zxid)
 
 
-def _has_state(of: Converted, part: Part) -> bool:
+def _has_state(of: Converted, part: ZxidRange) -> bool:
     return any(state.zxid == part.after_zxid for state in of.states)
 
 
-def _skipped(of: Ensemble, facts: Facts, question: Question) -> list[Skipped]:
+def _skipped(of: AuditedEnsemble, facts: Facts, question: Question) -> list[Skipped]:
     return [
         Skipped(rule, reason)
         for rule in question.rules
@@ -245,13 +247,13 @@ def _skipped(of: Ensemble, facts: Facts, question: Question) -> list[Skipped]:
     ]
 
 
-def _reason_to_skip(rule: AnyRule, facts: Facts, of: Ensemble) -> str | None:
+def _reason_to_skip(rule: AnyRule, facts: Facts, of: AuditedEnsemble) -> str | None:
     if isinstance(rule, WholeRule) and of.files is not None and not of.files.is_local:
         return _BEHIND_URI
     return reason_to_skip(rule, facts, has_files=of.files is not None)
 
 
-def _audited(of: Ensemble, search: _Search) -> Audited:
+def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
     """With what rules about whole histories find, on the driver: they replay, which is one thread's work."""
     question, part, facts = search.question, search.parts[of.name], search.facts[of.name]
     skipped = _skipped(of, facts, question)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from zkgroup.audit.stored_files import StoredFile, write_rows
 
 
-class Written(NamedTuple):
+class TaskFile(NamedTuple):
     """A file that a task made."""
 
     file: StoredFile
@@ -21,20 +21,20 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class TaskOutput:
     """The folder of the output; None for one that only Hadoop's file systems reach."""
 
     folder: str | None
 
-    def write(self, table: Any, file: StoredFile) -> Written:
+    def write(self, table: Any, file: StoredFile) -> TaskFile:
         """Writes a table, whole or not at all."""
         if self.folder is None:
             stream = pa.BufferOutputStream()
             write_rows(table, stream)
-            return Written(file, stream.getvalue().to_pybytes())
+            return TaskFile(file, stream.getvalue().to_pybytes())
         path = Path(self.folder, file.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_name(f".{path.name}.{os.getpid()}")
         write_rows(table, staged)
         staged.replace(path)
-        return Written(file, None)
+        return TaskFile(file, None)

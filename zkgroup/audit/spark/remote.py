@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.source import Rows
-from zkgroup.audit.spark.decoding import Decoded, Layout, decode
-from zkgroup.audit.spark.outputs import Output
-from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.decoding import Decoded, RowLayout, decode
+from zkgroup.audit.spark.outputs import TaskOutput
+from zkgroup.audit.spark.storage import FolderStorage
 from zkgroup.audit.spark.units import ListedLog, Unit, logs_of_servers
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
@@ -27,7 +27,7 @@ from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile
 class RemoteFolder:
     """The `version-2` of one server, or the folder above."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: FolderStorage) -> None:
         self._storage = storage
 
     def listed(self) -> list[ListedLog]:
@@ -83,7 +83,9 @@ def _around(logs: list[ServerFile], from_zxid: int, to_zxid: int | None) -> list
     ]
 
 
-def decoded_of(spark: SparkSession, units: Sequence[tuple[Unit, Layout]], output: Output) -> list[Decoded]:
+def decoded_of(
+    spark: SparkSession, units: Sequence[tuple[Unit, RowLayout]], output: TaskOutput
+) -> list[Decoded]:
     """What tasks make of logs behind URIs, one a task: Spark brings the content."""
     context = spark.sparkContext
     tasks = [
@@ -93,7 +95,7 @@ def decoded_of(spark: SparkSession, units: Sequence[tuple[Unit, Layout]], output
     return context.union(tasks).collect() if tasks else []
 
 
-def _of_content(unit: Unit, layout: Layout, output: Output, named: tuple[str, bytes]) -> Decoded:
+def _of_content(unit: Unit, layout: RowLayout, output: TaskOutput, named: tuple[str, bytes]) -> Decoded:
     (file,) = unit.files
     with TemporaryDirectory(prefix="zkgroup-") as place:
         path = Path(place, file.rpartition("/")[2])

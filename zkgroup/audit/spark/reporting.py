@@ -17,11 +17,11 @@ from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.keeping import Limits
-from zkgroup.audit.report.tables import Nowhere, Rows
-from zkgroup.audit.report.writing import Report, drawn_of_rows
+from zkgroup.audit.report.keeping import ReportLimits
+from zkgroup.audit.report.tables import Nowhere, RowSink
+from zkgroup.audit.report.writing import AuditReport, drawn_of_rows
 from zkgroup.audit.source import Source
-from zkgroup.audit.spark.ensembles import Ensemble, opened
+from zkgroup.audit.spark.ensembles import AuditedEnsemble, opened
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.job import Question, ask
 from zkgroup.audit.spark.storage import storage_of
@@ -36,7 +36,7 @@ from zkgroup.zkfiles.names import list_files
 class Reported:
     """A report that is to be written."""
 
-    report: Report
+    report: AuditReport
     damages: Sequence[str]
     notes: Sequence[str]
 
@@ -50,7 +50,7 @@ def report(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
-    rows: Rows | None = None,
+    rows: RowSink | None = None,
     progress: Progress = quiet,
 ) -> Reported:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
@@ -77,13 +77,13 @@ def report(
             damage=source.damages(),
             notes=source.notes(),
         )
-        limits = Limits()
+        limits = ReportLimits()
         drawn = drawn_of_rows(asked, limits, rows or Nowhere())
         data = report_data(drawn, audited.found, audited.incidents, about, limits)
-        return Reported(Report(data, audited.found, audited.incidents), about.damage, about.notes)
+        return Reported(AuditReport(data, audited.found, audited.incidents), about.damage, about.notes)
 
 
-def _source(of: Ensemble, chroot: str, progress: Progress) -> Source:
+def _source(of: AuditedEnsemble, chroot: str, progress: Progress) -> Source:
     """The rows of the page: out of the files where they are on paths, else out of Parquet."""
     if of.history is not None:
         return Folders(of.history, chroot, progress)
@@ -92,7 +92,7 @@ def _source(of: Ensemble, chroot: str, progress: Progress) -> Source:
     return ConvertedSource(stored, chroot, progress)
 
 
-def _files(spark: SparkSession, of: Ensemble) -> list[FileHealth]:
+def _files(spark: SparkSession, of: AuditedEnsemble) -> list[FileHealth]:
     """How far each file is good, one a task; none where there are no files on paths."""
     if of.history is None or of.files is None:
         return []
@@ -111,7 +111,7 @@ def _inspected(file: tuple[Path, str]) -> FileHealth:
 @contextmanager
 def _opened(
     spark: SparkSession, inputs: Sequence[str], ensemble: str | None, chroot: str, progress: Progress
-) -> Iterator[Ensemble]:
+) -> Iterator[AuditedEnsemble]:
     """The one that is asked about; folders are converted for as long as the block lasts."""
     given = [each._replace(name=ensemble) for each in given_of(inputs)]
     tables = [each for each in given if is_converted(storage_of(spark, each.place))]

@@ -12,7 +12,7 @@ from zkgroup.audit.documents import as_of, finding_fields, incident_fields
 from zkgroup.audit.report.parquet import table_of
 from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
 from zkgroup.audit.spark.audited import Audited
-from zkgroup.audit.spark.storage import Storage
+from zkgroup.audit.spark.storage import FolderStorage
 from zkgroup.audit.stored_files import write_rows
 
 _SCHEMA: Final = "zkgroup.audit_run/1"
@@ -50,7 +50,7 @@ def _lists(audited: Sequence[Audited]) -> dict[str, Iterator[dict[str, Any]]]:
     }
 
 
-def write_results(storage: Storage, audited: Sequence[Audited]) -> None:
+def write_results(storage: FolderStorage, audited: Sequence[Audited]) -> None:
     """Writes the JSON and the two tables."""
     told = [(each.ensemble, each.incidents) for each in audited]
     incidents = [one for _, each in told for one in each.incidents]

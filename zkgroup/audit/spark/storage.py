@@ -17,14 +17,14 @@ from zkgroup.audit.spark.inputs import is_uri
 from zkgroup.errors import ConfigError
 
 
-class StoredFile(NamedTuple):
+class FileStatus(NamedTuple):
     """A file of a folder."""
 
     name: str
     bytes: int
 
 
-class Storage(Protocol):
+class FolderStorage(Protocol):
     """A folder. All methods raise ConfigError where the filesystem refuses."""
 
     place: str
@@ -33,7 +33,7 @@ class Storage(Protocol):
     def path(self, name: str) -> str:
         """The place of something in the folder, as Spark takes it."""
 
-    def files(self, name: str = "") -> list[StoredFile]:
+    def files(self, name: str = "") -> list[FileStatus]:
         """The regular files of a folder by name; none where there is no such folder."""
 
     def read(self, name: str) -> bytes:
@@ -49,7 +49,7 @@ class Storage(Protocol):
         """Copies a file to this machine."""
 
 
-def storage_of(spark: SparkSession, place: str) -> Storage:
+def storage_of(spark: SparkSession, place: str) -> FolderStorage:
     """A folder: a path, or a URI of a filesystem that this Spark has. Raises ConfigError for any other."""
     return HadoopStorage(spark, place) if is_uri(place) else LocalStorage(place)
 
@@ -63,13 +63,13 @@ class LocalStorage:
     def path(self, name: str) -> str:
         return f"{self.place}/{name}" if name else self.place
 
-    def files(self, name: str = "") -> list[StoredFile]:
+    def files(self, name: str = "") -> list[FileStatus]:
         folder = Path(self.path(name))
         with _with_path(folder):
             if not folder.is_dir():
                 return []
             return sorted(
-                StoredFile(each.name, each.stat().st_size) for each in folder.iterdir() if each.is_file()
+                FileStatus(each.name, each.stat().st_size) for each in folder.iterdir() if each.is_file()
             )
 
     def read(self, name: str) -> bytes:
@@ -119,12 +119,12 @@ class HadoopStorage:
     def path(self, name: str) -> str:
         return f"{self.place}/{name}" if name else self.place
 
-    def files(self, name: str = "") -> list[StoredFile]:
+    def files(self, name: str = "") -> list[FileStatus]:
         with _with_place(self.path(name)):
             if not self._files.exists(self._path(name)):
                 return []
             entries = self._files.listStatus(self._path(name))
-            found = [StoredFile(each.getPath().getName(), each.getLen()) for each in entries if each.isFile()]
+            found = [FileStatus(each.getPath().getName(), each.getLen()) for each in entries if each.isFile()]
         return sorted(found)
 
     def read(self, name: str) -> bytes:

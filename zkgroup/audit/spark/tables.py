@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from zkgroup.audit import manifest, stored_files
 from zkgroup.audit.buckets.names import names_of
 from zkgroup.audit.manifest import Converted, Manifest, StoredState
-from zkgroup.audit.spark.folding import BucketRows, Part
+from zkgroup.audit.spark.folding import BucketRows, ZxidRange
 from zkgroup.audit.spark.inputs import is_uri
-from zkgroup.audit.spark.outputs import Output, Written
-from zkgroup.audit.spark.storage import Storage, storage_of
+from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
+from zkgroup.audit.spark.storage import FolderStorage, storage_of
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, SEEDS, STATES, Source, StoredFile
 
 _Result = TypeVar("_Result")
@@ -39,9 +39,9 @@ class Tables:
         return not is_uri(self.storage.place)
 
     @property
-    def output(self) -> Output:
+    def output(self) -> TaskOutput:
         """What tasks write to."""
-        return Output(self.storage.place if self.is_local else None)
+        return TaskOutput(self.storage.place if self.is_local else None)
 
     def source(self, name: str) -> Any:
         """What pyarrow reads of a file, on the driver."""
@@ -49,7 +49,7 @@ class Tables:
             return str(Path(self.storage.place, name))
         return pa.BufferReader(self.storage.read(name))
 
-    def enter(self, ensembles: Mapping[str, Converted], written: Iterable[Written] = ()) -> None:
+    def enter(self, ensembles: Mapping[str, Converted], written: Iterable[TaskFile] = ()) -> None:
         """Makes this the state of the folder, with the files of a batch; manifests before the last one go."""
         number = self.manifest.number + 1
         files = [each.file for each in written]
@@ -58,11 +58,11 @@ class Tables:
         self.storage.write(f"{manifest.FOLDER}/{manifest.name_of(number)}", self.manifest.encode())
         self.storage.delete(f"{manifest.FOLDER}/{manifest.name_of(number - 2)}")
 
-    def placed(self, written: Written) -> Written:
+    def placed(self, written: TaskFile) -> TaskFile:
         """A file that is in its place, also where a task could not put it there."""
         if written.content is not None:
             self.storage.write(written.file.name, written.content)
-        return Written(written.file, None)
+        return TaskFile(written.file, None)
 
     def clear(self, number: int) -> None:
         """Deletes what a job that was killed left of a batch."""
@@ -97,7 +97,7 @@ class Tables:
             if each.table == FACTS and each.ensemble == ensemble and each.log < 0
         ]
 
-    def rows(self, ensemble: str, part: Part, buckets: Sequence[str] | None = None) -> list[BucketRows]:
+    def rows(self, ensemble: str, part: ZxidRange, buckets: Sequence[str] | None = None) -> list[BucketRows]:
         """Where the rows of each bucket are."""
         known, state = self.manifest.ensembles[ensemble], self._state(ensemble, part)
         zxid = known.base_zxid if state is None else state.zxid
@@ -115,7 +115,7 @@ class Tables:
             for bucket in buckets or names_of(known.buckets)
         ]
 
-    def together(self, ensemble: str, part: Part, buckets: Sequence[str] | None = None) -> BucketRows:
+    def together(self, ensemble: str, part: ZxidRange, buckets: Sequence[str] | None = None) -> BucketRows:
         """Where the rows of several buckets are, as those of one."""
         rows = self.rows(ensemble, part, buckets)
         return replace(
@@ -156,12 +156,12 @@ class Tables:
         places = ",".join(self.storage.path(name) for name in names)
         return context.binaryFiles(places).coalesce(1).mapPartitions(run)
 
-    def stored_zxid(self, ensemble: str, part: Part) -> int:
+    def stored_zxid(self, ensemble: str, part: ZxidRange) -> int:
         """The zxid of the last stored state at or before a part."""
         state = self._state(ensemble, part)
         return self.manifest.ensembles[ensemble].base_zxid if state is None else state.zxid
 
-    def _state(self, ensemble: str, part: Part) -> StoredState | None:
+    def _state(self, ensemble: str, part: ZxidRange) -> StoredState | None:
         states = self.manifest.ensembles[ensemble].states
         before = [each for each in states if each.zxid <= part.after_zxid]
         return max(before, key=lambda each: each.zxid, default=None)
@@ -179,12 +179,12 @@ class Tables:
         return known
 
 
-def is_converted(storage: Storage) -> bool:
+def is_converted(storage: FolderStorage) -> bool:
     """Whether a folder is one that `conversion` wrote to."""
     return manifest.newest(file.name for file in storage.files(manifest.FOLDER)) is not None
 
 
-def _read(storage: Storage) -> Manifest:
+def _read(storage: FolderStorage) -> Manifest:
     name = manifest.newest(file.name for file in storage.files(manifest.FOLDER))
     if name is None:
         return Manifest()

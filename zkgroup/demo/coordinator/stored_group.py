@@ -67,7 +67,7 @@ def read_history(
     transactions: Iterable[ServerTransaction], group: str, slot: int, topic: str
 ) -> StoredHistory:
     """The history of a group, from everything that the servers accepted."""
-    replay = _Replay(group, slot, topic)
+    replay = _GroupReplay(group, slot, topic)
     for transaction in transactions:
         if transaction.refusal is None:
             replay.apply(transaction)
@@ -81,7 +81,7 @@ def read_history(
 
 
 @dataclass(slots=True)
-class _Replay:
+class _GroupReplay:
     group: str
     slot: int
     topic: str

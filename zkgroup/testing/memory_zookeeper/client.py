@@ -22,7 +22,7 @@ from zkgroup.model.requests import (
     Suspended,
     ZnodeStat,
 )
-from zkgroup.testing.memory_zookeeper.leader import ServerSession, Transaction
+from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction, ServerSession
 from zkgroup.testing.memory_zookeeper.tree import (
     READ,
     AclSet,
@@ -230,7 +230,7 @@ class MemoryClient:
         acl = self.tree.acls.get(path)
         return acl is None or self.credentials.may(READ, acl)
 
-    def fire(self, entry: Transaction) -> None:
+    def fire(self, entry: LoggedTransaction) -> None:
         """Queues the watches of this client that the transaction fires."""
         data, children = self.data_watches, self.child_watches
         if not data and not children:
@@ -247,7 +247,9 @@ class MemoryClient:
                 parent = parent_of(path)
                 self._queue_watch(children.pop(parent, []), parent, entry)
 
-    def _queue_watch(self, callbacks: list[Callable[[str], None]], path: str, entry: Transaction) -> None:
+    def _queue_watch(
+        self, callbacks: list[Callable[[str], None]], path: str, entry: LoggedTransaction
+    ) -> None:
         """Removes the watch. A client without READ permission gets no event (CVE-2024-23944)."""
         if not callbacks:
             return

@@ -33,7 +33,7 @@ _FIRST_SESSION_ID = 0x1000_0000_0000_0001
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class LoggedTransaction:
     """One entry of the write log. Every write gets one, accepted or not."""
 
     zxid: int
@@ -73,14 +73,14 @@ class QuorumLeader:
         self,
         clock: Clock,
         epoch: int,
-        on_commit: Callable[[Transaction], None],
+        on_commit: Callable[[LoggedTransaction], None],
         log_limit: int | None = None,
     ) -> None:
         """`log_limit`: the log has the last transactions, from so many up to twice that; None: all."""
         self.clock = clock
         self.tree = DataTree()
         self.tree.zxid = epoch << 32
-        self.log: list[Transaction] = []
+        self.log: list[LoggedTransaction] = []
         self.sessions: dict[int, ServerSession] = {}
         self._on_commit = on_commit
         self._log_limit = log_limit
@@ -122,7 +122,7 @@ class QuorumLeader:
         tree.zxid += 1
         zxid = tree.zxid
         stats = tuple([tree.applied(change, zxid, time_ms) for change in changes])
-        entry = Transaction(
+        entry = LoggedTransaction(
             zxid, time_ms, session_id, client, kind, operations, changes, stats, refused, acls
         )
         self.log.append(entry)
@@ -178,13 +178,13 @@ class QuorumLeader:
 # --- the log as a history ------------------------------------------------------------------------
 
 
-def server_transactions(log: Iterable[Transaction], clock: Clock) -> tuple[ServerTransaction, ...]:
+def server_transactions(log: Iterable[LoggedTransaction], clock: Clock) -> tuple[ServerTransaction, ...]:
     """Translates a log. Its wall times become times of the members' clock, by the present difference."""
     ahead_ms = clock.wall_ms() - clock.now_ms()
     return tuple(_translate(entry, entry.time_ms - ahead_ms) for entry in log)
 
 
-def _translate(entry: Transaction, at_ms: int) -> ServerTransaction:
+def _translate(entry: LoggedTransaction, at_ms: int) -> ServerTransaction:
     if entry.refused is None:
         applied = zip(entry.changes, entry.stats, strict=True)
         changes = tuple([_applied(c, stat) for c, stat in applied if not isinstance(c, AclSet)])

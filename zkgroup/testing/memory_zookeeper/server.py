@@ -39,7 +39,7 @@ from zkgroup.model.requests import (
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import ClientLink, InFlightRequest, MemoryClient, PendingReply
 from zkgroup.testing.memory_zookeeper.direct_writes import DirectWrites
-from zkgroup.testing.memory_zookeeper.leader import QuorumLeader, ServerSession, Transaction
+from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction, QuorumLeader, ServerSession
 from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, credentials, masked
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
@@ -227,7 +227,7 @@ class MemoryZooKeeper(DirectWrites):
         """Session id to what cancels its expiry, in direct mode while its client is not connected."""
 
     @property
-    def log(self) -> list[Transaction]:
+    def log(self) -> list[LoggedTransaction]:
         """Every write, accepted or refused, and every beginning and end of a session, by zxid."""
         return self.leader.log
 
@@ -372,7 +372,7 @@ class MemoryZooKeeper(DirectWrites):
 
     # --- followers ----------------------------------------------------------------------
 
-    def _committed(self, entry: Transaction) -> None:
+    def _committed(self, entry: LoggedTransaction) -> None:
         """Called after a transaction. In direct mode every client reads the leader's tree."""
         if not self.stepped:
             for client in self.clients.values():

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, busy, data_of
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 
 
 def _story() -> tuple[AuditLog, dict[str, int]]:
@@ -97,7 +97,7 @@ def test_a_long_history_stays_small() -> None:
     """With tight limits nothing grows beyond them, what is left out is said, and the marks stay."""
     log = busy(60, 12)
     limits = replace(
-        Limits(),
+        ReportLimits(),
         spans=200,
         points=300,
         partitions=40,

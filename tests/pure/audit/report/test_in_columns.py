@@ -21,15 +21,15 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.report import in_columns, load
 from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.writing import ReportPlace, drawn_of_rows, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
 ABOUT = About(inputs=["made"])
-TIGHT = replace(Limits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
-MANY = replace(Limits(), partitions=40, spans=200, points=300)
+TIGHT = replace(ReportLimits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
+MANY = replace(ReportLimits(), partitions=40, spans=200, points=300)
 
 
 class Taken:
@@ -52,12 +52,12 @@ class Taken:
         return {**self.rows, "rebalances": rebalances}
 
 
-def check_equal(rows: Rows, group: str | None = None, limits: Limits | None = None) -> None:
+def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | None = None) -> None:
     """Data and tables by rows and by columns."""
     found = []
     for asked in (PlainRows(rows, group), asked_rows(rows, group)):
         taken, nothing = Taken(), Found([], [], asked.facts)
-        drawn = drawn_of_rows(asked, limits or Limits(), taken)
+        drawn = drawn_of_rows(asked, limits or ReportLimits(), taken)
         found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.in_order()))
     (by_rows, tables), (by_columns, tables_of_columns) = found
     for section, fields in by_rows.items():
@@ -71,15 +71,15 @@ def rows_of(events: Sequence[Event]) -> Rows:
     return Rows(lambda: iter(events), seen, None, lambda: columns_of(events))
 
 
-@pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["wide", "tight"])
+@pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])
 @pytest.mark.parametrize("group", [None, "idle"])
-def test_a_recorded_history_has_the_same_report(group: str | None, limits: Limits) -> None:
+def test_a_recorded_history_has_the_same_report(group: str | None, limits: ReportLimits) -> None:
     """The files of a server with many faults, whole and of one group."""
     check_equal(open_source([folder_of(INCIDENTS)]).rows(), group, limits)
 
 
-@pytest.mark.parametrize("limits", [Limits(), TIGHT], ids=["wide", "tight"])
-def test_random_histories_have_the_same_report(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])
+def test_random_histories_have_the_same_report(limits: ReportLimits) -> None:
     """With multis that failed, offsets that are no numbers, and clocks that step back."""
     for seed in range(8):
         check_equal(rows_of(history_of(seed)), limits=limits)
@@ -108,7 +108,7 @@ def test_a_partition_beyond_all_numbers_is_written(kind: Callable[..., AskedRows
     output = tmp_path / "report.html"
 
     with rows_beside(ReportPlace.of(output)) as rows:
-        drawn_of_rows(kind(rows_of(list(log.events())), None), Limits(), rows)
+        drawn_of_rows(kind(rows_of(list(log.events())), None), ReportLimits(), rows)
         assert isinstance(rows, Drafts)
         rows.finish()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.keys import BY_MEMBERSHIP
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere
 
 pytest.importorskip("numpy")
@@ -27,8 +27,8 @@ def test_rows_and_selections_of_rules_are_freed() -> None:
     audited = AuditedColumns(columns_of(log.events()), log.facts())
     before = audited.by_key(BY_MEMBERSHIP)
 
-    first = drawn_in(audited, Limits(), Nowhere())
+    first = drawn_in(audited, ReportLimits(), Nowhere())
 
     assert audited.by_key(BY_MEMBERSHIP) is not before
     assert {"sessions", "groups"} & set(vars(audited.tables)) == set()
-    assert drawn_in(audited, Limits(), Nowhere()).sessions == first.sessions != []
+    assert drawn_in(audited, ReportLimits(), Nowhere()).sessions == first.sessions != []

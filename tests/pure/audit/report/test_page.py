@@ -13,7 +13,7 @@ import pytest
 from tests.worlds import golden_audits
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
-from zkgroup.audit.report.keeping import Limits
+from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
 
@@ -183,7 +183,7 @@ def test_sixteen_thousand_partitions_fit() -> None:
         for group, topic, partition, spans in rows
     ]
 
-    assert len(data["owners"]["rows"]) == 16_000 <= Limits().partitions
+    assert len(data["owners"]["rows"]) == 16_000 <= ReportLimits().partitions
     assert len(page(data)) < 6_000_000
 
 

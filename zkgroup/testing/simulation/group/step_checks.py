@@ -14,7 +14,7 @@ from zkgroup.consumer.machine import events as ev
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create, Delete, Multi, MultiDone, Operation, SetData
 from zkgroup.runtime.events import Answered, Submit
-from zkgroup.testing.memory_zookeeper.leader import Transaction
+from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import AnyOperation, CreatedNode, DataSet, DataTree, Deleted
 from zkgroup.testing.simulation.schedule import ScheduleRecording
@@ -74,7 +74,7 @@ class GroupAudit:
 
     # --- checks before a transaction ------------------------------------------------------------------
 
-    def _check_before(self, entry: Transaction) -> None:
+    def _check_before(self, entry: LoggedTransaction) -> None:
         if entry.session_id == 0:
             gone = [c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)]
             self._unregistered.update(path.rpartition("/")[2] for path in gone)
@@ -94,7 +94,7 @@ class GroupAudit:
             self._check_operation(entry, operation, member, created)
 
     def _check_operation(
-        self, entry: Transaction, operation: AnyOperation, member: str | None, created: set[str]
+        self, entry: LoggedTransaction, operation: AnyOperation, member: str | None, created: set[str]
     ) -> None:
         if isinstance(operation, Delete) and self._is_owner(operation.path):  # noqa: SIM102
             if not self._owns(operation.path, entry.session_id, member):
@@ -114,7 +114,7 @@ class GroupAudit:
         self._check_reset(entry, operation.path, member)
         self._check_no_way_back(entry, operation, member)
 
-    def _check_plan(self, entry: Transaction, path: str, member: str | None) -> None:
+    def _check_plan(self, entry: LoggedTransaction, path: str, member: str | None) -> None:
         """A claim must follow from the topic's present number of partitions."""
         self._read_records()
         topic = path.rpartition("/offsets/")[2].partition("/")[0]
@@ -126,7 +126,9 @@ class GroupAudit:
                 entry, f"claim of {member} by an assignment for {known[-1]} of {topic}, which has {stored}"
             )
 
-    def _check_no_way_back(self, entry: Transaction, operation: SetData | Create, member: str | None) -> None:
+    def _check_no_way_back(
+        self, entry: LoggedTransaction, operation: SetData | Create, member: str | None
+    ) -> None:
         """S4: only a seek in the same claim sets a zkgroup member's offset back, in a release too."""
         path, before = operation.path, self._tree.read(operation.path)
         owner = self._tree.read(path.replace("/offsets/", "/owners/"))
@@ -137,7 +139,7 @@ class GroupAudit:
         if goes_back and (member or "", path, owner.stat.czxid) not in self._sought:
             self._fail(entry, f"S4: {member} goes back from {before.data!r} without a seek")
 
-    def _check_reset(self, entry: Transaction, path: str, member: str | None) -> None:
+    def _check_reset(self, entry: LoggedTransaction, path: str, member: str | None) -> None:
         """A marked reset is applied before the next commit (recipes.md 6)."""
         topic, _, number = path.rpartition("/offsets/")[2].partition("/")
         marker = self._tree.read(f"{self._prefix}/resets/{topic}-{number}")
@@ -162,12 +164,12 @@ class GroupAudit:
                     self._applied.add((record.member, path, fields["mzxid"]))
         self._records_seen = len(records)
 
-    def _moves(self, entry: Transaction, owner: str) -> bool:
+    def _moves(self, entry: LoggedTransaction, owner: str) -> bool:
         return any(isinstance(o, Delete) and o.path == owner for o in entry.operations)
 
     # --- checks after a transaction -------------------------------------------------------------------
 
-    def _check_after(self, entry: Transaction) -> None:
+    def _check_after(self, entry: LoggedTransaction) -> None:
         """S1: a claiming member is registered in the same session; a leaving member owns nothing."""
         for change in entry.changes:
             if isinstance(change, (CreatedNode, DataSet)) and self._is_offset(change.path):
@@ -188,7 +190,7 @@ class GroupAudit:
                 if self._is_owner(path) and node.owner == entry.session_id:
                     self._check_owner(entry, path)
 
-    def _check_owner(self, entry: Transaction, path: str) -> None:
+    def _check_owner(self, entry: LoggedTransaction, path: str) -> None:
         owner = self._tree.read(path)
         if (
             owner is None or owner.stat.version == 0
@@ -232,7 +234,7 @@ class GroupAudit:
         znode: Znode | None = self._tree.read(path)
         return f"{znode.data!r} of 0x{znode.stat.ephemeral_owner:x}" if znode is not None else "absent"
 
-    def _fail(self, entry: Transaction, what: str) -> None:
+    def _fail(self, entry: LoggedTransaction, what: str) -> None:
         raise GroupAuditError(f"zxid {entry.zxid} by 0x{entry.session_id:x}: {what}: {entry.operations}")
 
 
