@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 _SPREAD = "tests/long/"
-_EVERY_TEST = {"_leaves_nothing_behind", "request"}
+_EVERY_TEST = {"_leaves_nothing_behind", "preforked", "request"}
 """Fixtures that a test has without asking for them, and that are as good around all cases of a table."""
 
 
@@ -29,37 +29,43 @@ class Tables:
         collected = yield
         if not isinstance(collected, list) or len(collected) < 2 or collector.nodeid.startswith(_SPREAD):
             return collected
-        return [_table(collector, name, collected)] if all(map(_needs_only_values, collected)) else collected
+        if not all(map(_needs_only_values, collected)):
+            return collected
+        return [Table.from_parent(collector, name=name, callobj=_run_of(collected))]
+
+
+class Table(pytest.Function):
+    """All cases of one parametrized test."""
+
+    def reportinfo(self) -> tuple[str, int, str]:
+        """Where the test is, not where its cases are run."""
+        test = self.obj.test
+        return test.__code__.co_filename, test.__code__.co_firstlineno - 1, self.name
 
 
 def _needs_only_values(item: pytest.Item) -> bool:
     """Whether it asks for no fixture, and its case has no mark of its own."""
-    if not isinstance(item, pytest.Function) or item.callspec.marks or item.cls is not None:
+    if not isinstance(item, pytest.Function) or item.cls is not None:
         return False
     if hasattr(item.obj, "is_hypothesis_test"):  # Hypothesis counts examples by item
+        return False
+    if len(item.own_markers) > len(getattr(item.obj, "pytestmark", ())):  # a case has marks of its own
         return False
     marks = list(item.iter_markers("parametrize"))
     if any(mark.kwargs.get("indirect") or len(mark.args) > 2 for mark in marks):
         return False
     values = {name for mark in marks for name in _names(mark.args[0])}
-    unasked = set(item._fixtureinfo.names_closure) - values - _EVERY_TEST
-    return (
-        values.issuperset(item.callspec.params)
-        and values.issuperset(item._fixtureinfo.argnames)
-        and all(_is_of_the_session(item, name) for name in unasked)
-    )
+    if not values >= {*inspect.signature(item.obj).parameters, *item.callspec.params}:
+        return False
+    return values | _EVERY_TEST >= {*item.fixturenames}
 
 
 def _names(names: str | Sequence[str]) -> list[str]:
     return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
-def _is_of_the_session(item: pytest.Function, fixture: str) -> bool:
-    found = item._fixtureinfo.name2fixturedefs.get(fixture, ())
-    return bool(found) and all(each.scope == "session" for each in found)
-
-
-def _table(collector: Any, name: str, items: Sequence[pytest.Function]) -> pytest.Function:
+def _run_of(items: Sequence[pytest.Function]) -> Callable[[], None]:
+    """A test that runs these cases."""
     test = items[0].obj
 
     def whole_table() -> None:
@@ -67,13 +73,9 @@ def _table(collector: Any, name: str, items: Sequence[pytest.Function]) -> pytes
 
     whole_table.__doc__ = test.__doc__
     whole_table.__module__ = test.__module__
-    whole_table.pytestmark = [  # type: ignore[attr-defined]
-        mark for mark in getattr(test, "pytestmark", ()) if mark.name != "parametrize"
-    ]
-    item = pytest.Function.from_parent(collector, name=name, callobj=whole_table)
-    file, line = inspect.getsourcefile(test), test.__code__.co_firstlineno
-    item.reportinfo = lambda: (file, line - 1, name)  # type: ignore[method-assign]
-    return item
+    whole_table.__dict__["test"] = test
+    whole_table.__dict__["pytestmark"] = [mark for mark in test.pytestmark if mark.name != "parametrize"]
+    return whole_table
 
 
 def run_table(cases: dict[str, Callable[[], object]]) -> None:
