@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zkgroup.audit.manifest import ConvertedLog
 from zkgroup.audit.points_in_time import PointInTime, zxid_range
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.source import Rows, SeenTree, standing_text
+from zkgroup.audit.source import Rows, SeenTree, empty_chroot_text, standing_text
 from zkgroup.audit.stored_tables import StoredTables, read_manifest, stored_tables
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
@@ -34,6 +34,7 @@ class ConvertedSource:
     progress: Progress = quiet
     history: None = None
     _holes: dict[Hole, None] = field(default_factory=dict)
+    _is_chroot_empty: bool = False
 
     @property
     def base_zxid(self) -> int:
@@ -78,9 +79,8 @@ class ConvertedSource:
 
     def notes(self) -> list[str]:
         converted = self.tables.converted
-        if converted.is_exact:
-            return []
-        return [standing_text(converted.base_zxid, converted.detail)]
+        found = [] if converted.is_exact else [standing_text(converted.base_zxid, converted.detail)]
+        return [*found, empty_chroot_text(self.chroot)] if self._is_chroot_empty else found
 
     def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[LogTimes]:
         """Of each log that has rows up to a zxid: its last transaction up to there, or up to a time."""
@@ -96,7 +96,9 @@ class ConvertedSource:
         from zkgroup.audit.columns.parts import behind, inside
 
         whole = with_ends(list(self._logged(to_zxid)), self.tables.seeds())
-        return inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+        found = inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+        self._is_chroot_empty = bool(self.chroot) and not any(found.paths)
+        return found
 
     def _parts(self, before: int, to_zxid: int | None) -> Parts:
         """The same log by log. What stood later than the first tree, or in a chroot, is known of all rows."""

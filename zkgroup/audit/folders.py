@@ -10,7 +10,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime, zxid_of, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
-from zkgroup.audit.source import Difference, Rows, SeenTree, few, standing_text
+from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.diffs import Journal
 from zkgroup.zkfiles.history import History, PastTree
@@ -178,7 +178,7 @@ class Folders:
             is_empty = is_empty and not event.path
             yield event
         if is_empty:
-            self._details[f"the files have no znode at or below the chroot {self.chroot}"] = None
+            self._details[empty_chroot_text(self.chroot)] = None
 
     def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zkgroup.audit.events import Event
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.reading import events_of
-from zkgroup.audit.source import Rows, SeenTree, few
+from zkgroup.audit.source import Rows, SeenTree, empty_chroot_text, few
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import StoredZnode
@@ -26,6 +26,7 @@ class OneTree:
     detail: str = ""
     chroot: str = ""
     history: History | None = None
+    _is_chroot_empty: bool = False
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         self._require(at)
@@ -36,6 +37,7 @@ class OneTree:
         self.zxids(start, end)
         seen = self.tree()
         seeds = seen.tree
+        self._is_chroot_empty = bool(self.chroot) and not seeds.paths(self.chroot)
 
         def events() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
@@ -54,7 +56,8 @@ class OneTree:
         return []
 
     def notes(self) -> list[str]:
-        return [self.detail] if self.detail else []
+        details = [self.detail] if self.detail else []
+        return [*details, empty_chroot_text(self.chroot)] if self._is_chroot_empty else details
 
     def _require(self, at: PointInTime | None) -> None:
         if at is None or at.zxid == self.zxid:

@@ -91,11 +91,18 @@ def read_files(
     """
     tables = []
     for each in files:
+        place = each.name
         try:
-            with pq.ParquetFile(source(each.name), read_dictionary=list(codes)) as file:
+            opened = source(each.name)
+            place = opened if isinstance(opened, str) else place
+            with pq.ParquetFile(opened, read_dictionary=list(codes)) as file:
                 tables.append(file.read(columns=list(names), use_threads=False))
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"{each.name}: expected Parquet that `audit run` wrote: {error}") from error
+            found = "nothing" if isinstance(error, FileNotFoundError) else f"another file ({error})"
+            raise ConfigError(
+                f"{place}: expected Parquet that `audit run` wrote, found {found}; convert the folders again,"
+                " into another output"
+            ) from error
     return pa.concat_tables(tables) if tables else None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
+from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report.writing import (
     FINDINGS,
@@ -25,8 +27,10 @@ from zkgroup.audit.report.writing import (
     write_report,
 )
 from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Severity
-from zkgroup.audit.spark.inputs import require_inputs
+from zkgroup.audit.sources import path_of
+from zkgroup.audit.spark.inputs import require_inputs, require_output
 from zkgroup.audit.spark.session import require_spark, session
+from zkgroup.errors import ConfigError, MixedEnsembleError
 
 from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, Command, output, shared
@@ -213,6 +217,11 @@ def summary(found: Found, told: FoundIncidents) -> None:
     incidents = Counter(one.incident.severity for one in told.incidents)
     counts = Counter(one.severity for one in found.findings)
     echo_err(f"{_counts(counts)}, in {counted(len(told.incidents), 'incident')}: {_counts(incidents)}")
+    echo_skipped(found)
+
+
+def echo_skipped(found: Found) -> None:
+    """Prints how many findings were not searched for, and why."""
     if found.skipped:
         reasons = Counter(one.reason for one in found.skipped)
         message = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
@@ -404,9 +413,10 @@ def run(
     chosen = bounds_given(bounds)
     require_spark()
     require_inputs(inputs)
+    require_output(target, inputs)
     from zkgroup.audit.spark import job, results
 
-    with progress() as report, session(master, dict(settings)) as spark:
+    with _told_of_names(), progress() as report, session(master, dict(settings)) as spark:
         audited = job.run(
             spark,
             inputs,
@@ -422,11 +432,24 @@ def run(
     if not out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
         out.table(_RUN_COLUMNS, audited)
         echo_err(f"incidents and findings: {target.rstrip('/')}/{results.FINDINGS_FILE}")
+        is_of_all = not (only or chosen or chroot or group or start or end)
+        if is_of_all and is_converted(path_of(target)):
+            which = "" if len(audited) == 1 else " --ensemble NAME"
+            echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
     for each in audited:
         for text in each.damages:
             echo_err(f"damaged: {text}")
     if any(each.damages or each.errors for each in audited):
         ctx.exit(EXIT_CHECK_FAILED)
+
+
+@contextmanager
+def _told_of_names() -> Iterator[None]:
+    """Folders that are not of one ensemble can be read in one job, under two names."""
+    try:
+        yield
+    except MixedEnsembleError as error:
+        raise ConfigError(f"{error}, or give each ensemble a NAME of its own: --input NAME=FOLDER") from error
 
 
 _RUN_COLUMNS: list[TableColumn[Audited]] = [

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.points_in_time import PointInTime, is_within
@@ -105,8 +106,16 @@ def owners(
             show_owners(out, [each.life for each in lives], facts.sessions)
         if not lives:
             echo_err(f"{f'{partition} of {group}' if partition else group} had no owner")
+        _is_of_past(facts)
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _is_of_past(facts: Facts) -> bool:
+    """Whether transactions were read. Where none were, says so: no row then means nothing about the past."""
+    if not facts.has_log:
+        echo_err("no transactions were read: this is what stands in the tree; what was before is not known")
+    return facts.has_log
 
 
 def _owner_columns(brief: Brief) -> list[TableColumn[OwnerLife]]:
@@ -206,7 +215,9 @@ def offsets(
         brief = Brief(out, (one.write.time_ms for one in found), facts.sessions)
         brief.show_dates()
         out.table(_offset_columns(brief, of_one_group=group is not None), found)
-        echo_err(f"{counted(len(found), 'write')}, {sum(row.is_rewind for _, row in found)} of them rewinds")
+        if _is_of_past(facts):
+            rewound = sum(row.is_rewind for _, row in found)
+            echo_err(f"{counted(len(found), 'write')}, {rewound} of them rewinds")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 
@@ -277,7 +288,9 @@ def sessions(
         brief = Brief(out, (time for row in found for time in (row.from_ms, row.to_ms)))
         brief.show_dates()
         out.table(_session_columns(brief), found)
-        echo_err(f"{counted(len(found), 'session')}, {sum(row.ended == 'expired' for row in found)} expired")
+        if _is_of_past(facts):
+            expired = sum(row.ended == "expired" for row in found)
+            echo_err(f"{counted(len(found), 'session')}, {expired} expired")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 

@@ -64,6 +64,14 @@ class Inputs:
         if self.ensemble is not None:
             raise click.UsageError("--ensemble is for --input; a live one is that of -z")
 
+    def require_trees(self) -> None:
+        """Raises UsageError for what holds no trees, however many ensembles it has."""
+        for path in filter(is_converted, self.paths):
+            raise click.UsageError(
+                f"{path} is Parquet of `audit run`, which holds operations and no trees: name the folders of "
+                "servers with --input"
+            )
+
     def require_outside(self, file: Path) -> None:
         """Raises UsageError for a file among those that are read: evidence stays as it is."""
         for path in self.paths:
@@ -150,6 +158,8 @@ def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> D
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def gathered(*args: Any, texts: Sequence[str], chroot: str, **values: Any) -> Any:
             inputs = Inputs((*texts, *values.pop("further", ())), chroot, values.pop("ensemble", None))
+            if not converted:
+                inputs.require_trees()
             return function(*args, inputs=inputs, **values)
 
         gathered.__doc__, gathered.__name__ = function.__doc__, function.__name__

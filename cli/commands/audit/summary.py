@@ -16,14 +16,15 @@ from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, output
 from ...render import Cell, TableColumn, echo_err
 from ...units import counted, iso_time
+from .findings import echo_skipped
 from .inputs import Inputs, between_options, command, input_options, opened
 
 SCREEN = 24
 """Lines of a terminal that all must fit into."""
 GROUPS = 15
 """As many groups are shown."""
-_AROUND = 4
-"""Lines of a screen that are no rows: the time, the heads, two lines below the table."""
+_AROUND = 5
+"""Lines of a screen that are no rows: the time, the heads, two lines below the table, the next prompt."""
 
 
 @command()
@@ -60,6 +61,7 @@ def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: 
         out.table(columns(shown), shown)
         if len(groups) > GROUPS:
             echo_err(f"{counted(len(groups) - GROUPS, 'group')} more, with fewer errors and warnings")
+        echo_skipped(found)
     if any(row.errors for row in rows) or source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
 

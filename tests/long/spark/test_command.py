@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import INCIDENTS, findings, folder
+from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
 from zkgroup.audit.spark import session
 
@@ -27,6 +27,25 @@ def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: 
     assert {each["ensemble"] for each in document["findings"]} == {"x"}
     assert json.loads((tmp_path / "out" / "findings.json").read_text()) == document
     assert spark.range(1).count() == 1
+
+
+def test_what_to_do_next_is_said(spark: Any, tmp_path: Path) -> None:
+    """How the incidents are read; that two ensembles need names; that a damaged output is made anew."""
+    assert spark.version
+    shell, out = Shell(tmp_path), tmp_path / "out"
+
+    def ran(code: int, *inputs: Path) -> str:
+        words = [word for each in inputs for word in ("--input", str(each))]
+        ended = shell.run("audit", "run", *words, "--output", str(out))
+        assert ended.code == code
+        return ended.err
+
+    first, other = folder(INCIDENTS), folder(HEALTHY[0])
+    assert f"incidents as text: zkgroup audit findings --input {out}\n" in ran(3, first)
+    assert "or give each ensemble a NAME of its own" in ran(2, first, other)
+    (file, *_) = sorted(out.glob("operations/**/bucket=cluster/*.parquet"))
+    file.unlink()
+    assert f"error: {file}: expected Parquet that `audit run` wrote, found nothing; convert" in ran(2, first)
 
 
 def test_what_spark_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.sources import path_of, require_source
 from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.names import list_files
 
 UNNAMED: Final = "ensemble"
 """The name of the ensemble whose folders were given without one."""
 
-_NAMED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
 
 
@@ -50,14 +52,27 @@ class Given(NamedTuple):
 
 
 def given_of(texts: Sequence[str]) -> list[Given]:
-    """`[NAME=]FOLDER|URI`, each."""
-    found = []
-    for text in texts:
-        named = _NAMED.fullmatch(text)
-        name, place = (named[1], named[2]) if named else (None, text)
-        path = path_of(place)
-        found.append(Given(name, place if is_uri(str(path)) else str(path.absolute())))
-    return found
+    """`[NAME=]FOLDER|URI`, each. Raises ConfigError for a name or a folder that is none."""
+    return list(map(_given, texts))
+
+
+def _given(text: str) -> Given:
+    name, equals, place = text.partition("=")
+    if _NAME.fullmatch(name) and place:
+        return Given(name, _absolute(place))
+    if not equals or "/" in name or path_of(text).exists():
+        return Given(None, _absolute(text))
+    if place:
+        raise ConfigError(
+            f"input {text!r}: expected [NAME=]FOLDER with a NAME of letters, digits, '.', '_' and '-', found "
+            f"the name {name!r}"
+        )
+    raise ConfigError(f"input {text!r}: expected a folder after the name, found nothing")
+
+
+def _absolute(place: str) -> str:
+    path = path_of(place)
+    return place if is_uri(str(path)) else str(path.absolute())
 
 
 def require_inputs(texts: Sequence[str]) -> None:
@@ -65,6 +80,27 @@ def require_inputs(texts: Sequence[str]) -> None:
     for _, place in given_of(texts):
         if not is_uri(place):
             require_source(Path(place))
+
+
+def require_output(output: str, texts: Sequence[str]) -> None:
+    """Looks at an output on a path, before Spark is started for it.
+
+    Raises ConfigError for a file, and for a folder of what is read: that stays as it is.
+    """
+    target = path_of(output)
+    if is_uri(str(target)):
+        return
+    target = target.resolve()
+    is_file = next((each for each in (target, *target.parents) if each.exists() and not each.is_dir()), None)
+    if is_file is not None:
+        raise ConfigError(f"output {output}: expected a folder, found a file at {is_file}")
+    for _, place in given_of(texts):
+        path = Path(place)
+        if is_uri(place) or is_converted(path):
+            continue
+        files = list_files(path).folder.resolve()
+        if target in (path.resolve(), files) or files in target.parents:
+            raise ConfigError(f"output {output} would lie among the files that are read: name another folder")
 
 
 def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 """Whether readers may be asked to filter. Off by default; a reader that can then fails each query."""
+
+_TOLD_BY_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
+"""What an error of zkgroup says, in Python's traceback in Spark's error."""
 
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas")
 _LOOPBACK: Final = "127.0.0.1"
@@ -89,14 +93,24 @@ def open_session(
 
 @contextmanager
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session of `open_session` that ends with the block; one that was open before stays open."""
+    """A session of `open_session` that ends with the block; one that was open before stays open.
+
+    An error of zkgroup that ended a task comes as ConfigError, with its text.
+    """
     require_spark()
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     was_open = SparkSession.getActiveSession() is not None
     spark = open_session(master, settings=settings)
     try:
         yield spark
+    except (PySparkException, Py4JJavaError) as error:
+        told = _TOLD_BY_TASK.findall(str(error))
+        if not told:
+            raise
+        raise ConfigError(told[-1]) from error
     finally:
         if not was_open:
             spark.stop()

@@ -57,6 +57,4 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
     if partition.partition not in known:
         numbers = ", ".join(map(str, sorted(known)[:_NAMED])) or "none"
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-        raise NotFoundError(
-            f"{partition}: no such partition in these files; those of {partition.topic}: {numbers}{more}"
-        )
+        raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}{more}")

@@ -90,8 +90,8 @@ def test_a_partition_that_never_was_is_exit_5(lone_shell: Shell, command: str) -
     topic = lone_shell.run(*words, "u:0")
 
     assert (ran.code, ran.out, topic.code, topic.out) == (5, "", 5, "")
-    assert "t-9: no such partition in these files; those of t: 0, 1, 2, 3" in ran.err
-    assert "u-0: no such partition in these files; those of u: none" in topic.err
+    assert "t-9: no such partition; those of t: 0, 1, 2, 3" in ran.err
+    assert "u-0: no such partition; those of u: none" in topic.err
 
 
 @pytest.mark.parametrize(
@@ -471,21 +471,44 @@ def test_a_folder_in_the_place_of_a_path_is_told_where_it_goes(lone_shell: Shell
     assert f"name what is read with --input {V394}" in ended.err
 
 
-@pytest.mark.parametrize("words", [("run", "--output"), ("report", "--spark")], ids=lambda words: words[0])
-def test_a_missing_input_is_refused_before_spark_starts(
-    lone_shell: Shell, tmp_path: Path, words: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "expected", "code"),
+    [
+        (("run", "--output", "out", "--input", "none"), "none: expected a folder, found nothing", 5),
+        (("report", "--spark", "out", "--input", "none"), "none: expected a folder, found nothing", 5),
+        (("run", "--output", "out", "--input", "north east=in"), "found the name 'north east'", 2),
+        (("run", "--output", "out", "--input", "east="), "expected a folder after the name", 2),
+        (("run", "--output", "in", "--input", "in"), "would lie among the files that are read", 2),
+        (("run", "--output", "in/version-2/out", "--input", "east=in"), "would lie among the files", 2),
+        (
+            ("run", "--output", "file/out", "--input", "in"),
+            "output file/out: expected a folder, found a file",
+            2,
+        ),
+    ],
+)
+def test_wrong_inputs_and_outputs_are_refused_before_spark_starts(
+    lone_shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    expected: str,
+    code: int,
 ) -> None:
-    """It would take seconds to start."""
+    """It would take seconds to start, and the files that are read stay as they are."""
 
     def session(*_: object) -> NoReturn:
         raise AssertionError("started")
 
     monkeypatch.setattr("zkgroup_cli.commands.audit.findings.session", session)
+    monkeypatch.chdir(tmp_path)
+    copy(V394, tmp_path / "in")
+    (tmp_path / "file").touch()
 
-    ended = lone_shell.run("audit", *words, str(tmp_path / "out"), "--input", str(tmp_path / "none"))
+    ended = lone_shell.run("audit", *words)
 
-    assert ended.code == 5
-    assert f"{tmp_path / 'none'}: expected" in ended.err
+    assert ended.code == code
+    assert expected in ended.err
 
 
 @pytest.mark.parametrize("output_format", ["table", "ndjson"])

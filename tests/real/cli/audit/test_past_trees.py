@@ -328,6 +328,19 @@ def test_a_diff_needs_a_past(lone_shell: Shell) -> None:
     assert "the files end at 0x163" in beyond.err
 
 
+@pytest.mark.parametrize(
+    "words", [("tree",), ("diff", "1", "2"), ("export", "out.gz")], ids=lambda words: words[0]
+)
+def test_parquet_has_no_trees(lone_shell: Shell, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Nobody is sent for the name of an ensemble, which would not help."""
+    (tmp_path / "manifest").mkdir()
+    (tmp_path / "manifest" / "0000000001.json").write_text("{}")
+
+    ended = lone_shell.run("audit", *words, "--input", str(tmp_path))
+
+    assert (ended.code, "operations and no trees: name the folders of servers" in ended.err) == (2, True)
+
+
 def test_binary_data_comes_in_base64(lone_shell: Shell) -> None:
     """As `znode get` has it."""
     document = lone_shell.json("audit", "tree", "--input", str(V346), "/other")
