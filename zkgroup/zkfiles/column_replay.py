@@ -49,6 +49,11 @@ class Sees(Protocol):
         """Records that follow each other. False, with nothing done, where `see` has to judge."""
         ...
 
+    @property
+    def looks_at_tree(self) -> bool:
+        """Whether anybody looks at the znodes of the tree when all records were given."""
+        ...
+
 
 class NotPlainError(Exception):
     """The exact reader has to read the logs: for damage, disorder or holes, or without the kernel."""
@@ -145,8 +150,9 @@ class _Stretches:
             self._give(pieces)
 
     def close(self) -> None:
-        """Brings the taker's tree to what was given in columns."""
-        self._paths.settle()
+        """Brings the taker's tree to what was given in columns, if anybody looks at it."""
+        if self._taker.looks_at_tree:
+            self._paths.settle()
 
     def _give(self, pieces: Sequence[_ChunkRecords]) -> None:
         """Where all are refused, each half is tried; those of one piece are given record by record."""

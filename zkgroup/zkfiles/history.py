@@ -321,6 +321,7 @@ class _Replay:
         self.at = base.zxid
         self.applied = self.checked = 0
         self.first_bad: int | None = None
+        self.looks_at_tree = True
 
     def see(self, transaction: Transaction) -> None:
         self.tree.apply(transaction)

@@ -193,6 +193,11 @@ class _Run:
         """Whether records from one zxid to another have only to be compared with the tree."""
         return self._tree_within(first, last) is not None
 
+    @property
+    def looks_at_tree(self) -> bool:
+        """Only a snapshot that is not compared by its digest needs the znodes."""
+        return self._next is not None or any(each.tree is not None for each in self._pending)
+
     def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
         """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
         from zkgroup.zkfiles.stretches import OddRowsError

@@ -244,6 +244,23 @@ def test_columns_find_the_same_wrong_digest(tmp_path: Path, bad: int) -> None:
 
 
 @needs_kernel
+@pytest.mark.parametrize("before_the_end", [0, 2])
+def test_a_snapshot_without_a_digest_is_compared_with_the_tree_of_columns(
+    tmp_path: Path, before_the_end: int
+) -> None:
+    """Whose znodes are in the kernel's numbers until somebody looks at them."""
+    world = ServerHistory()
+    world.create("/a")
+    for number in range(9):
+        world.set("/a", b"%d" % number)
+    world.log(tmp_path)
+    world.snapshot(tmp_path, world.zxid - before_the_end, tells=False)
+    in_columns, exact = both(tmp_path)
+    assert in_columns == exact
+    assert [check.agrees for check in exact.snapshots] == [True]
+
+
+@needs_kernel
 def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: Path) -> None:
     """They do not say of which version a digest is."""
     world = ServerHistory()
