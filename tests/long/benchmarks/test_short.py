@@ -22,8 +22,7 @@ from tests.programs.benchmarks import (
     tree_measurements,
 )
 from tests.programs.benchmarks.measurements import MEASUREMENTS, embedded_start
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Report
+from tests.programs.benchmarks.report import Plan, Report
 from tests.programs.benchmarks.scenarios import GroupBench
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import OURS

@@ -19,8 +19,7 @@ import sys
 from pathlib import Path
 
 from tests.programs.benchmarks.measurements import BY_NAME_ONLY, MEASUREMENTS
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Report
+from tests.programs.benchmarks.report import Plan, Report
 
 
 def main() -> int:

@@ -24,8 +24,7 @@ from pathlib import Path
 
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.group_days import write_logs
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report
+from tests.programs.benchmarks.report import Line, Plan, Report
 from zkgroup.audit.engine import audit as audited
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.report.writing import report_of

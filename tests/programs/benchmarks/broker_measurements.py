@@ -18,8 +18,7 @@ from pathlib import Path
 
 from tests.programs.benchmarks.broker_client import Figures, ask
 from tests.programs.benchmarks.broker_sides import KAFKA, OURS, BrokerSide, all_sides, sides
-from tests.programs.benchmarks.plan import Plan, ratio
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
 from tests.waiting import eventually
 from tests.worlds.led_brokers import ask as ask_broker
 from zkgroup.broker.log.data_dir import DataDir

@@ -11,8 +11,7 @@ from tests.long.interop.jars import kafka
 from tests.programs.benchmarks import reads
 from tests.programs.benchmarks.cluster_tree import FIRST_BROKER, ClusterTree
 from tests.programs.benchmarks.commands import Ran, run, zkgroup
-from tests.programs.benchmarks.plan import Plan, cost_line, ratio
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, cost_line, median, ratio, spread
 from tests.programs.benchmarks.server import BenchServer, Cost
 from tests.programs.benchmarks.take_overs import OURS, ControllerBench, TakeOver
 

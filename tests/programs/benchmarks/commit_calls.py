@@ -16,8 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report
+from tests.programs.benchmarks.report import Line, Plan, Report
 from tests.programs.raw_groups import CLIENT_ID, COMMIT, UNKNOWN_MEMBER, Address, RawConnection, RawMember
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.long.interop.jars import compiled
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
 from tests.programs.benchmarks.zookeeper_files import write_log, write_snapshot
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zookeeper.embedded.java import find_jars, find_java

@@ -18,8 +18,7 @@ from tests.programs.benchmarks.broker_client import ask
 from tests.programs.benchmarks.broker_sides import KAFKA, OURS, UNFORCED, BrokerSide, all_sides, sides
 from tests.programs.benchmarks.commit_calls import commit_calls
 from tests.programs.benchmarks.group_client import COMMITTED, Found
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
 from tests.waiting import eventually
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from tests.programs.benchmarks import embedded
-from tests.programs.benchmarks.plan import Plan, ratio
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
 from zkgroup.testing import KafkaCluster
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 

@@ -22,8 +22,7 @@ from tests.programs.benchmarks import (
     tree_measurements,
 )
 from tests.programs.benchmarks.pauses import PauseBench
-from tests.programs.benchmarks.plan import Plan, cost_line, ratio
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, cost_line, median, ratio, spread
 from tests.programs.benchmarks.scenarios import GroupBench, Result
 from tests.programs.benchmarks.server import BenchServer, Cost
 from tests.programs.benchmarks.sides import JVM, JVM_SMALL, OURS, Side

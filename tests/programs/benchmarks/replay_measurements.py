@@ -12,8 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.programs.benchmarks.calls import calls_of
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report, median
+from tests.programs.benchmarks.report import Line, Plan, Report, median
 from tests.worlds.server_history import ServerHistory
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import read_log

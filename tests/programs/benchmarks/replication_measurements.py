@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.programs.benchmarks.plan import Plan, ratio
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
 from zkgroup.testing import KafkaCluster
 from zkgroup.testing.batches import records_of
 from zkgroup.wire.client import BrokerClient

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +14,34 @@ from tests.programs.benchmarks.members import Members
 from tests.programs.benchmarks.observer import Observer, Window
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import Side
-from tests.programs.benchmarks.tree import lay_out
+from tests.worlds.kazoo_clients import kazoo_on
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _znodes(topics: int, partitions: int) -> Iterator[tuple[str, bytes]]:
+    """Path and data of every znode, parents before children; `partitions` of each topic."""
+    yield from ((path, b"") for path in ("/consumers", "/brokers", "/brokers/ids", "/brokers/topics"))
+    broker = {"jmx_port": -1, "timestamp": "1400000000000", "host": "127.0.0.1", "version": 1, "port": 9}
+    yield "/brokers/ids/1", _json(broker)
+    for topic in range(topics):
+        assignment = {str(p): [1] for p in range(partitions)}
+        yield f"/brokers/topics/t{topic}", _json({"version": 1, "partitions": assignment})
+
+
+def lay_out(address: str, topics: int, partitions: int) -> list[str]:
+    """Writes the smallest tree that members of 0.8.2.2 need on a fresh server; the names of the topics.
+
+    The broker names a port on which no process listens: JVM members register, rebalance and claim, find no
+    leader and fetch nothing. Members do not read state znodes.
+    """
+    with kazoo_on(address) as client:
+        for path, data in _znodes(topics, partitions):
+            client.create(path, data)
+    return [f"t{topic}" for topic in range(topics)]
+
 
 LAST = "z00000"
 """The member that joins and leaves: its id sorts last, so that few partitions move."""

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.programs.benchmarks.group_days import write_logs
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report
+from tests.programs.benchmarks.report import Line, Plan, Report
 
 LOGS = 20
 CORES = 2

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.programs.benchmarks.plan import Plan
-from tests.programs.benchmarks.report import Line, Report, median, spread
+from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
 from tests.programs.benchmarks.zookeeper_files import FIRST_MS, FIRST_ZXID, write_log, write_snapshot
 from tests.worlds.files_read import counted_reads
 from zkgroup.zkfiles.compression import PIECE_BYTES

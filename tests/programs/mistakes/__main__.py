@@ -15,10 +15,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.programs.mistakes.catalogue import MISTAKES, PARTS
-from tests.programs.mistakes.mistake import Mistake
-from tests.programs.mistakes.run import Result, SuiteError, run
-from tests.programs.mistakes.table import PAGE, table, write_page
+from tests.programs.mistakes.catalogue import MISTAKES, PARTS, Mistake
+from tests.programs.mistakes.run import PAGE, Result, SuiteError, run, table, write_page
 from tests.programs.mistakes.tree import ROOT
 
 

@@ -1,18 +1,18 @@
-"""Plants mistakes, one after another, and checks whether their tests fail."""
+"""Plants mistakes, one after another, checks whether their tests fail, and writes the table of results."""
 
 from __future__ import annotations
 
 import queue
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.programs.mistakes.mistake import Mistake, StaleError
-from tests.programs.mistakes.tree import PATIENCE_WITH_MISTAKE_S, Copy, Run
+from tests.programs.mistakes.catalogue import Mistake, StaleError
+from tests.programs.mistakes.tree import PATIENCE_WITH_MISTAKE_S, ROOT, Copy, Run
 
 TAIL: Final = 30
 """Lines of pytest that are shown where it did not do what it should."""
@@ -117,3 +117,23 @@ def with_mistake(copy: Copy, mistake: Mistake) -> Result:
 
 def _tail(run: Run) -> str:
     return "\n".join(run.output.splitlines()[-TAIL:])
+
+
+PAGE: Final = ROOT / "docs" / "mistakes.md"
+HEAD: Final = "| part | mistake | caught by | CPU s |"
+
+
+def table(results: Iterable[Result]) -> str:
+    """A row for each mistake."""
+    rows = [HEAD, "| --- | --- | --- | --- |"]
+    for each in results:
+        file, _, test = each.caught_by.partition("[")[0].partition("::")
+        caught = f"`{file}` {test}" if test else "**no test**"
+        rows.append(f"| {each.mistake.part} | {each.mistake.says} | {caught} | {each.seconds:.1f} |")
+    return "\n".join(rows)
+
+
+def write_page(results: Iterable[Result]) -> None:
+    """Puts the table in place of the one at the end of the page."""
+    text, _, _ = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    PAGE.write_text(f"{text}{table(results)}\n", encoding="utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.worlds.serving import on_a_loop, until
-from zkgroup.broker.fetch_reports import FetchReports
 from zkgroup.broker.machine.events import FollowerFetched, FollowerFetches
+from zkgroup.broker.network import FetchReports
 from zkgroup.model import TopicPartition
 
 FETCHED = [FollowerFetched(TopicPartition("t", number), 2, number, number, number) for number in range(4)]

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.mistakes.catalogue import MISTAKES, PARTS
-from tests.programs.mistakes.mistake import Mistake, StaleError
-from tests.programs.mistakes.run import Result, with_mistake
-from tests.programs.mistakes.table import HEAD, PAGE, table
+from tests.programs.mistakes.catalogue import MISTAKES, PARTS, Mistake, StaleError
+from tests.programs.mistakes.run import HEAD, PAGE, Result, table, with_mistake
 from tests.programs.mistakes.tree import Copy
 from tests.project import ROOT, setup_cfg
 

@@ -20,8 +20,7 @@ from zkgroup.controller.machine.controller_election.elector import ControllerIde
 from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.event_processor import EventHandler, EventProcessor
 from zkgroup.controller.machine.events import BrokerAnswered
-from zkgroup.controller.machine.features import Features
-from zkgroup.controller.machine.handlers import EVENT_HANDLERS
+from zkgroup.controller.machine.handlers import EVENT_HANDLERS, Features
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import PART_BYTES, PendingDeletes
 from zkgroup.controller.machine.ports import FeatureList, Ports
