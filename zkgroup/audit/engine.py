@@ -158,15 +158,6 @@ def bounded_rows(rows: Rows, group: str | None) -> ClosableRows:
     return BoundedRows(rows, group)
 
 
-def asked_rows(rows: Rows, group: str | None) -> AskedRows:
-    """The rows of an audit, all in memory: columns where numpy and pyarrow are installed."""
-    try:
-        from zkgroup.audit.screening import ScreenedRows
-    except ImportError:
-        return PlainRows(rows, group)
-    return ScreenedRows(rows, group)
-
-
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
     """Why a rule cannot be asked of an input; None where it can."""
     if isinstance(rule, WholeRule) and not has_files:

@@ -35,21 +35,6 @@ _OF_PARTITIONS: Final = rf"^{consumers_path()}/[^/]*/(owners|offsets)/[^/]*/[0-9
 """Owners and offsets of partitions, as `path_kind` has them."""
 
 
-class ScreenedRows:
-    """The rows of an audit as columns."""
-
-    def __init__(self, rows: Rows, group: str | None) -> None:
-        columns = _or_of_events(rows.columns(), rows)
-        self.rows, self.group = rows, group
-        self.groups: set[str] = set()
-        self.columns = columns = of_one_group(columns, group, self.groups)
-        self.facts = facts_in(columns)
-        self.audited = AuditedColumns(columns, self.facts)
-
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        return self.audited.find(rules, bounds)
-
-
 def of_one_group(columns: Columns, group: str | None, groups: set[str]) -> Columns:
     """Without the rows of other groups, where one is given; the names of all are put into `groups` then."""
     if group is None:

@@ -129,7 +129,7 @@ def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(temporary.TemporaryBuckets(2)) as buckets:
         buckets.add(columns_of(open_source([folder(INCIDENTS)]).rows().events()))
-        os.truncate(buckets._file.fileno(), 1)
+        os.truncate(buckets.tables._file.fileno(), 1)
 
         with pytest.raises(ConfigError, match="kept there are gone"):
             buckets.columns(buckets.names[0])

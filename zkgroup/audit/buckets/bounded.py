@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from zkgroup.audit.buckets.finding import find_in_bucket, find_in_sessions, find_in_tree
 from zkgroup.audit.buckets.known_rows import known_rows
@@ -17,7 +17,7 @@ from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Bounds, Finding, Rule
-from zkgroup.audit.screening import facts_in, find_screened, of_one_group
+from zkgroup.audit.screening import AuditedColumns, facts_in, of_one_group
 from zkgroup.audit.source import Rows
 from zkgroup.zkfiles.column_replay import NotPlainError
 
@@ -37,11 +37,24 @@ LIMITS: Final = RowLimits()
 _EVENTS_AT_A_TIME: Final = 1 << 15
 
 
+class Watcher(Protocol):
+    """Sees a history while it is read."""
+
+    def begin(self, before: Columns) -> None:
+        """What stood before it. What was seen until now counts no more: it is read again in another way."""
+
+    def add(self, part: Columns) -> None:
+        """Its rows, part by part, without the ends of ephemerals that no record names."""
+
+
 class BoundedRows:
     """The rows of an audit, of one group where one is named. Close it when all is found."""
 
-    def __init__(self, rows: Rows, group: str | None, limits: RowLimits = LIMITS) -> None:
+    def __init__(
+        self, rows: Rows, group: str | None, limits: RowLimits = LIMITS, watcher: Watcher | None = None
+    ) -> None:
         self.rows, self.group, self._limits = rows, group, limits
+        self._watcher = watcher
         self.groups: set[str] = set()
         """The names of all groups, where one is asked for."""
         self._kept: TemporaryBuckets | None = None
@@ -55,12 +68,20 @@ class BoundedRows:
     @property
     def written(self) -> int:
         """Bytes that were written to the disk."""
-        return 0 if self._kept is None else self._kept.size
+        return 0 if self._kept is None else self._kept.tables.size
 
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """What the rules find."""
+    def find(
+        self,
+        rules: Sequence[Rule],
+        bounds: Mapping[str, Bounds],
+        then: Callable[[AuditedColumns], None] | None = None,
+    ) -> Iterator[Finding]:
+        """What the rules find; `then` gets all rows, or those of one bucket after the other."""
         if self._kept is None:
-            yield from find_screened(rules, self._columns, self.facts, bounds)
+            audited = AuditedColumns(self._columns, self.facts)
+            yield from audited.find(rules, bounds)
+            if then is not None:
+                then(audited)
             return
         yield from find_in_sessions(rules, self._columns, self.facts, bounds)
         closes, trees, names = closes_in(self._columns), [], self._kept.names
@@ -69,7 +90,7 @@ class BoundedRows:
             before, logged = apart(self._kept.columns(name))
             if name != CLUSTER:
                 logged = in_order(joined([logged, closes]))
-            found = find_in_bucket(rules, with_ends([logged], before), self.facts, bounds)
+            found = find_in_bucket(rules, with_ends([logged], before), self.facts, bounds, then)
             trees.append(found.tree)
             yield from found.findings
         yield from find_in_tree(rules, trees, self.facts, bounds)
@@ -94,9 +115,13 @@ class BoundedRows:
         before, size = of_one_group(parts.before, self.group, self.groups), 0
         held: list[Columns] = []
         known: list[Columns] = []
+        if self._watcher is not None:
+            self._watcher.begin(before)
         for rows in parts.logged:
             part = of_one_group(rows, self.group, self.groups)
             size += len(part)
+            if self._watcher is not None:
+                self._watcher.add(part)
             if self._kept is None and size > self._limits.most_rows:
                 self._kept = TemporaryBuckets(self._limits.buckets)
                 known += [self._keep(self._kept, each) for each in (before, *held)]

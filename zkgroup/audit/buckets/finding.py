@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.buckets.spanning import (
@@ -16,7 +16,7 @@ from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Bounds, Finding, Rule
-from zkgroup.audit.screening import find_screened
+from zkgroup.audit.screening import AuditedColumns, find_screened
 
 
 class FoundInBucket(NamedTuple):
@@ -28,14 +28,21 @@ class FoundInBucket(NamedTuple):
 
 
 def find_in_bucket(
-    rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
+    rules: Sequence[Rule],
+    columns: Columns,
+    facts: Facts,
+    bounds: Mapping[str, Bounds],
+    then: Callable[[AuditedColumns], None] | None = None,
 ) -> FoundInBucket:
-    """Asks those of the rules whose keys are in one bucket."""
+    """Asks those of the rules whose keys are in one bucket; `then` gets what was computed for them."""
     if not len(columns):
         return FoundInBucket([], columns)
     tree = TreeRows()
-    asked = [*rules_of_buckets(rules), tree.rule]
-    found = list(find_screened(asked, columns, facts, {**bounds, tree.rule.name: {}}))
+    asked = [*rules_of_buckets(rules), *([tree.rule] if rules_by(rules, TREE_KEYS) else ())]
+    audited = AuditedColumns(columns, facts)
+    found = list(audited.find(asked, {**bounds, tree.rule.name: {}}))
+    if then is not None:
+        then(audited)
     return FoundInBucket(found, columns.take(tree.rows))
 
 

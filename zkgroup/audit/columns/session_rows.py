@@ -2,62 +2,106 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
-from zkgroup.audit.columns.codes import CREATE, DELETE, OF_SESSION
-from zkgroup.audit.columns.rows import Columns
-from zkgroup.audit.columns.tables import ScreenTables
+from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.transactions import Transactions, transactions_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 
+_At = tuple[int, int]
+"""A session and a zxid."""
 
-def sessions_in(
-    columns: Columns,
-    facts: Facts,
-    tables: ScreenTables | None = None,
-    transactions: Transactions | None = None,
-) -> list[SessionRow]:
-    """Every session of a history, as `sessions_of` gives them.
 
-    Args:
-        tables: those of the columns, where they are known already.
-        transactions: all of them, where the columns lack sets.
+class SessionsBuilder:
+    """Takes the parts of a history in order, with the ends of all ephemerals. Memory: the sessions.
+
+    Which transaction ended a session is known at the end, so those that may have are counted apart.
     """
-    s = (tables or ScreenTables(columns, facts)).sessions
-    makes = (s.op == CREATE) & s.applied & (columns.ephemeral[s.selection.rows] == OF_SESSION)
-    created = s.counts(makes & ~s.is_end)
-    lost = s.counts((s.op == DELETE) & s.is_end)
-    counts = _writes(facts, transactions_of(columns) if transactions is None else transactions)
-    for code, key in enumerate(s.selection.keys):
-        of_session = counts.setdefault(int(key[0]), SessionCounts())
-        of_session.created, of_session.lost = int(created[code]), int(lost[code])
-    return session_rows(counts, _living(columns), facts)
 
+    def __init__(self) -> None:
+        self._created: Counter[int] = Counter()
+        self._created_at: Counter[_At] = Counter()
+        self._lost_at: Counter[_At] = Counter()
+        self._writes: Counter[int] = Counter()
+        self._last: dict[int, _At] = {}
+        """Of each session zxid and time of its last transaction that ended none."""
+        self._ends: dict[_At, tuple[int, int]] = {}
+        """Of each transaction that may have ended its session: its time, and 1 for a write or 0."""
 
-def _writes(facts: Facts, transactions: Transactions) -> dict[int, SessionCounts]:
-    """By session: how many transactions it has, createSession and the end left out, and the last time."""
-    sessions, codes = np.unique(transactions.session, return_inverse=True)
-    lives = [facts.sessions.get(session) for session in sessions.tolist()]
-    ends = np.array([-1 if life is None or life.to_zxid is None else life.to_zxid for life in lives])
-    own = np.flatnonzero(transactions.zxid != ends[codes]) if len(codes) else codes
-    writes = np.bincount(codes[own[~transactions.opens[own]]], minlength=len(sessions))
-    last = np.full(len(sessions), -1)
-    last[codes[own]] = own
-    return {
-        session: SessionCounts(
-            writes=int(writes[code]),
-            last_ms=int(transactions.time_ms[last[code]]) if last[code] >= 0 else None,
+    def add(self, columns: Columns, transactions: Transactions | None = None) -> None:
+        """One part. `transactions` are all of it, where the columns lack some."""
+        closes = np.unique(columns.zxid[columns.op == CLOSE_SESSION])
+        has_session, is_end = columns.session != 0, np.isin(columns.zxid, closes)
+        makes = (columns.op == CREATE) & columns.applied & (columns.ephemeral == OF_SESSION) & has_session
+        self._created.update(_counted(columns.session[makes]))
+        self._created_at.update(_counted_at(columns, makes & is_end))
+        self._lost_at.update(_counted_at(columns, (columns.op == DELETE) & has_session & is_end))
+        self._add_transactions(transactions_of(columns) if transactions is None else transactions, closes)
+
+    def _add_transactions(self, all_: Transactions, closes: Numbers) -> None:
+        is_end = np.isin(all_.zxid, closes)
+        self._writes.update(_counted(all_.session[~is_end & ~all_.opens]))
+        places = np.flatnonzero(~is_end)
+        sessions, last = np.unique(all_.session[places][::-1], return_index=True)
+        last_places = places[::-1][last] if len(sessions) else places
+        lists = (each[last_places].tolist() for each in (all_.session, all_.zxid, all_.time_ms))
+        for session, zxid, time_ms in zip(*lists, strict=True):
+            self._last[session] = zxid, time_ms
+        for place in np.flatnonzero(is_end).tolist():
+            at = int(all_.session[place]), int(all_.zxid[place])
+            self._ends[at] = int(all_.time_ms[place]), int(not all_.opens[place])
+
+    def rows(self, facts: Facts, living: Columns) -> list[SessionRow]:
+        """Every session of a history, as `views.sessions.sessions_of` gives them.
+
+        Args:
+            living: a create of each ephemeral that there is at the end.
+        """
+        known = {*self._created, *self._writes, *self._last, *(session for session, _ in self._ends)}
+        ends = {session: life.to_zxid for session, life in facts.sessions.items()}
+        counts = {session: self._counts(session, ends.get(session)) for session in known}
+        last = dict(self._last)
+        for (session, zxid), (time_ms, writes) in self._ends.items():
+            if zxid != ends.get(session):
+                counts[session].writes += writes
+                last[session] = max(last.get(session, (-1, 0)), (zxid, time_ms))
+        for session, (_, time_ms) in last.items():
+            counts[session].last_ms = time_ms
+        return session_rows(counts, _counted(living.session), facts)
+
+    def _counts(self, session: int, end: int | None) -> SessionCounts:
+        at = session, -1 if end is None else end
+        return SessionCounts(
+            writes=self._writes[session],
+            created=self._created[session] - self._created_at[at],
+            lost=self._lost_at[at],
         )
-        for code, session in enumerate(sessions.tolist())
-    }
 
 
-def _living(columns: Columns) -> dict[int, int]:
-    """By session: how many of its ephemerals there are at the end."""
+def living_in(columns: Columns) -> Columns:
+    """A create of each ephemeral that there is at the end of a whole history."""
     is_made = (columns.op == CREATE) & (columns.ephemeral == OF_SESSION)
     rows = np.flatnonzero(columns.applied & (is_made | (columns.op == DELETE)))
     # The last of these rows of each path.
     last = rows[::-1][np.unique(columns.path[rows][::-1], return_index=True)[1]]
-    sessions, counts = np.unique(columns.session[last[is_made[last]]], return_counts=True)
-    return dict(zip(sessions.tolist(), counts.tolist(), strict=True))
+    return columns.take(last[is_made[last]])
+
+
+def sessions_in(columns: Columns, facts: Facts, transactions: Transactions | None = None) -> list[SessionRow]:
+    """Every session of a whole history. `transactions` are all of them, where the columns lack some."""
+    builder = SessionsBuilder()
+    builder.add(columns, transactions)
+    return builder.rows(facts, living_in(columns))
+
+
+def _counted(values: Numbers) -> dict[int, int]:
+    different, counts = np.unique(values, return_counts=True)
+    return dict(zip(different.tolist(), counts.tolist(), strict=True))
+
+
+def _counted_at(columns: Columns, mask: Flags) -> Counter[_At]:
+    return Counter(zip(columns.session[mask].tolist(), columns.zxid[mask].tolist(), strict=True))

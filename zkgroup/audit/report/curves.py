@@ -190,7 +190,12 @@ class Curves:
 
 def marks_kept(limits: ReportLimits) -> Kept[Mark]:
     """Room for the weightiest marks."""
-    return Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
+    return Kept(limits.marks, mark_weight)
+
+
+def mark_weight(mark: Mark) -> int:
+    """How much is lost without it."""
+    return _WEIGHTS[mark.kind]
 
 
 def kinds_of_marks(write: OffsetRow) -> list[str]:

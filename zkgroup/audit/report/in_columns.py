@@ -1,19 +1,24 @@
 """The sections of a report in columns; needs numpy and pyarrow (the extra `fast`).
 
-They are what `data.Sections` makes row by row. Objects are made of the rows of members, owners, topics and
-partition states alone.
+They are what `data` makes row by row: of all rows, or of one bucket after the other. Objects are made of the
+rows of members, owners, topics and partition states alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from zkgroup.audit.buckets.bounded import LIMITS, BoundedRows, RowLimits
+from zkgroup.audit.buckets.temporary import TemporaryTables
 from zkgroup.audit.columns.codes import CREATE
-from zkgroup.audit.columns.rows import Flags
-from zkgroup.audit.columns.session_rows import sessions_in
+from zkgroup.audit.columns.ends import Ends
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, first_places
+from zkgroup.audit.columns.session_rows import SessionsBuilder
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.load import BY_AREA
@@ -24,69 +29,235 @@ from zkgroup.audit.report import tables as shown_tables
 from zkgroup.audit.report.cluster import Replication
 from zkgroup.audit.report.data import Drawn, owner_span, see_topic
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.load import AREAS_MAX, WriteLoad
-from zkgroup.audit.report.offset_columns import OffsetColumns
+from zkgroup.audit.report.load import WriteLoad
+from zkgroup.audit.report.offset_columns import AllOffsets, OffsetColumns
+from zkgroup.audit.report.ordered import OrderedTable
 from zkgroup.audit.report.rebalancing import AllRebalances
+from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.report.timelines import Timeline, timeline_of
+from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import AuditedColumns
+from zkgroup.audit.source import Rows
 from zkgroup.znodes.paths import Kind, path_kind
 
 _OF_TOPICS: Final[frozenset[Kind]] = frozenset(("topic", "partition_state", "admin"))
-_WRITES_AT_A_TIME: Final = 50_000
+_LAST_ZXID: Final = 2**63 - 1
 
 
-def drawn_in(audited: AuditedColumns, limits: ReportLimits, shown: shown_tables.RowSink) -> Drawn:
-    """All sections of the rows of an audit. What its rules have computed is not computed again, but freed."""
-    tables, facts = audited.tables, audited.facts
-    rebalances = AllRebalances(facts, limits, shown)
-    for key, of_group in audited.by_key(BY_MEMBERSHIP):
-        rebalances.keep(of_group.once(group_rebalances, key, facts, QUIET_MS))
-    audited.forget_rows()
-    load = _load(tables, facts, limits)
-    sessions = sessions_in(tables.columns, facts, tables)
-    for session in sessions:
-        shown.add("sessions", shown_tables.session(session))
-    tables.release()
-    offsets = OffsetColumns(tables, limits)
-    for arrays in offsets.tables(_WRITES_AT_A_TIME):
-        shown.add_arrays("offsets", arrays)
-    owners: Timeline[tuple[str, str, int]] = timeline_of(facts, limits)
-    for row, life in _owner_lives(tables, facts, limits, owners):
-        owners.add(row, owner_span(life))
-        shown.add("owners", shown_tables.owner(row, life))
-    replication = _replication(tables, facts, limits)
-    return Drawn(owners, rebalances, offsets.drawn(), replication, sessions, load)
+class _FirstReading:
+    """What is to be known of all rows before the sections of any bucket: seen while they are read."""
+
+    def begin(self, before: Columns) -> None:
+        self.owned: dict[Partition, None] = {}
+        """The partitions with an owner, in the order in which they come first."""
+        self.used: dict[Partition, None] = {}
+        """Those with an owner or an offset."""
+        self.ends: list[int] = []
+        """The last zxid of each part."""
+        self._paths: set[str] = set()
+        self._sessions, self._ends = SessionsBuilder(), Ends(before)
+        self._see(before)
+
+    def add(self, part: Columns) -> None:
+        if len(part):
+            self.ends.append(int(part.zxid[-1]))
+            self._see(self._ends.added(part))
+
+    def add_sessions(self, facts: Facts, shown: shown_tables.RowSink) -> Sequence[Any]:
+        """The rows of all sessions."""
+        sessions = self._sessions.rows(facts, self._ends.living)
+        for session in sessions:
+            shown.add("sessions", shown_tables.session(session))
+        return sessions
+
+    def _see(self, part: Columns) -> None:
+        self._sessions.add(part)
+        rows = np.flatnonzero(part.applied)
+        for code in part.path[rows[first_places(part.path[rows])]].tolist():
+            path = part.paths[code]
+            if path in self._paths:
+                continue
+            self._paths.add(path)
+            place = path_kind(path)
+            if place.kind in ("owner", "offset"):
+                partition = place.name, place.topic, place.partition
+                self.used[partition] = None
+                if place.kind == "owner":
+                    self.owned[partition] = None
+
+
+class ColumnsDrawing:
+    """The rows of an audit, and the sections of its report. Close it when all is drawn."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        group: str | None,
+        limits: ReportLimits,
+        shown: shown_tables.RowSink,
+        row_limits: RowLimits = LIMITS,
+    ) -> None:
+        self._seen, self._limits, self._shown = _FirstReading(), limits, shown
+        self._bounded = BoundedRows(rows, group, row_limits, self._seen)
+        self.rows, self.group, self.groups = rows, group, self._bounded.groups
+        self.facts = self._bounded.facts
+        self._sections: _Sections | None = None
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """What the rules find. The sections are drawn of what was computed for them, once."""
+        sections = self._sections = self._new_sections()
+        yield from self._bounded.find(rules, bounds, sections.add)
+
+    def drawn(self) -> Drawn:
+        """All sections, once the rules were asked."""
+        if self._sections is None:
+            for _ in self.find((), {}):
+                pass
+        assert self._sections is not None
+        return self._sections.drawn()
+
+    def close(self) -> None:
+        self._bounded.close()
+        if self._sections is not None:
+            self._sections.close()
+
+    def _new_sections(self) -> _Sections:
+        return _Sections(
+            self.facts, self._limits, self._shown, self._seen, is_whole=not self._bounded.written
+        )
+
+
+class _Sections:
+    """Takes what was computed of all rows, or of those of one bucket after the other."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        limits: ReportLimits,
+        shown: shown_tables.RowSink,
+        seen: _FirstReading,
+        *,
+        is_whole: bool,
+    ) -> None:
+        self._facts, self._shown, self._seen = facts, shown, seen
+        self._refused_owners = islice(seen.owned, limits.partitions, None)
+        self._refused_offsets = max(len(seen.used) - limits.partitions, 0)
+        self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
+        self._used = set(islice(seen.used, limits.partitions))
+        self._kept = None if is_whole else TemporaryTables()
+        self._offset_table = OrderedTable(self._give_offsets, seen.ends, self._kept)
+        self._kept_owners = None if is_whole else TemporaryTables()
+        self._owner_table = OrderedTable(self._give_owners, seen.ends, self._kept_owners)
+        self._rebalances = AllRebalances(facts, limits, shown)
+        self._replication = Replication(facts, limits)
+        self._load = WriteLoad(facts, limits)
+        self._offsets = AllOffsets(facts, limits)
+        self._owners: Timeline[Partition] = timeline_of(facts, limits)
+
+    def add(self, audited: AuditedColumns) -> None:
+        """What rules have computed is not computed again, but freed."""
+        tables = audited.tables
+        for key, of_group in audited.by_key(BY_MEMBERSHIP):
+            self._rebalances.keep(of_group.once(group_rebalances, key, self._facts, QUIET_MS))
+        audited.forget_rows()
+        _count_load(tables, self._load)
+        tables.release()
+        offsets = OffsetColumns(tables, self._used)
+        offsets.add_to(self._offset_table)
+        self._offsets.add(offsets)
+        del offsets
+        self._add_owners(tables)
+        self._see_topics(tables.columns)
+
+    def drawn(self) -> Drawn:
+        sessions = self._seen.add_sessions(self._facts, self._shown)
+        self._offset_table.finish()
+        self._owner_table.finish()
+        for row in self._refused_owners:
+            self._owners.refuse(row)
+        self._rebalances.end()
+        self._replication.end()
+        self._load.end()
+        drawn = self._offsets.drawn(self._refused_offsets)
+        return Drawn(self._owners, self._rebalances, drawn, self._replication, sessions, self._load)
+
+    def close(self) -> None:
+        """Gives back what was written."""
+        for tables in (self._kept, self._kept_owners):
+            if tables is not None:
+                tables.close()
+
+    def _give_offsets(self, table: Any) -> None:
+        whole = table.combine_chunks()
+        self._shown.add_arrays("offsets", {name: whole[name].chunk(0) for name in whole.column_names})
+
+    def _give_owners(self, table: Any) -> None:
+        for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            self._shown.add("owners", row)
+
+    def _add_owners(self, tables: ScreenTables) -> None:
+        """Ownerships come in the order in which they ended, and then those that did not."""
+        rows, zxids, subs = [], [], []
+        for row, life, sub in _owner_lives(tables, self._facts, self._owned):
+            self._owners.add(row, owner_span(life))
+            rows.append(shown_tables.owner(row, life))
+            zxids.append(_LAST_ZXID if life.to_zxid is None else life.to_zxid)
+            subs.append(sub)
+        if rows:
+            table = _table_of_owners(rows)
+            self._owner_table.add(
+                lambda places: table.take(pa.array(places)),
+                np.array(zxids, np.int64),
+                np.array(subs, np.int64),
+                np.zeros(len(rows), np.bool_),
+                list,
+            )
+
+    def _see_topics(self, columns: Columns) -> None:
+        of_topics = np.array([path_kind(path).kind in _OF_TOPICS for path in columns.paths], np.bool_)
+        for event in columns.events(np.flatnonzero(columns.applied & of_topics[columns.path])):
+            see_topic(event, path_kind(event.path), self._facts, self._replication)
+
+
+def _table_of_owners(rows: Sequence[tuple[Any, ...]]) -> Any:
+    """The rows of `tables.OWNERS` with numbers of 64 bits and times in milliseconds."""
+    values = zip(shown_tables.OWNERS, zip(*rows, strict=True), strict=True)
+    return pa.table(
+        {
+            column.name: pa.array(each, pa.string())
+            if column.type == "string"
+            else pa.array([each_ and min(each_, _LAST_ZXID) for each_ in each], pa.int64())
+            for column, each in values
+        }
+    )
 
 
 def _owner_lives(
-    tables: ScreenTables, facts: Facts, limits: ReportLimits, owners: Timeline[tuple[str, str, int]]
-) -> Iterator[tuple[tuple[str, str, int], OwnerLife]]:
-    """Every ownership in the order in which they ended, and then those that did not."""
+    tables: ScreenTables, facts: Facts, ranks: Mapping[Partition, int]
+) -> Iterator[tuple[Partition, OwnerLife, int]]:
+    """Every ownership of these partitions, in the order in which they ended, each with the place of that row.
+
+    Then those that did not, each with the rank of its partition.
+    """
     p, claims = tables.partitions, tables.owners
-    places = np.flatnonzero(p.is_owner)
-    keys, firsts = np.unique(p.selection.codes[places], return_index=True)
-    firsts = p.selection.rows[places[firsts]]
-    by_first = keys[np.argsort(firsts)]
     row_of_key = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
-    for code in by_first[limits.partitions :].tolist():
-        owners.refuse(row_of_key[code])
-    rank = np.full(len(row_of_key), -1)
-    rank[by_first[: limits.partitions]] = np.arange(min(len(by_first), limits.partitions))
-    chosen = rank[p.selection.codes[claims.claim]] >= 0
+    rank = np.array([ranks.get(row, -1) for row in row_of_key], np.int64)
+    chosen: Flags = rank[p.selection.codes[claims.claim]] >= 0
     claim, end, is_open = claims.claim[chosen], claims.end[chosen], claims.is_open[chosen]
     codes = p.selection.codes[claim]
     last = np.where(is_open, len(tables.columns) + rank[codes], p.selection.rows[end])
     order = np.argsort(last)
     claim, end, codes = claim[order], end[order], codes[order]
+    places: Numbers = np.where(end < 0, rank[codes], tables.columns.sub[p.selection.rows[end]])
     texts = tables.columns.data.take(p.selection.rows[claim]).to_pylist()
     synthetic = tables.columns.synthetic[p.selection.rows[end]]
     fields = zip(
         *(codes.tolist(), texts, p.session[claim].tolist(), p.zxid[claim].tolist()),
         *(p.time_ms[claim].tolist(), end.tolist(), p.zxid[end].tolist(), p.time_ms[end].tolist()),
-        *(p.session[end].tolist(), (p.op[end] == CREATE).tolist(), synthetic.tolist()),
+        *(p.session[end].tolist(), (p.op[end] == CREATE).tolist(), synthetic.tolist(), places.tolist()),
         strict=True,
     )
-    for code, text, session, zxid, ms, ended, to_zxid, to_ms, ender, is_claimed, is_made_up in fields:
+    for code, text, session, zxid, ms, ended, to_zxid, to_ms, ender, is_claimed, is_made_up, place in fields:
         life = OwnerLife((text or b"").decode("utf-8", "replace"), session, zxid, ms)
         if ended >= 0:
             how: EndedBy = "session_end"
@@ -97,7 +268,7 @@ def _owner_lives(
             life = life._replace(
                 to_zxid=to_zxid, to_ms=to_ms, ended_by=how, ender=None if is_claimed else ender
             )
-        yield row_of_key[code], life
+        yield row_of_key[code], life, place
 
 
 def _ends(facts: Facts, session: int, zxid: int) -> bool:
@@ -106,22 +277,9 @@ def _ends(facts: Facts, session: int, zxid: int) -> bool:
     return life is not None and life.to_zxid == zxid
 
 
-def _replication(tables: ScreenTables, facts: Facts, limits: ReportLimits) -> Replication:
-    columns, found = tables.columns, Replication(facts, limits)
-    of_topics = np.array([path_kind(path).kind in _OF_TOPICS for path in columns.paths], np.bool_)
-    for event in columns.events(np.flatnonzero(columns.applied & of_topics[columns.path])):
-        see_topic(event, path_kind(event.path), facts, found)
-    found.end()
-    return found
-
-
-def _load(tables: ScreenTables, facts: Facts, limits: ReportLimits) -> WriteLoad:
-    columns, load = tables.columns, WriteLoad(facts, limits)
+def _count_load(tables: ScreenTables, load: WriteLoad) -> None:
+    columns = tables.columns
     areas = tables.of(BY_AREA)
-    if len(areas.keys) >= AREAS_MAX:  # which ones are counted apart depends on which came first
-        for event in columns.events():
-            load.see(event)
-        return load
     refused = np.flatnonzero(~columns.applied[areas.rows])
     zxids = columns.zxid[areas.rows[refused]]
     kept: Flags = np.ones(len(areas.rows), np.bool_)
@@ -135,6 +293,7 @@ def _load(tables: ScreenTables, facts: Facts, limits: ReportLimits) -> WriteLoad
     for cell, count in zip(known.tolist(), counts.tolist(), strict=True):
         area, step = divmod(cell, load.buckets)
         by_area.setdefault(area, {})[step] = count
-    for area, of_steps in by_area.items():
-        load.add(areas.keys[area][0], of_steps, int(sizes[area]))
-    return load
+    for first in first_places(codes).tolist():
+        area, row = int(codes[first]), places[first]
+        at = int(columns.zxid[row]), int(columns.sub[row])
+        load.add(areas.keys[area][0], by_area[area], int(sizes[area]), at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
@@ -16,6 +16,13 @@ AREAS_MAX: Final = 2_000
 _TABLE_MAX: Final = 60
 _OTHER: Final = "everything else"
 _LEAST_MS: Final = 1_000
+
+
+class _Counted(NamedTuple):
+    first: tuple[int, int]
+    """Zxid and place of the first row."""
+    counts: Counter[int]
+    size: int
 
 
 class WriteLoad:
@@ -30,6 +37,7 @@ class WriteLoad:
         self._counts: dict[str, Counter[int]] = {}
         self._bytes: Counter[str] = Counter()
         self._last_refused = -1
+        self._counted: dict[str, _Counted] = {}
 
     def see(self, event: Event) -> None:
         key = BY_AREA.key(event)
@@ -44,10 +52,23 @@ class WriteLoad:
         self._counts.setdefault(area, Counter())[bucket] += 1
         self._bytes[area] += len(event.data or b"")
 
-    def add(self, area: str, counts: Mapping[int, int], size: int) -> None:
-        """What was counted of one area already: operations by step, and bytes."""
-        self._counts.setdefault(area, Counter()).update(counts)
-        self._bytes[area] += size
+    def add(self, area: str, counts: Mapping[int, int], size: int, first: tuple[int, int]) -> None:
+        """What was counted of some rows of an area: operations by step, bytes, and where the first one is."""
+        known = self._counted.get(area)
+        if known is None:
+            self._counted[area] = _Counted(first, Counter(counts), size)
+            return
+        known.counts.update(counts)
+        self._counted[area] = _Counted(min(known.first, first), known.counts, known.size + size)
+
+    def end(self) -> None:
+        """Once all is counted: the areas that come first are shown apart."""
+        for place, area in enumerate(sorted(self._counted, key=lambda area: self._counted[area].first)):
+            counted = self._counted[area]
+            name = area if place < AREAS_MAX else _OTHER
+            self._counts.setdefault(name, Counter()).update(counted.counts)
+            self._bytes[name] += counted.size
+        self._counted.clear()
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""

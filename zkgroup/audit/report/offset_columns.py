@@ -6,8 +6,10 @@ number are read row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from zkgroup.audit.columns.codes import DELETE, SET
 from zkgroup.audit.columns.partitions import before, begins
 from zkgroup.audit.columns.rows import Flags, Numbers
 from zkgroup.audit.columns.tables import ScreenTables
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.report.curves import (
     PINNED_MAX,
     DrawnOffsets,
@@ -24,9 +27,11 @@ from zkgroup.audit.report.curves import (
     Point,
     Row,
     kinds_of_marks,
+    mark_weight,
     marks_kept,
 )
-from zkgroup.audit.report.keeping import ReportLimits
+from zkgroup.audit.report.keeping import Kept, ReportLimits
+from zkgroup.audit.report.ordered import OrderedTable
 from zkgroup.audit.texts import session_text
 from zkgroup.audit.views.offsets import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.znodes.paths import path_kind
@@ -41,15 +46,12 @@ _LAST_PARTITION: Final = 2**31 - 1
 class OffsetColumns:
     """Writes partition by partition, each partition's in order: an array for each field of `OffsetRow`."""
 
-    def __init__(self, tables: ScreenTables, limits: ReportLimits) -> None:
-        self._tables, self._limits = tables, limits
+    def __init__(self, tables: ScreenTables, shown: Collection[Row]) -> None:
+        """`shown` are the partitions that there is room for."""
+        self._tables = tables
         p = self._partitions = tables.partitions
-        firsts = p.selection.rows[p.is_first]
-        known = np.sort(firsts)[: limits.partitions]
-        self.refused = len(firsts) - len(known)
-        is_kept: Flags = np.zeros(len(p.selection.keys), np.bool_)
-        is_kept[p.selection.codes[p.is_first]] = np.isin(firsts, known)
         self.row_of_key: list[Row] = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
+        is_kept: Flags = np.array([row in shown for row in self.row_of_key], np.bool_)
         deletions = ~p.is_owner & (p.op == DELETE)
         self.places: Numbers = np.flatnonzero((p.is_write | deletions) & is_kept[p.selection.codes])
         """Of the writes, in the table of partitions."""
@@ -141,75 +143,46 @@ class OffsetColumns:
         """What was written."""
         return self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None
 
-    def drawn(self) -> DrawnOffsets:
-        """Curves and marks."""
-        curves, grain_ms = self._curves()
-        return DrawnOffsets(curves, self._marks(), grain_ms, self.refused)
-
-    def _marks(self) -> Any:
-        marks = marks_kept(self._limits)
+    def marks(self, limits: ReportLimits) -> Kept[OrderedMark]:
+        """The weightiest marks, in the order of the history."""
+        marks = Kept[OrderedMark](limits.marks, lambda one: mark_weight(one.mark))
         is_commit = self.kind == _CODES["commit"]
         is_marked = self.is_rewind | (is_commit & self.owned_known & ~self.owned)
         is_marked |= (self.kind == _CODES["reset"]) | (self.kind == _CODES["deletion"])
         places = np.flatnonzero(is_marked)
-        members = self.members()
+        members, subs = self.members(), self._tables.columns.sub
         for place in places[np.argsort(self.rows[places])].tolist():
             write = self.write_at(place, members)
             for kind in kinds_of_marks(write):
-                marks.add(Mark(self.row_of_key[self.codes[place]], kind, write))
+                mark = Mark(self.row_of_key[self.codes[place]], kind, write)
+                marks.add(OrderedMark(write.zxid, int(subs[self.rows[place]]), mark))
         return marks
 
     def members(self) -> dict[str, Members]:
         """Of each group what its sessions were."""
         return {group: Members(self._tables.facts, group) for group in {row[0] for row in self.row_of_key}}
 
-    def _curves(self) -> tuple[list[tuple[Row, int, list[Point]]], int]:
-        """What `Curves` keeps, and the grain."""
-        is_point = self.has_offset & (self.offset >= 0)
-        points = np.flatnonzero(is_point)
-        codes = self.codes[points]
-        kept, grain_ms = self._thinned(points, codes)
-        ms, offsets = self.time_ms[kept].tolist(), self.offset[kept].tolist()
-        for place in self.big:
-            at = np.searchsorted(kept, place)
-            if place >= 0 and at < len(kept) and kept[at] == place:
-                offsets[at] = self.big[place]
-        drawn = list(map(Point, ms, offsets))
-        written = np.unique(self.codes)
-        counts = np.bincount(codes, minlength=len(self.row_of_key))
-        starts = np.searchsorted(self.codes[kept], written, "left").tolist()
-        ends = np.searchsorted(self.codes[kept], written, "right").tolist()
-        found = [
-            (self.row_of_key[code], int(counts[code]), drawn[start:end])
-            for code, start, end in zip(written.tolist(), starts, ends, strict=True)
-        ]
-        return sorted(found, key=lambda curve: curve[0]), grain_ms
-
-    def _thinned(self, points: Numbers, codes: Numbers) -> tuple[Numbers, int]:
-        """The places of the points that are drawn, and the grain."""
-        if len(points) <= self._limits.points:
-            return points, 0
-        grains = Grains(self._tables.facts)
+    def points(self) -> Points:
+        """The writes that are points of curves."""
+        places = np.flatnonzero(self.has_offset & (self.offset >= 0))
+        codes = self.codes[places]
         is_first, start = begins(codes)
-        falls = self.is_rewind[points]
+        falls = self.is_rewind[places]
         count = np.cumsum(falls)
         falls &= count - (count - falls)[start] <= PINNED_MAX
-        has_next = ~np.append(is_first[1:], True)
-        is_pinned = falls | (np.append(falls[1:], False) & has_next)
-        since = self.time_ms[points] - grains.start_ms
-        grain_ms, kept = 0, points
-        while len(kept) > self._limits.points and not grains.is_last(grain_ms):
-            grain_ms = grains.next(grain_ms)
-            number = since // grain_ms if grain_ms < _LARGEST else np.where(since < 0, -1, 0)
-            is_left_out = has_next & np.append(number[1:] == number[:-1], False)
-            if grains.pins(grain_ms):
-                is_left_out &= ~is_pinned
-            kept = points[~is_left_out]
-        return kept, grain_ms
+        has_next: Flags = ~np.append(is_first[1:], True)[: len(codes)]
+        return Points(
+            codes,
+            self.time_ms[places],
+            self.offset[places],
+            places,
+            has_next,
+            falls | (np.append(falls[1:], False)[: len(codes)] & has_next),
+        )
 
-    def tables(self, size: int) -> Iterator[dict[str, Any]]:
-        """The rows of `tables.OFFSETS` in the order of the history, as pyarrow arrays, so many at a time."""
-        order = np.argsort(self.rows)
+    def add_to(self, table: OrderedTable) -> None:
+        """Adds the rows of `tables.OFFSETS`."""
+        columns, order = self._tables.columns, np.argsort(self.rows)
         sessions, session = np.unique(self.session, return_inverse=True)
         names = [session_text(number) if number else None for number in sessions.tolist()]
         groups = list(dict.fromkeys(row[0] for row in self.row_of_key))
@@ -221,30 +194,136 @@ class OffsetColumns:
         texts = [", ".join(members[groups[of_group]][int(sessions[of])]) for of_group, of in pairs]
         topics = pa.array([row[1] for row in self.row_of_key], pa.string())
         partitions = np.array([min(row[2], _LAST_PARTITION) for row in self.row_of_key], np.int64)
-        for begin in range(0, len(order), size):
-            some = order[begin : begin + size]
+
+        def arrays(places: Numbers) -> Any:
+            some = order[places]
             codes = self.codes[some]
-            yield {
-                "group": _coded(groups, group[some]),
-                "topic": topics.take(pa.array(codes)),
-                "partition": pa.array(partitions[codes]),
-                "zxid": pa.array(self.zxid[some]),
-                "time": pa.array(self.time_ms[some]),
-                "session": _coded(names, session[some]),
-                "members": _coded(texts, pair[some]),
-                "kind": _coded(_KINDS, self.kind[some]),
-                "offset": _nullable(self.offset, self.has_offset & self._fits(0), some),
-                "previous": _nullable(self.previous, self.has_previous & self._fits(-1), some),
-                "owned": _nullable(self.owned, self.owned_known, some),
-                "owner": _coded(self.owners, self.owner[some]),
-                "rewind": pa.array(self.is_rewind[some]),
-            }
+            return pa.table(
+                {
+                    "group": _coded(groups, group[some]),
+                    "topic": topics.take(pa.array(codes)),
+                    "partition": pa.array(partitions[codes]),
+                    "zxid": pa.array(self.zxid[some]),
+                    "time": pa.array(self.time_ms[some]),
+                    "session": _coded(names, session[some]),
+                    "members": _coded(texts, pair[some]),
+                    "kind": _coded(_KINDS, self.kind[some]),
+                    "offset": _nullable(self.offset, self.has_offset & self._fits(0), some),
+                    "previous": _nullable(self.previous, self.has_previous & self._fits(-1), some),
+                    "owned": _nullable(self.owned, self.owned_known, some),
+                    "owner": _coded(self.owners, self.owner[some]),
+                    "rewind": pa.array(self.is_rewind[some]),
+                }
+            )
+
+        def paths(places: Numbers) -> list[str]:
+            return [columns.paths[code] for code in columns.path[self.rows[order[places]]].tolist()]
+
+        rows = self.rows[order]
+        table.add(arrays, columns.zxid[rows], columns.sub[rows], columns.seed[rows], paths)
 
     def _fits(self, sign: int) -> Flags:
         """Whether an offset (0), or the previous one (-1), needs no more than 64 bits."""
         fits: Flags = np.ones(len(self.places), np.bool_)
         fits[[-place - 1 if sign else place for place in self.big if (place < 0) == bool(sign)]] = False
         return fits
+
+
+class OrderedMark(NamedTuple):
+    """A mark and its place in the history."""
+
+    zxid: int
+    sub: int
+    mark: Mark
+
+
+class Points(NamedTuple):
+    """Points of curves, curve by curve, an array for each field."""
+
+    codes: Numbers
+    """The partition of each, by its place in `OffsetColumns.row_of_key`."""
+    ms: Numbers
+    offset: Numbers
+    place: Numbers
+    """Of the write."""
+    has_next: Flags
+    """Whether the curve has a later point."""
+    is_pinned: Flags
+    """Whether it is beside a fall."""
+
+    def thinned(self, grains: Grains, grain_ms: int) -> Points:
+        """Those that a grain leaves; points that a shorter one left give the same as all."""
+        since = self.ms - grains.start_ms
+        number = since // grain_ms if grain_ms < _LARGEST else np.where(since < 0, -1, 0)
+        is_left_out = self.has_next & np.append(number[1:] == number[:-1], False)[: len(number)]
+        if grains.pins(grain_ms):
+            is_left_out &= ~self.is_pinned
+        return Points(*(each[~is_left_out] for each in self))
+
+
+class _Curves(NamedTuple):
+    """The curves of some partitions."""
+
+    rows: list[Row]
+    counts: list[int]
+    """Commits of each row."""
+    written: Numbers
+    """The places of rows that were ever written."""
+    big: Mapping[int, int]
+    """By place offsets that need more than 64 bits."""
+
+
+class AllOffsets:
+    """Takes the offsets of some partitions at a time, and thins the points of all their curves together."""
+
+    def __init__(self, facts: Facts, limits: ReportLimits) -> None:
+        self._limits, self._grains = limits, Grains(facts)
+        self._curves: list[_Curves] = []
+        self._points: list[Points] = []
+        self._marks: list[Kept[OrderedMark]] = []
+        self._grain_ms = 0
+
+    def add(self, offsets: OffsetColumns) -> None:
+        points = offsets.points()
+        counts = np.bincount(points.codes, minlength=len(offsets.row_of_key)).tolist()
+        written = np.unique(offsets.codes)
+        self._curves.append(_Curves(offsets.row_of_key, counts, written, offsets.big))
+        self._points.append(points.thinned(self._grains, self._grain_ms) if self._grain_ms else points)
+        while sum(map(_length, self._points)) > self._limits.points and not self._grains.is_last(
+            self._grain_ms
+        ):
+            self._grain_ms = self._grains.next(self._grain_ms)
+            self._points = [each.thinned(self._grains, self._grain_ms) for each in self._points]
+        self._marks.append(offsets.marks(self._limits))
+
+    def drawn(self, refused: int) -> DrawnOffsets:
+        """Curves and marks; `refused` partitions had no room."""
+        return DrawnOffsets(
+            sorted(self._all_curves(), key=itemgetter(0)), self._all_marks(), self._grain_ms, refused
+        )
+
+    def _all_curves(self) -> Iterator[tuple[Row, int, list[Point]]]:
+        for curves, points in zip(self._curves, self._points, strict=True):
+            offsets = points.offset.tolist()
+            for at, place in enumerate(points.place.tolist() if curves.big else ()):
+                offsets[at] = curves.big.get(place, offsets[at])
+            drawn = list(map(Point, points.ms.tolist(), offsets))
+            starts, ends = (
+                np.searchsorted(points.codes, curves.written, side).tolist() for side in ("left", "right")
+            )
+            for code, start, end in zip(curves.written.tolist(), starts, ends, strict=True):
+                yield curves.rows[code], curves.counts[code], drawn[start:end]
+
+    def _all_marks(self) -> Kept[Mark]:
+        marks = marks_kept(self._limits)
+        for one in sorted(chain.from_iterable(each.items() for each in self._marks), key=itemgetter(0, 1)):
+            marks.add(one.mark)
+        marks.left_out += sum(each.left_out for each in self._marks)
+        return marks
+
+
+def _length(points: Points) -> int:
+    return len(points.codes)
 
 
 def _text(data: bytes | None) -> str:

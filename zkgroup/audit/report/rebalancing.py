@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final
 
 from zkgroup.audit.events import Event
@@ -26,12 +27,13 @@ class AllRebalances:
         self._facts, self._limits, self._rows = facts, limits, rows
         self._folds: dict[str, Rebalances] = {}
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
+        self._table: list[tuple[Any, ...]] = []
 
     def keep(self, found: Iterable[Rebalance]) -> None:
         """Takes rebalances, some of a group at a time."""
         for each in found:
             self._kept.add(each)
-            self._rows.add("rebalances", tables.rebalance(each))
+            self._table.append(tables.rebalance(each))
 
     def see(self, event: Event, group: str) -> None:
         fold = self._folds.get(group)
@@ -42,7 +44,10 @@ class AllRebalances:
             self.keep([over])
 
     def end(self) -> None:
+        """Once all are seen: the rows of the table come by zxid, then by group."""
         self.keep(last for fold in self._folds.values() if (last := fold.end()) is not None)
+        for row in sorted(self._table, key=itemgetter(1, 0)):
+            self._rows.add("rebalances", row)
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import AskedRows, Found, PlainRows, asked_rows, audit_rows
+from zkgroup.audit.engine import ClosableRows, Found, PlainRows, audit_rows
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.found import FoundIncidents
 from zkgroup.audit.incidents.numbered import numbered
@@ -22,7 +22,7 @@ from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, RowSink
-from zkgroup.audit.source import Source
+from zkgroup.audit.source import Rows, Source
 from zkgroup.errors import ConfigError, RefusedError
 
 FINDINGS = "findings.json"
@@ -135,34 +135,50 @@ def report_of(
     Raises what `engine.audit` raises.
     """
     limits = limits or ReportLimits()
-    asked = asked_rows(source.rows(start, end), group)
-    found = audit_rows(source, asked, ALL_RULES)
-    progress("shaping the report")
-    seen = asked.rows.seen
-    about = About(
-        inputs=[str(path) for path in inputs] or ["the live ensemble"],
-        files=list(health_of(inputs)),
-        group=group,
-        seen_zxid=seen.zxid,
-        is_exact=seen.is_exact,
-        detail=seen.detail,
-        damage=source.damages(),
-        notes=source.notes(),
-    )
+    with closing(drawing_of(source.rows(start, end), group, limits, rows or Nowhere())) as drawing:
+        found = audit_rows(source, drawing, ALL_RULES)
+        progress("shaping the report")
+        seen = drawing.rows.seen
+        about = About(
+            inputs=[str(path) for path in inputs] or ["the live ensemble"],
+            files=list(health_of(inputs)),
+            group=group,
+            seen_zxid=seen.zxid,
+            is_exact=seen.is_exact,
+            detail=seen.detail,
+            damage=source.damages(),
+            notes=source.notes(),
+        )
+        drawn = drawing.drawn()
     incidents = numbered(found)
-    drawn = drawn_of_rows(asked, limits, rows or Nowhere())
     return AuditReport(report_data(drawn, found, incidents, about, limits), found, incidents)
 
 
-def drawn_of_rows(asked: AskedRows, limits: ReportLimits, rows: RowSink) -> Drawn:
-    """The sections of the rows of an audit: in columns where these are columns."""
-    if isinstance(asked, PlainRows):
-        return drawn_of(asked.events(), asked.facts, limits, rows)
-    from zkgroup.audit.report.in_columns import drawn_in
-    from zkgroup.audit.screening import ScreenedRows
+class Drawing(ClosableRows, Protocol):
+    """The rows of an audit, and the sections of its report."""
 
-    assert isinstance(asked, ScreenedRows), "rows are objects or columns"
-    return drawn_in(asked.audited, limits, rows)
+    def drawn(self) -> Drawn:
+        """The sections. Where rules are asked, that comes before."""
+
+
+class PlainDrawing(PlainRows):
+    """Of rows as objects."""
+
+    def __init__(self, rows: Rows, group: str | None, limits: ReportLimits, shown: RowSink) -> None:
+        super().__init__(rows, group)
+        self._limits, self._shown = limits, shown
+
+    def drawn(self) -> Drawn:
+        return drawn_of(self.events(), self.facts, self._limits, self._shown)
+
+
+def drawing_of(rows: Rows, group: str | None, limits: ReportLimits, shown: RowSink) -> Drawing:
+    """In bounded memory; without numpy and pyarrow of objects. `shown` takes the rows of `tables.TABLES`."""
+    try:
+        from zkgroup.audit.report.in_columns import ColumnsDrawing
+    except ImportError:
+        return PlainDrawing(rows, group, limits, shown)
+    return ColumnsDrawing(rows, group, limits, shown)
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

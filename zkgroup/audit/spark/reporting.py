@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.converted import ConvertedSource
-from zkgroup.audit.engine import asked_rows
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
@@ -19,7 +18,7 @@ from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere, RowSink
-from zkgroup.audit.report.writing import AuditReport, drawn_of_rows
+from zkgroup.audit.report.writing import AuditReport, drawing_of
 from zkgroup.audit.source import Source
 from zkgroup.audit.spark.ensembles import AuditedEnsemble, opened
 from zkgroup.audit.spark.inputs import given_of
@@ -65,20 +64,19 @@ def report(
         question = Question(chroot=chroot, start=start, end=end, group=group)
         (audited,) = ask([of], question, progress)
         progress("shaping the report", len(audited.findings))
-        asked = asked_rows(range_, group)
-        seen = range_.seen
-        about = About(
-            inputs=list(inputs),
-            files=_files(spark, of),
-            group=group,
-            seen_zxid=seen.zxid,
-            is_exact=seen.is_exact,
-            detail=seen.detail,
-            damage=source.damages(),
-            notes=source.notes(),
-        )
-        limits = ReportLimits()
-        drawn = drawn_of_rows(asked, limits, rows or Nowhere())
+        limits, seen = ReportLimits(), range_.seen
+        with closing(drawing_of(range_, group, limits, rows or Nowhere())) as drawing:
+            about = About(  # behind the rows: reading them shows what is damaged
+                inputs=list(inputs),
+                files=_files(spark, of),
+                group=group,
+                seen_zxid=seen.zxid,
+                is_exact=seen.is_exact,
+                detail=seen.detail,
+                damage=source.damages(),
+                notes=source.notes(),
+            )
+            drawn = drawing.drawn()
         data = report_data(drawn, audited.found, audited.incidents, about, limits)
         return Reported(AuditReport(data, audited.found, audited.incidents), about.damage, about.notes)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +13,26 @@ import pytest
 from pyarrow.parquet import read_table
 
 from tests.worlds.audit_log import AuditLog
+from tests.worlds.bounded_findings import TIGHT as TIGHT_ROWS
+from tests.worlds.bounded_findings import rows_of as random_log
 from tests.worlds.golden_audits import INCIDENTS
 from tests.worlds.golden_audits import folder as folder_of
 from tests.worlds.made_reports import GROUP, busy
 from tests.worlds.random_histories import history_of
 from zkgroup.audit.columns.rows import columns_of
-from zkgroup.audit.engine import AskedRows, Found, PlainRows, asked_rows
+from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
-from zkgroup.audit.report import in_columns, load
+from zkgroup.audit.report import load
 from zkgroup.audit.report.data import About, report_data
+from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.writing import ReportPlace, drawn_of_rows, rows_beside
+from zkgroup.audit.report.writing import Drawing, PlainDrawing, ReportPlace, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
+HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "4"))
 ABOUT = About(inputs=["made"])
 TIGHT = replace(ReportLimits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
 MANY = replace(ReportLimits(), partitions=40, spans=200, points=300)
@@ -46,24 +52,37 @@ class Taken:
         for row in zip(*lists, strict=True):
             self.add(table, row)
 
-    def in_order(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Rebalances by group: plain rows give them in the order in which they were over."""
-        rebalances = sorted(self.rows.pop("rebalances", []), key=lambda row: (row[0], row[1]))
-        return {**self.rows, "rebalances": rebalances}
+
+def in_buckets(*args: Any) -> ColumnsDrawing:
+    """In parts of some forty rows, and four buckets."""
+    return ColumnsDrawing(*args, TIGHT_ROWS)
 
 
-def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | None = None) -> None:
-    """Data and tables by rows and by columns."""
+KINDS: dict[str, Callable[..., Drawing]] = {
+    "rows": PlainDrawing,
+    "columns": ColumnsDrawing,
+    "buckets": in_buckets,
+}
+
+
+def check_equal(
+    rows: Rows, group: str | None = None, limits: ReportLimits | None = None, kinds: Iterable[str] = KINDS
+) -> None:
+    """Data and tables by rows, by columns, and by those of one bucket after the other."""
     found = []
-    for asked in (PlainRows(rows, group), asked_rows(rows, group)):
-        taken, nothing = Taken(), Found([], [], asked.facts)
-        drawn = drawn_of_rows(asked, limits or ReportLimits(), taken)
-        found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.in_order()))
-    (by_rows, tables), (by_columns, tables_of_columns) = found
-    for section, fields in by_rows.items():
-        assert by_columns[section] == fields, section
-    assert tables_of_columns == tables
-    assert tables.keys() >= {"sessions", "rebalances"}
+    for kind in kinds:
+        taken = Taken()
+        with closing(KINDS[kind](rows, group, limits or ReportLimits(), taken)) as drawing:
+            nothing = Found([], [], drawing.facts)
+            drawn = drawing.drawn()
+        found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.rows))
+    (by_rows, tables), *others = found
+    for by_columns, tables_of_columns in others:
+        for section, fields in by_rows.items():
+            assert by_columns[section] == fields, section
+        for name, of_table in tables.items():
+            assert tables_of_columns[name] == of_table, name
+    assert "sessions" in tables
 
 
 def rows_of(events: Sequence[Event]) -> Rows:
@@ -82,7 +101,14 @@ def test_a_recorded_history_has_the_same_report(group: str | None, limits: Repor
 def test_random_histories_have_the_same_report(limits: ReportLimits) -> None:
     """With multis that failed, offsets that are no numbers, and clocks that step back."""
     for seed in range(8):
-        check_equal(rows_of(history_of(seed)), limits=limits)
+        check_equal(rows_of(history_of(seed)), limits=limits, kinds=("rows", "columns"))
+
+
+@pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])
+def test_random_logs_have_the_same_report(limits: ReportLimits, tmp_path: Path) -> None:
+    """As servers write them: what was refused has no path, so all of it is in one bucket."""
+    for seed in range(HISTORIES):
+        check_equal(random_log(tmp_path, seed), limits=limits)
 
 
 def test_many_commits_are_thinned_alike() -> None:
@@ -90,16 +116,15 @@ def test_many_commits_are_thinned_alike() -> None:
     check_equal(rows_of(list(busy(60, 12).events())), GROUP, MANY)
 
 
-def test_more_subtrees_than_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_subtrees_than_are_counted_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Those that come first are."""
     monkeypatch.setattr(load, "AREAS_MAX", 2)
-    monkeypatch.setattr(in_columns, "AREAS_MAX", 2)
     for seed in range(3):
-        check_equal(rows_of(history_of(seed)))
+        check_equal(random_log(tmp_path, seed))
 
 
-@pytest.mark.parametrize("kind", [PlainRows, asked_rows], ids=["rows", "columns"])
-def test_a_partition_beyond_all_numbers_is_written(kind: Callable[..., AskedRows], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_partition_beyond_all_numbers_is_written(kind: str, tmp_path: Path) -> None:
     """Any client can make such a path; Parquet has the last number of its column."""
     log = AuditLog()
     log.open(1)
@@ -108,7 +133,8 @@ def test_a_partition_beyond_all_numbers_is_written(kind: Callable[..., AskedRows
     output = tmp_path / "report.html"
 
     with rows_beside(ReportPlace.of(output)) as rows:
-        drawn_of_rows(kind(rows_of(list(log.events())), None), ReportLimits(), rows)
+        with closing(KINDS[kind](rows_of(list(log.events())), None, ReportLimits(), rows)) as drawing:
+            drawing.drawn()
         assert isinstance(rows, Drafts)
         rows.finish()
 
