@@ -220,7 +220,7 @@ def _composed(encode: Encode, get: Callable[[Any], Any]) -> Callable[[Any], Any]
 
 
 def _getter_of(kind: Any, attribute: str) -> Callable[[Any], Any]:
-    """`_getter` for a class; where its hints say that `a` is never None, nothing looks whether it is."""
+    """`_getter` for a class; where its hints say that `a` is never None, nothing checks it."""
     outer = attribute.rpartition(".")[0]
     hint = _hint(kind, outer) if outer else None
     return attrgetter(attribute) if _without_none(hint) is hint else _getter(attribute)

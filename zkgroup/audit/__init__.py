@@ -1,1 +1,1 @@
-"""What the files of an ensemble tell about groups, brokers and the ensemble; Spark is in `spark` only."""
+"""What the files of an ensemble show about groups, brokers and the ensemble; Spark is in `spark` only."""

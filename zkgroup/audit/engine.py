@@ -49,7 +49,7 @@ class Skipped(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an audit found, and what it could not look for."""
+    """What an audit found, and what it could not search for."""
 
     findings: list[Finding]
     skipped: list[Skipped]

@@ -160,14 +160,14 @@ class Folders:
         return [*found, *self._details]
 
     def _seen(self, past: PastTree) -> SeenTree:
-        """Of a tree that is not exact it is told which snapshots could not be used, and why."""
+        """Of a tree that is not exact, notes which snapshots could not be used, and why."""
         seen = _seen(past)
         if not seen.is_exact:
             self._details |= {f"not used: {why}": None for why in past.account.skipped}
         return seen
 
     def _note(self, seen: SeenTree) -> None:
-        """What is told of the tree that other answers stand on."""
+        """Notes that the tree that other answers stand on is not exact."""
         if not seen.is_exact:
             self._details[standing_text(seen.zxid, seen.detail)] = None
 

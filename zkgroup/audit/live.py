@@ -1,8 +1,8 @@
-"""A walk of a living tree, and how far it was one moment's picture.
+"""A walk of a live tree, and how much of it is of one moment.
 
-Every znode is read, then every one is looked at again. What has the same Stat both times stood still from
-the one look to the other, so all of these together are the tree at the zxid between the two passes. What
-differs is read again, until it stands still or the rounds are over; it is of some later moment.
+Every znode is read, then the Stat of each is read again. A znode with the same Stat both times did not change
+between the two reads, so all of these together are the tree at the zxid between the two passes. A znode that
+differs is read again, until it stays the same or the rounds are over; it is of some later moment.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def walk(
         )
     zk.sync("/")
     before = zk.last_zxid
-    found.look_again(tuple(found.znodes))
+    found.compare(tuple(found.znodes))
     restless = set(found.unsettled)
     for _ in range(rounds):
         if not found.unsettled:
@@ -89,19 +89,19 @@ class _Found:
         self._children: dict[str, tuple[str, ...]] = {}
 
     def settle(self) -> set[str]:
-        """Reads again what differs and looks at it once more. Gives every path that came into question."""
+        """Reads again what differs, and compares it once more. Returns every path that may have changed."""
         moved = self.unsettled
         self.unsettled = set()
         fresh = self.read([path for path in moved if path in self.znodes])
         touched = moved | fresh
-        self.look_again([path for path in touched if path in self.znodes])
+        self.compare([path for path in touched if path in self.znodes])
         return touched | self.unsettled
 
     def read(self, paths: Sequence[str]) -> set[str]:
-        """Reads these, and below them what is not known yet. Gives the paths that were not known.
+        """Reads these, and below them what is not known yet. Returns the paths that were not known.
 
         Data and Stat first, then the names of the children, so that a child that comes between is seen in
-        the parent's Stat by whoever looks again.
+        the parent's Stat when that is read again.
         """
         fresh: set[str] = set()
         level: Sequence[str] = paths
@@ -138,7 +138,7 @@ class _Found:
                 unknown += [path for name in names if (path := join(parent, name)) not in self.znodes]
         return unknown
 
-    def look_again(self, paths: Sequence[str]) -> None:
+    def compare(self, paths: Sequence[str]) -> None:
         """Reads the ACLs, and the Stat with them: where it is not that of the data, the path is unsettled."""
         done = 0
         for chunk in self._chunks(paths):

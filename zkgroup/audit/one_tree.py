@@ -67,11 +67,11 @@ class OneTree:
         )
 
 
-def told_of(changed: Sequence[str], unreadable: Sequence[str], zxid_after: int) -> str:
+def inconsistency_of(changed: Sequence[str], unreadable: Sequence[str], zxid_after: int) -> str:
     """What keeps a walked tree from being one moment's; empty where nothing does."""
-    told = []
+    found = []
     if changed:
-        told.append(f"{len(changed)} paths changed while it was read, up to {zxid_after:#x}: {few(changed)}")
+        found.append(f"{len(changed)} paths changed while it was read, up to {zxid_after:#x}: {few(changed)}")
     if unreadable:
-        told.append(f"{len(unreadable)} paths could not be read: {few(unreadable)}")
-    return "; ".join(told)
+        found.append(f"{len(unreadable)} paths could not be read: {few(unreadable)}")
+    return "; ".join(found)

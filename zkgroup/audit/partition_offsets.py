@@ -30,7 +30,7 @@ class OffsetWrite(NamedTuple):
     """What the znode held before, in the same life; None where it held nothing, or that is not known."""
     holder: OwnerLife | None
     holder_known: bool
-    """False as long as no row of the owner was seen: nobody may own it, or somebody from before."""
+    """False as long as no row of the owner was seen: it may have no owner, or one from before the history."""
     is_claim: bool
 
     @property

@@ -16,7 +16,7 @@ from zkgroup.assignment import assignment_diff
 from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import least_moves
 from zkgroup.audit.facts import DataChange, Facts, Life
-from zkgroup.audit.group_picture import Claimed, GroupPicture, RegisteredMember
+from zkgroup.audit.group_replay import Claimed, GroupReplay, RegisteredMember
 from zkgroup.audit.membership import numbers_of, partitions_at, registration_of, topics_wanted
 from zkgroup.audit.owner_lives import is_session_end, member_of_thread, thread_of
 from zkgroup.audit.texts import session_text
@@ -44,8 +44,8 @@ class Trigger(NamedTuple):
     """What set a rebalance off, or happened in it.
 
     `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
-    not. `removal` is a registration that somebody else deleted, `unreadable registration` one that stops the
-    JVM members. `unsubscribe` gives up a topic or threads of one; `subscribe` only asks for more.
+    not. `removal` is a registration that another session deleted, `unreadable registration` one that stops
+    the JVM members. `unsubscribe` gives up a topic or threads of one; `subscribe` only asks for more.
     """
 
     cause: Cause
@@ -63,7 +63,7 @@ class PartitionChange(NamedTuple):
     """The thread that owned it before the rebalance."""
     after: str | None
     down_ms: int | None
-    """How long no member owned it, since its last owner; None where nobody does at the end, or nobody did."""
+    """How long no member owned it, since its last owner; None where none does at the end, or none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Rebalance:
     to_zxid: int
     to_ms: int
     triggers: tuple[Trigger, ...]
-    """By zxid; none where the log does not tell."""
+    """By zxid; none where the log does not have it."""
     changes: tuple[PartitionChange, ...]
     retaken: tuple[TopicPartition, ...]
     """Released, and claimed again by the same thread in the same session."""
@@ -129,7 +129,7 @@ class Rebalances:
         self._facts = facts
         self._quiet_ms = quiet_ms
         self._with_least = with_least
-        self._picture = GroupPicture(group, facts)
+        self._replay = GroupReplay(group, facts)
         self._lives: dict[str, list[Life]] = {}
         """The registrations of the group by path, later ones too."""
         for life in facts.members.get(group, ()):
@@ -146,7 +146,7 @@ class Rebalances:
             if current is not None and event.zxid != current.to_zxid and self._is_over(current, event, place):
                 over, current = self._close(current), None
             self._note(current or self._opened(event), event, place)
-        self._picture.apply(event, place)
+        self._replay.apply(event, place)
         return over
 
     def end(self) -> Rebalance | None:
@@ -157,18 +157,18 @@ class Rebalances:
         """Whether a row of a later transaction begins another one."""
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
-        return self._is_trigger(event, place) and self._picture.is_at_rest(current.to_zxid)
+        return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event, place: PathKind) -> bool:
         """Whether it asks for one: a change of the membership, or a claim that its member did not release.
 
-        Of a session's end the claims may be told before the registration.
+        The end of a session may list its claims before its registration.
         """
         if place.kind == "member":
             return True
         if event.op != "delete":
             return False
-        claim = self._picture.owners.get(partition_of(event.path))
+        claim = self._replay.owners.get(partition_of(event.path))
         return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
 
     def _opened(self, event: Event) -> _Open:
@@ -177,8 +177,8 @@ class Rebalances:
             event.time_ms,
             event.zxid,
             event.time_ms,
-            self._picture.threads(),
-            dict(self._picture.members),
+            self._replay.threads(),
+            dict(self._replay.members),
             [],
             {},
             {},
@@ -187,7 +187,7 @@ class Rebalances:
         return self._open
 
     def _note(self, current: _Open, event: Event, place: PathKind) -> None:
-        """Takes a row into the rebalance, on the picture just before it."""
+        """Takes a row into the rebalance, on the state of the group just before it."""
         current.to_zxid = event.zxid
         current.to_ms = max(current.to_ms, event.time_ms)
         if place.kind == "member":
@@ -197,7 +197,7 @@ class Rebalances:
             return
         tp = partition_of(event.path)
         if event.op == "create":
-            freed = self._picture.freed.get(tp)
+            freed = self._replay.freed.get(tp)
             down = None if freed is None else max(event.time_ms - freed.time_ms, 0)
             earlier = current.touched.get(tp)
             current.touched[tp] = down if earlier is None or down is None else earlier + down
@@ -205,7 +205,7 @@ class Rebalances:
             if was is not None and (was.thread, was.session) == (thread_of(event), event.session):
                 current.retaken[tp] = self._is_zkgroup(was.thread)
             return
-        claim = self._picture.owners.get(tp)
+        claim = self._replay.owners.get(tp)
         if claim is not None:
             current.touched.setdefault(tp, None)
             if claim.session != event.session:
@@ -214,7 +214,7 @@ class Rebalances:
                 current.released[tp] = claim
 
     def _is_zkgroup(self, thread: str) -> bool:
-        member = self._picture.members.get(member_of_thread(thread) or "")
+        member = self._replay.members.get(member_of_thread(thread) or "")
         return member is not None and member.registration is not None and member.registration.is_zkgroup
 
     def _stolen(self, current: _Open, event: Event) -> None:
@@ -226,7 +226,7 @@ class Rebalances:
 
     def _cause(self, event: Event, member: str) -> Cause | None:
         """Of a row of a member. A registration that is made again at once counts where it is made."""
-        was = self._picture.members.get(member)
+        was = self._replay.members.get(member)
         if event.op == "create":
             return self._of_registration(event)
         if was is None:
@@ -274,7 +274,7 @@ class Rebalances:
     def _of_topics(self, current: _Open) -> Iterator[Trigger]:
         """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
         before = self._wanted(current.members)
-        later = before | self._wanted(self._picture.members)
+        later = before | self._wanted(self._replay.members)
         for topic in sorted(later & self._facts.topics.keys()):
             last: DataChange | None = None
             for change in self._facts.topics[topic]:
@@ -301,18 +301,18 @@ class Rebalances:
 
     def _close(self, current: _Open) -> Rebalance:
         self._open = None
-        after = self._picture.threads()
+        after = self._replay.threads()
         triggers = sorted([*current.triggers, *self._of_topics(current)], key=lambda each: each.zxid)
         first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
         self._since_zxid = current.to_zxid
-        registrations = self._picture.registrations()
+        registrations = self._replay.registrations()
         moved = len(assignment_diff(current.before, after).moved)
         least = None
         if self._with_least:
             partitions = partitions_at(self._facts, current.to_zxid)
             least = least_moves(registrations, partitions, current.before, moved)
         return Rebalance(
-            group=self._picture.group,
+            group=self._replay.group,
             from_zxid=first.zxid if first else current.from_zxid,
             from_ms=first.time_ms if first else current.from_ms,
             to_zxid=current.to_zxid,
@@ -323,7 +323,7 @@ class Rebalances:
                 for tp, down_ms in sorted(current.touched.items())
             ),
             retaken=tuple(sorted(current.retaken)),
-            members=len(self._picture.members),
+            members=len(self._replay.members),
             retaken_by_zkgroup=sum(current.retaken.values()),
             is_sticky=bool(registrations)
             and all(registration.strategy == "sticky" for registration in registrations.values()),

@@ -1,6 +1,6 @@
 """One pass over all records of a history, for the findings about the ensemble itself.
 
-They look at every record before any filter, and share what one pass showed. Memory: the notes.
+They read every record before any filter, and share what one pass showed. Memory: the notes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def record_checks_of(history: History) -> RecordChecks:
 
 
 def _of_columns(history: History) -> RecordChecks | None:
-    """The same from columns; None where there is no numpy, or the records need a closer look.
+    """The same from columns; None where there is no numpy, or the records need the exact reader.
 
     In such logs no zxid is missing.
     """

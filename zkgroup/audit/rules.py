@@ -1,7 +1,7 @@
 """What a finding is, and what decides it: a pure function over the rows of one key.
 
-Whoever runs rules, the laptop or Spark, brings the rows of each key together, in order, and calls the same
-function, so both find the same.
+One process and Spark both bring the rows of each key together, in order, and call the same function, so both
+find the same.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Find = Callable[[KeyRows, Key, Facts, Bounds], Iterator[Finding]]
 
 
 class Screened(NamedTuple):
-    """What columns tell: rows that the rule has to see, and findings of keys that it need not see."""
+    """The result of a screen: rows that the rule has to see, and findings of keys that it need not see."""
 
     rows: Selection
     found: Sequence[Finding] = ()

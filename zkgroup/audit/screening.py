@@ -105,7 +105,7 @@ def fact_rows(columns: Columns) -> Numbers:
 
 
 def _are_fact_paths(paths: Sequence[str]) -> Flags:
-    """`is_fact_path` of each. Nearly all are owners and offsets, which are none: a pattern tells them."""
+    """`is_fact_path` of each. Nearly all are owners and offsets, which are none: a pattern excludes them."""
     flags: Flags = np.zeros(len(paths), np.bool_)
     others = pc.invert(pc.match_substring_regex(pa.array(paths, pa.string()), _OF_PARTITIONS))
     for place in np.flatnonzero(others.to_numpy(zero_copy_only=False)).tolist():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.one_tree import OneTree, told_of
+from zkgroup.audit.one_tree import OneTree, inconsistency_of
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError
@@ -63,6 +63,6 @@ def open_source(
         zxid=header.zxid_before,
         time_ms=header.time_ms,
         is_exact=header.is_exact,
-        detail=header.detail or told_of(header.changed, header.unreadable, header.zxid_after),
+        detail=header.detail or inconsistency_of(header.changed, header.unreadable, header.zxid_after),
         chroot=chroot,
     )

@@ -17,7 +17,7 @@ def session_text(session: int) -> str:
 
 
 def session_digits(sessions: Iterable[int]) -> int:
-    """How many last digits, two or more, tell these sessions apart."""
+    """How many last digits, two or more, differ between all these sessions."""
     texts = {session_text(session) for session in sessions}
     return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
 

@@ -1,6 +1,6 @@
 """pyarrow without pandas, which it imports where it is installed: 0.4 s of CPU that audits do not need.
 
-pyarrow looks for pandas once, at the first array that it makes, to tell pandas' objects from others.
+pyarrow searches for pandas once, at the first array that it makes, to recognise pandas' objects.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class _Refused:
 
 
 def leave_pandas_out() -> None:
-    """Has pyarrow look for pandas now, and not find it; nothing where pandas is imported already.
+    """Makes pyarrow search for pandas now, and not find it; nothing where pandas is imported already.
 
-    Who asks pyarrow for pandas later (`to_pandas`) still gets it, and pyarrow knows its objects from then on.
+    A later call that needs pandas (`to_pandas`) still gets it, and pyarrow knows its objects from then on.
     """
     if _NAME in sys.modules:
         return

@@ -262,7 +262,7 @@ class ProxiedClient(ProxyConnection):
 
     session_id: int = 0
     password: bytes = b""
-    doomed: dict[int, Dropped] = field(default_factory=dict)
+    to_drop: dict[int, Dropped] = field(default_factory=dict)
     """xids of requests whose response is to be dropped."""
     unanswered: set[int] = field(default_factory=set)
     """xids of requests without a response so far, except pings."""
@@ -308,7 +308,7 @@ class ClientProxy(Proxy[ProxiedClient]):
                 self.requests += 1
                 self.unanswered += len(connection.unanswered)
             if self.armed is not None and opcode in self.armed.opcodes:
-                connection.doomed[xid] = self.armed
+                connection.to_drop[xid] = self.armed
                 self.armed = None
         return piece
 
@@ -316,7 +316,7 @@ class ClientProxy(Proxy[ProxiedClient]):
         xid = struct.unpack_from(">i", piece, 4)[0] if len(piece) > 8 else 0
         if way is self.to_client:
             connection.unanswered.discard(xid)
-        doom = connection.doomed.get(xid)
+        doom = connection.to_drop.get(xid)
         if doom is None or doom.executed is not (way is self.to_client):
             return True
         self.refusing |= doom.then_refuse

@@ -145,23 +145,23 @@ def findings(
     with opened(inputs) as (source, _report):
         rules = with_causes(only) if only else ALL_RULES
         found = audit(source, rules, chosen, start=start, end=end, group=group)
-    told = numbered(found)
+    incidents = numbered(found)
     if only:
-        found, told = only_of(only, found, told)
-    fields = findings_document(found, as_bad_as(severity or "info", told))
+        found, incidents = only_of(only, found, incidents)
+    fields = findings_document(found, as_bad_as(severity or "info", incidents))
     rows, shape = (
         ("incidents", documents.INCIDENT) if as_incidents else ("findings", documents.NUMBERED_FINDING)
     )
     if not out.document(fields, rows, shape.keys):
-        chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), told)
+        chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), incidents)
         if as_rows:
             brief = Brief(out, (one.finding.from_ms for one in chosen_ones.findings))
             brief.show_dates()
             out.table(_columns(brief), chosen_ones.findings)
         else:
             show_incidents(out, chosen_ones.incidents)
-        summary(found, told)
-        if not as_rows and severity is None and len(chosen_ones.incidents) < len(told.incidents):
+        summary(found, incidents)
+        if not as_rows and severity is None and len(chosen_ones.incidents) < len(incidents.incidents):
             echo_err("notes: --severity info; every finding: --findings")
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
@@ -212,11 +212,11 @@ def _place(one: Finding) -> str | None:
     return one.topic if one.partition is None else f"{one.topic}-{one.partition}"
 
 
-def summary(found: Found, told: FoundIncidents) -> None:
+def summary(found: Found, incidents: FoundIncidents) -> None:
     """Prints how many incidents and findings of each severity there are, and which were not searched for."""
-    incidents = Counter(one.incident.severity for one in told.incidents)
+    severities = Counter(one.incident.severity for one in incidents.incidents)
     counts = Counter(one.severity for one in found.findings)
-    echo_err(f"{_counts(counts)}, in {counted(len(told.incidents), 'incident')}: {_counts(incidents)}")
+    echo_err(f"{_counts(counts)}, in {counted(len(incidents.incidents), 'incident')}: {_counts(severities)}")
     echo_skipped(found)
 
 
@@ -416,7 +416,7 @@ def run(
     require_output(target, inputs)
     from zkgroup.audit.spark import job, results
 
-    with _told_of_names(), progress() as report, session(master, dict(settings)) as spark:
+    with _names_in_errors(), progress() as report, session(master, dict(settings)) as spark:
         audited = job.run(
             spark,
             inputs,
@@ -444,7 +444,7 @@ def run(
 
 
 @contextmanager
-def _told_of_names() -> Iterator[None]:
+def _names_in_errors() -> Iterator[None]:
     """Folders that are not of one ensemble can be read in one job, under two names."""
     try:
         yield

@@ -20,7 +20,7 @@ from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.one_tree import OneTree, told_of
+from zkgroup.audit.one_tree import OneTree, inconsistency_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import Rows, Source
@@ -248,7 +248,7 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         zxid=tree.zxid_before,
         time_ms=now_ms,
         is_exact=not tree.changed and not tree.unreadable,
-        detail=told_of(tree.changed, tree.unreadable, tree.zxid_after),
+        detail=inconsistency_of(tree.changed, tree.unreadable, tree.zxid_after),
     )
 
 

@@ -10,7 +10,7 @@ import click
 from zkgroup.admin.znodes import check_path
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.live import ROUNDS, walk
-from zkgroup.audit.one_tree import told_of
+from zkgroup.audit.one_tree import inconsistency_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import SeenTree, Source
@@ -236,7 +236,7 @@ def export(
     else:
         inputs.require_live()
         header, written, code = _of_live(file, rounds, overwrite=overwrite)
-    detail = header.detail or told_of(header.changed, header.unreadable, header.zxid_after)
+    detail = header.detail or inconsistency_of(header.changed, header.unreadable, header.zxid_after)
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
     document = documents.EXPORT.json(
         documents.LastTransaction.of(header.zxid_before, header.time_ms),

@@ -6,7 +6,7 @@ from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners, least_moves
-from zkgroup.audit.group_picture import GroupPicture
+from zkgroup.audit.group_replay import GroupReplay
 from zkgroup.audit.membership import (
     TimeRange,
     demand,
@@ -164,21 +164,21 @@ def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() 
 
 
 def test_the_snapshot_of_a_group_follows_its_rows() -> None:
-    """Row by row the picture knows owners, who freed what, and registrations that can be read."""
+    """Row by row it has owners, the session that freed a partition, and readable registrations."""
     log = AuditLog()
     log.topic("t", 1)
     log.join("g", "g_a", 1)
     claimed = log.claim("g", ("t", 0), "g_a-0", 1)
-    picture = GroupPicture("g", log.facts())
+    replay = GroupReplay("g", log.facts())
     for event in log.events():
-        picture.apply(event, path_kind(event.path))
-    assert picture.threads() == {T0: "g_a-0"}
-    assert picture.owners[T0].from_zxid == claimed
-    assert picture.is_at_rest(claimed)
+        replay.apply(event, path_kind(event.path))
+    assert replay.threads() == {T0: "g_a-0"}
+    assert replay.owners[T0].from_zxid == claimed
+    assert replay.is_at_rest(claimed)
 
     released = log.release("g", ("t", 0), 1)
     log.set("/consumers/g/ids/g_a", "no json")
     for event in log.events()[3:]:
-        picture.apply(event, path_kind(event.path))
-    assert (picture.freed[T0].zxid, picture.freed[T0].session) == (released, 1)
-    assert picture.registrations() == {}
+        replay.apply(event, path_kind(event.path))
+    assert (replay.freed[T0].zxid, replay.freed[T0].session) == (released, 1)
+    assert replay.registrations() == {}

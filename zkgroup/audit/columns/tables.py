@@ -59,7 +59,7 @@ class ScreenTables:
     def last_memberships(self) -> Selection:
         """Of each path among the rows of BY_MEMBERSHIP its last create, and the rows behind it.
 
-        They make the same `group_picture` as all rows: a create replaces what was known of a member or an
+        They make the same `replayed_group` as all rows: a create replaces what was known of a member or an
         owner. Of a path without a create all rows are there.
         """
         rows, columns = self.of(BY_MEMBERSHIP), self.columns

@@ -241,7 +241,8 @@ CONTROLLER_EPOCH_GAP: Final = Rule(
     needs=("log",),
     act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
     " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
-    " all know the present epoch. A warning: whoever held `/controller` was no controller, or died at once.",
+    " all know the present epoch. A warning: the session that held `/controller` was no controller's, or"
+    " ended at once.",
     keys=CONTROLLER,
     find=controller_epoch_gap,
     bounds={"raise_ms": 2_000},

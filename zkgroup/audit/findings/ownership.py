@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.group_picture import GroupPicture, group_picture
+from zkgroup.audit.group_replay import GroupReplay, replayed_group
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import (
@@ -491,32 +491,32 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     Wildcards are expanded as members do it. An error once it has stood so for `grace_ms`, info before: the
     group may be in the middle of a rebalance.
     """
-    (picture,) = rows.once(group_picture, key, facts)
+    (replay,) = rows.once(replayed_group, key, facts)
     partitions = partitions_at(facts, facts.end_zxid)
     topics: set[str] = set()
-    for registration in picture.registrations().values():
+    for registration in replay.registrations().values():
         topics.update(topics_wanted(registration, tuple(partitions)) or ())
     missing = [
         TopicPartition(topic, number)
         for topic in sorted(topics)
         for number in partitions.get(topic, ())
-        if TopicPartition(topic, number) not in picture.owners
+        if TopicPartition(topic, number) not in replay.owners
     ]
     if not missing:
         return
-    plan = picture.expected_owners(facts.end_zxid)
+    plan = replay.expected_owners(facts.end_zxid)
     for tp in missing:
-        if facts.is_whole or tp in picture.freed:
+        if facts.is_whole or tp in replay.freed:
             thread = None if plan is None else plan.owners.get(tp)
-            yield _never_owned_finding(tp, picture, thread, facts, bounds["grace_ms"])
+            yield _never_owned_finding(tp, replay, thread, facts, bounds["grace_ms"])
 
 
 def _never_owned_finding(
-    tp: TopicPartition, picture: GroupPicture, thread: str | None, facts: Facts, grace_ms: float
+    tp: TopicPartition, replay: GroupReplay, thread: str | None, facts: Facts, grace_ms: float
 ) -> Finding:
-    spans = overlaps(wanting(facts, picture.group, tp.topic), existence(facts, tp.topic, tp.partition))
+    spans = overlaps(wanting(facts, replay.group, tp.topic), existence(facts, tp.topic, tp.partition))
     since_zxid, since_ms = (spans[-1].from_zxid, spans[-1].from_ms) if spans else (0, 0)
-    freed = picture.freed.get(tp)
+    freed = replay.freed.get(tp)
     if freed is not None and freed.zxid > since_zxid:
         since_zxid, since_ms = freed.zxid, freed.time_ms
     ms = facts.end_ms - since_ms
@@ -524,7 +524,7 @@ def _never_owned_finding(
     return Finding(
         "never_owned",
         "error" if ms > grace_ms else "info",
-        picture.group,
+        replay.group,
         tp.topic,
         tp.partition,
         from_zxid=since_zxid,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.events import Event
 from zkgroup.audit.expected_owners import ExpectedOwners
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.group_picture import group_picture
+from zkgroup.audit.group_replay import replayed_group
 from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.audit.owner_lives import member_of_thread
@@ -209,7 +209,7 @@ def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Find
     A warning where the plan means something else, after expanding wildcards and threads, and nothing has
     changed for `grace_ms`; info where the plan itself is uneven among members that want the same.
     """
-    (picture,) = rows.once(group_picture, key, facts)
+    (replay,) = rows.once(replayed_group, key, facts)
     zxid, time_ms = max(
         (
             (event.zxid, event.time_ms)
@@ -218,10 +218,10 @@ def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Find
         ),
         default=(0, 0),
     )
-    plan = picture.expected_owners(facts.end_zxid)
+    plan = replay.expected_owners(facts.end_zxid)
     if plan is None or facts.end_ms - time_ms <= bounds["grace_ms"]:
         return
-    found = _judge_shares(plan, _shares(plan, picture.threads()), _shares(plan, plan.owners))
+    found = _judge_shares(plan, _shares(plan, replay.threads()), _shares(plan, plan.owners))
     if found is not None:
         severity, detail = found
         yield Finding("skew", severity, key[0], from_zxid=zxid, from_ms=time_ms, detail=detail)

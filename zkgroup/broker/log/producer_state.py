@@ -64,7 +64,7 @@ class ProducedBatch(NamedTuple):
     """Of the last record to the first."""
     timestamp: int
     """When it was appended, in epoch milliseconds by this broker's clock, or the leader's for
-    `LogAppendTime`; `NO_TIME` until the next look for producers that are too old."""
+    `LogAppendTime`; `NO_TIME` until the next search for producers that are too old."""
 
     @property
     def first_sequence(self) -> int:

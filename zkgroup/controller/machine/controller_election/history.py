@@ -42,10 +42,10 @@ class ControllerHistory:
     def _prune(self) -> Procedure[None]:
         """Old records go: the newest, which is this controller's own, says all that they were kept for."""
         election = self._election
-        won, doomed = election.won, election.recorded[: -self._kept][:PRUNED_MAX]
+        won, surplus = election.won, election.recorded[: -self._kept][:PRUNED_MAX]
         assert won is not None
-        election.recorded = election.recorded[len(doomed) :]
-        (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in doomed])
+        election.recorded = election.recorded[len(surplus) :]
+        (found,) = yield from read_many([ControllerRecord.path(epoch) for epoch in surplus])
         deletions = [Delete(znode.path, znode.stat.version) for znode in found if znode is not None]
         if deletions:
             yield from write([*won.fence.checks(), *deletions], FENCE_PATHS)

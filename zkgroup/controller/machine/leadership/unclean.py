@@ -128,7 +128,7 @@ class UncleanElections(Feature):
         (outcome,) = yield from ask(Query(ListChildren(unclean_elections_path())))
         names = list_done(outcome).children
         kept = sorted(czxid for name in names if (czxid := UncleanElectionDone.czxid_of(name)) is not None)
-        doomed = kept[:-ELECTIONS_KEPT]
-        found = yield from self._reader.read_many(map(UncleanElectionDone.path, doomed))
+        surplus = kept[:-ELECTIONS_KEPT]
+        found = yield from self._reader.read_many(map(UncleanElectionDone.path, surplus))
         for path, znode in found.items():
             yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))

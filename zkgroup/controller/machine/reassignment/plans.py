@@ -161,8 +161,8 @@ class ReassignmentPlans(Feature):
 
     def _prune(self, over: Mapping[str, ZnodeStat]) -> Procedure[None]:
         """Of plans that are over the last ones stay; one that an operator resumes meanwhile stays too."""
-        if doomed := surplus_plans(over)[:PRUNED_MAX]:
-            deletions = [Delete(StoredPlan.path(name), over[name].version) for name in doomed]
+        if surplus := surplus_plans(over)[:PRUNED_MAX]:
+            deletions = [Delete(StoredPlan.path(name), over[name].version) for name in surplus]
             yield from write([*self._identity.fence.checks(), *deletions], FENCE_PATHS)
 
     def _submit(self, plan: _Plan) -> Procedure[None]:

@@ -87,7 +87,7 @@ class SimulatedCoordinator:
 
     @property
     def led_slots(self) -> list[int]:
-        """The slots that it was told to lead."""
+        """The slots that the controller has made it lead."""
         return sorted(self.machine._core.slots)
 
     def stop(self) -> None:

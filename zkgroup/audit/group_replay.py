@@ -1,4 +1,4 @@
-"""A group as its rows tell it, one moment after the other."""
+"""Replays the rows of a group: its members, owners and stored assignment after each row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Claimed(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """The last end of an owner of a partition that nobody owns."""
+    """The last end of an owner of a partition that has no owner now."""
 
     claim: Claimed
     zxid: int
@@ -43,8 +43,8 @@ class Freed(NamedTuple):
     """Who deleted it."""
 
 
-class GroupPicture:
-    """Members, owners and stored plan of a group. `apply` takes its rows in order, and what each is about."""
+class GroupReplay:
+    """Members, owners and stored assignment of a group. `apply` takes its rows in order."""
 
     def __init__(self, group: str, facts: Facts) -> None:
         self.group = group
@@ -52,16 +52,16 @@ class GroupPicture:
         self.owners: dict[TopicPartition, Claimed] = {}
         self.freed: dict[TopicPartition, Freed] = {}
         self._facts = facts
-        self._plan_path = StoredAssignment.path(group)
-        self._plan: StoredAssignment | None = None
+        self._assignment_path = StoredAssignment.path(group)
+        self._assignment: StoredAssignment | None = None
 
     def apply(self, event: Event, place: PathKind) -> None:
         if place.kind == "member":
             self._member(event, place.member)
         elif place.kind == "owner":
             self._owner(event, partition_of(event.path))
-        elif event.path == self._plan_path:
-            self._plan = _plan(event)
+        elif event.path == self._assignment_path:
+            self._assignment = _assignment(event)
 
     def registrations(self) -> dict[str, Registration]:
         """The readable ones."""
@@ -72,13 +72,13 @@ class GroupPicture:
         }
 
     def threads(self) -> dict[TopicPartition, str]:
-        """Who owns what, by thread id."""
+        """The owner of each owned partition, as a thread id."""
         return {tp: claim.thread for tp, claim in self.owners.items()}
 
     def expected_owners(self, zxid: int) -> ExpectedOwners | None:
-        """Who should own what with the topics of a zxid; None where that cannot be known."""
+        """The assignment with the topics of a zxid; None where it cannot be known."""
         return expected_owners(
-            self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._plan
+            self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._assignment
         )
 
     def is_at_rest(self, zxid: int) -> bool:
@@ -89,8 +89,8 @@ class GroupPicture:
         return plan is not None and plan.owners == self.threads()
 
     def _is_to_be_owned(self, zxid: int) -> bool:
-        """Whether a plan, if it can be known, has an owner for something. False: perhaps."""
-        if self._plan is not None and not self._plan.owners:
+        """Whether an assignment, if it can be known, has an owner for something. False: perhaps."""
+        if self._assignment is not None and not self._assignment.owners:
             return False
         partitions = partitions_at(self._facts, zxid)
         return any(
@@ -118,15 +118,15 @@ class GroupPicture:
             self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
 
 
-def group_picture(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupPicture]:
-    """A group at the end of its rows: one. Several rules share it."""
-    picture = GroupPicture(key[0], facts)
+def replayed_group(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupReplay]:
+    """The group after its last row: one value. Several rules share it."""
+    replay = GroupReplay(key[0], facts)
     for event in rows:
-        picture.apply(event, path_kind(event.path))
-    yield picture
+        replay.apply(event, path_kind(event.path))
+    yield replay
 
 
-def _plan(event: Event) -> StoredAssignment | None:
+def _assignment(event: Event) -> StoredAssignment | None:
     if event.op == "delete":
         return None
     try:
