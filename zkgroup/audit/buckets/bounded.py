@@ -37,7 +37,7 @@ LIMITS: Final = RowLimits()
 _EVENTS_AT_A_TIME: Final = 1 << 15
 
 
-class Watcher(Protocol):
+class PartsWatcher(Protocol):
     """Sees a history while it is read."""
 
     def begin(self, before: Columns) -> None:
@@ -51,7 +51,7 @@ class BoundedRows:
     """The rows of an audit, of one group where one is named. Close it when all is found."""
 
     def __init__(
-        self, rows: Rows, group: str | None, limits: RowLimits = LIMITS, watcher: Watcher | None = None
+        self, rows: Rows, group: str | None, limits: RowLimits = LIMITS, watcher: PartsWatcher | None = None
     ) -> None:
         self.rows, self.group, self._limits = rows, group, limits
         self._watcher = watcher

@@ -101,7 +101,7 @@ class ColumnsDrawing:
         self._bounded = BoundedRows(rows, group, row_limits, self._seen)
         self.rows, self.group, self.groups = rows, group, self._bounded.groups
         self.facts = self._bounded.facts
-        self._sections: _Sections | None = None
+        self._sections: _ColumnSections | None = None
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """What the rules find. The sections are drawn of what was computed for them, once."""
@@ -121,13 +121,13 @@ class ColumnsDrawing:
         if self._sections is not None:
             self._sections.close()
 
-    def _new_sections(self) -> _Sections:
-        return _Sections(
+    def _new_sections(self) -> _ColumnSections:
+        return _ColumnSections(
             self.facts, self._limits, self._shown, self._seen, is_whole=not self._bounded.written
         )
 
 
-class _Sections:
+class _ColumnSections:
     """Takes what was computed of all rows, or of those of one bucket after the other."""
 
     def __init__(

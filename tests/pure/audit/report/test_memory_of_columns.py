@@ -30,9 +30,9 @@ def test_rows_and_selections_of_rules_are_freed(monkeypatch: pytest.MonkeyPatch)
     log.claim("g", ("t", 0), "g_a-0", 0xA)
     log.commit("g", ("t", 0), 5, 0xA)
     kept, seen = in_columns.OffsetColumns, []
-    add = in_columns._Sections.add
+    add = in_columns._ColumnSections.add
 
-    def of_rules(self: in_columns._Sections, audited: AuditedColumns) -> None:
+    def of_rules(self: in_columns._ColumnSections, audited: AuditedColumns) -> None:
         before = audited.by_key(BY_MEMBERSHIP)
         add(self, audited)
         seen.append(audited.by_key(BY_MEMBERSHIP) is before)
@@ -41,7 +41,7 @@ def test_rows_and_selections_of_rules_are_freed(monkeypatch: pytest.MonkeyPatch)
         seen.append({"sessions", "groups"} & set(vars(tables)))
         return kept(tables, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(in_columns._Sections, "add", of_rules)
+    monkeypatch.setattr(in_columns._ColumnSections, "add", of_rules)
     monkeypatch.setattr(in_columns, "OffsetColumns", offsets)
     rows = Rows(log.events, SeenTree(Tree(digests=False), 0, None, True, False, ""), None)
     with closing(in_columns.ColumnsDrawing(rows, None, ReportLimits(), Nowhere())) as drawing:
