@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests import distribution, idle, leaks, server_archive, tables
+from tests.worlds.unhurried import kafka_cluster as kafka_cluster
 from tests.worlds.witness import witness as witness
 
 _keepers = leaks.Keepers()

@@ -32,6 +32,8 @@ class GroupReader(ABC):
         self.assignments = 0
         """How often it was assigned partitions."""
         self.committed: dict[TopicPartition, int] = {}
+        self._owed: set[TopicPartition] = set()
+        """Of what was read, partitions whose offset is not committed: a refused commit is made again."""
         self._stops = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._guarded, name=f"{type(self).__name__}-{group}")
@@ -65,12 +67,14 @@ class GroupReader(ABC):
 
     def _took(self, partitions: Iterable[Any]) -> None:
         self.assigned = frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
+        self._owed.clear()  # what is not committed by now is read again
         self.assignments += 1
 
     def _read(self, topic: str, partition: int, offset: int) -> None:
         tp = TopicPartition(topic, partition)
         self.records.append((tp, offset))
         self.committed[tp] = offset + 1
+        self._owed.add(tp)
 
     @abstractmethod
     def run(self) -> None:
@@ -122,11 +126,12 @@ class KafkaPythonReader(GroupReader):
                 for records in polled.values():
                     for record in records:
                         self._read(record.topic, record.partition, record.offset)
-                if polled:
+                if self._owed:
                     try:
                         consumer.commit()
                     except KafkaError:
-                        continue  # a rebalance has begun, or the coordinator moves: they are read again
+                        continue  # a rebalance has begun, or the coordinator moves
+                    self._owed.clear()
         finally:
             consumer.close(autocommit=False)
 
@@ -136,6 +141,7 @@ class ConfluentReader(GroupReader):
 
     def run(self) -> None:
         from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import TopicPartition as Committed
 
         consumer = Consumer(
             {
@@ -152,13 +158,15 @@ class ConfluentReader(GroupReader):
         consumer.subscribe(self.topics, on_assign=lambda _, partitions: self._took(partitions))
         while not self._stops.is_set():
             message = consumer.poll(POLL_S)
-            if message is None or message.error() is not None:
-                continue
-            self._read(message.topic(), message.partition(), message.offset())
-            try:
-                consumer.commit(message, asynchronous=False)
-            except KafkaException:
-                continue  # as above
+            if message is not None and message.error() is None:
+                self._read(message.topic(), message.partition(), message.offset())
+            if self._owed:
+                offsets = [Committed(*tp, self.committed[tp]) for tp in self._owed]
+                try:
+                    consumer.commit(offsets=offsets, asynchronous=False)
+                except KafkaException:
+                    continue  # as above
+                self._owed.clear()
         consumer.close()
 
 
@@ -203,11 +211,12 @@ class AiokafkaReader(GroupReader):
                 for records in polled.values():
                     for record in records:
                         self._read(record.topic, record.partition, record.offset)
-                if polled:
+                if self._owed:
                     try:
                         await consumer.commit()
                     except KafkaError:
                         continue  # as above
+                    self._owed.clear()
         finally:
             await consumer.stop()
 

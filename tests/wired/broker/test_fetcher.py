@@ -440,17 +440,25 @@ async def test_a_round_goes_through_the_partitions_of_its_answer_alone() -> None
 
 
 @on_a_loop
-async def test_a_partition_with_an_error_is_left_out_for_a_while_and_delays_no_other() -> None:
+async def test_a_partition_with_an_error_is_left_out_for_a_while_and_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is forgotten, named again after the back-off, and the request ends by then."""
-    leader = ScriptedLeader()
-    settings = replace(SETTINGS, replica_fetch_backoff_ms=50)
+    leader, loop = ScriptedLeader(), asyncio.get_running_loop()
+    settings = replace(
+        SETTINGS,
+        replica_fetch_backoff_ms=30_000,
+        replica_fetch_wait_max_ms=60_000,
+        replica_socket_timeout_ms=600_000,
+    )
     async with follower_of(leader, T0, T1, settings=settings):
         await leader.asked(1)
         leader.answers(answered(0, error=6), answered(1))
         second = await leader.asked(2)
         assert (named(second), [one.partitions for one in second.forgotten]) == ({}, [(0,)])
-        assert 0 < second.max_wait_ms <= 51
-        await asyncio.sleep(0.05)
+        assert 0 < second.max_wait_ms <= 30_001
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + 30)
         leader.answers()
         assert named(await leader.asked(3)) == {0: 0}
         leader.answers()

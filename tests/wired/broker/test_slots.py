@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.unhurried import unhurried
 from zkgroup.testing import KafkaCluster
 from zkgroup.testing.batches import records_of
-from zkgroup.testing.kafka_cluster.cluster import FAST
 from zkgroup.wire.admin_apis import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -39,7 +39,7 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 Make = Callable[..., KafkaCluster]
 PATIENCE_MS = round(PATIENCE_S * 1000)
-FOUR = replace(FAST, offsets_topic_num_partitions=4)
+FOUR = replace(unhurried(), offsets_topic_num_partitions=4)
 
 
 async def asked(

@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from tests.pure.broker.log.made_batches import headers_of
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.unhurried import unhurried
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.log.storage import DiskStorage
 from zkgroup.model import TopicPartition
@@ -25,7 +26,7 @@ from zkgroup.wire.record_batch import COMPRESSIONS, BatchHeader, Record, records
 @pytest.fixture
 def stored_cluster(tmp_path: Path) -> Iterator[tuple[KafkaCluster, Path]]:
     """Three brokers with folders."""
-    with KafkaCluster(data=tmp_path) as cluster:
+    with KafkaCluster(data=tmp_path, settings=unhurried()) as cluster:
         yield cluster, tmp_path
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.unhurried import unhurried
 from zkgroup.errors import ConfigError, ConflictError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.testing import KafkaCluster
@@ -23,8 +24,6 @@ from zkgroup.znodes.config import TopicConfig
 
 ALL = {1, 2, 3}
 CLEAN = ".kafka_cleanshutdown"
-LONG = replace(FAST, session_timeout_ms=3_600_000)
-"""No session expires by itself."""
 
 Make = Callable[..., KafkaCluster]
 
@@ -134,7 +133,7 @@ def test_another_controller_is_elected(kafka_cluster: KafkaCluster) -> None:
 
 def test_the_session_of_a_killed_broker_can_stay(kafka_cluster_factory: Make) -> None:
     """Until its timeout, as that of a real process: the others do not take over before."""
-    cluster = kafka_cluster_factory(settings=LONG)
+    cluster = kafka_cluster_factory(settings=unhurried())
     cluster.create_topic("t")
     name = cluster.zookeeper_client(1)
     cluster.kill(1, expire=False)
@@ -165,7 +164,7 @@ def test_a_paused_broker_answers_nothing_until_it_continues(kafka_cluster_factor
 
 def test_a_pause_within_the_session_timeout_changes_nothing(kafka_cluster_factory: Make) -> None:
     """The broker keeps its session and its leadership, also when it is paused twice."""
-    cluster = kafka_cluster_factory(settings=LONG)
+    cluster = kafka_cluster_factory(settings=unhurried())
     cluster.create_topic("t")
     epoch = cluster.broker(1).epoch
     cluster.pause(1)
@@ -179,7 +178,7 @@ def test_a_pause_within_the_session_timeout_changes_nothing(kafka_cluster_factor
 
 def test_a_broker_cut_off_from_the_others_is_alone_in_the_isr(kafka_cluster_factory: Make) -> None:
     """The leader removes followers that do not fetch; after `heal` they are back."""
-    cluster = kafka_cluster_factory(settings=replace(LONG, replica_lag_time_max_ms=100))
+    cluster = kafka_cluster_factory(settings=replace(unhurried(), replica_lag_time_max_ms=100))
     cluster.create_topic("t")
     cluster.wait_for_controller()
     cluster.isolate(1, zookeeper=False)
@@ -232,7 +231,7 @@ def test_a_broker_that_is_stopped_hands_its_partitions_over(
     kafka_cluster_factory: Make, tmp_path: Path
 ) -> None:
     """Another one leads when `stop` returns, and its shutdown is clean; that of a killed one is not."""
-    cluster = kafka_cluster_factory(data=tmp_path / "data")
+    cluster = kafka_cluster_factory(data=tmp_path / "data", settings=unhurried())
     cluster.create_topic("t")
     cluster.wait_for_isr("t", ALL, timeout_s=PATIENCE_S)
     cluster.stop(1)
@@ -248,7 +247,7 @@ def test_a_broker_that_is_stopped_hands_its_partitions_over(
 
 def test_the_last_broker_stops_as_well(kafka_cluster_factory: Make) -> None:
     """It does not wait for others to lead; started again, it leads again."""
-    cluster = kafka_cluster_factory()
+    cluster = kafka_cluster_factory(settings=unhurried())
     cluster.create_topic("t")
     for broker in (1, 2, 3):
         cluster.stop(broker)

@@ -48,7 +48,7 @@ def scraped_broker() -> Iterator[tuple[Broker, str]]:
         client=zookeeper.client("broker-1"),
         broker=1,
         data=data,
-        settings=replace(FAST, group_min_session_timeout_ms=SHORT_MS),
+        settings=replace(FAST, session_timeout_ms=SESSION_MS, group_min_session_timeout_ms=SHORT_MS),
         metrics=PrometheusMetrics(registry),
     )
     try:
