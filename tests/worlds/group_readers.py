@@ -184,6 +184,8 @@ class AiokafkaReader(GroupReader):
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
         from aiokafka.errors import KafkaError
 
+        from tests.worlds.kafka_clients import stop_aiokafka
+
         took = self._took
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -218,7 +220,7 @@ class AiokafkaReader(GroupReader):
                         continue  # as above
                     self._owed.clear()
         finally:
-            await consumer.stop()
+            await stop_aiokafka(consumer)
 
 
 class DefaultAiokafkaReader(AiokafkaReader):

@@ -1,7 +1,7 @@
-"""The fixture `kafka_cluster` of these tests: on a busy machine no lease ends, and no follower falls behind.
+"""The fixture `kafka_cluster` of these tests: no lease ends because a machine is busy.
 
-A killed broker loses its session at once, as ever. Tests of sessions that expire, and of followers that fall
-behind, make clusters of their own with the fixture `kafka_cluster_factory`.
+A killed broker loses its session at once, as ever. Tests of sessions that expire make clusters of their own
+with the fixture `kafka_cluster_factory`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 def unhurried() -> BrokerSettings:
-    """The settings of a `KafkaCluster`, with times that no test waits for."""
+    """The settings of a `KafkaCluster`, but for its sessions.
+
+    A follower leaves the ISR soon all the same: acks=all waits for one that was killed as the controller,
+    until the leader has noticed.
+    """
     from zkgroup.testing.kafka_cluster.cluster import FAST
 
-    return replace(FAST, session_timeout_ms=3_600_000, replica_lag_time_max_ms=3_600_000)
+    return replace(FAST, session_timeout_ms=3_600_000)
 
 
 @pytest.fixture

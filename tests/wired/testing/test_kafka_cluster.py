@@ -54,19 +54,18 @@ def test_a_cluster_is_ready_when_it_has_started(kafka_cluster: KafkaCluster) -> 
         assert kafka_cluster.broker(broker).health().live_brokers == ALL
 
 
-def test_a_topic_is_served_when_it_has_been_created(kafka_cluster: KafkaCluster) -> None:
+def test_a_topic_is_served_when_it_has_been_created(kafka_cluster_factory: Make) -> None:
     """Each broker names the leaders, which are spread over the brokers; the settings are stored."""
-    kafka_cluster.create_topic("orders", 4, replication_factor=2, configs={"min.insync.replicas": "2"})
-    partitions = kafka_cluster.partitions("orders")
+    cluster = kafka_cluster_factory(settings=replace(unhurried(), replica_lag_time_max_ms=3_600_000))
+    cluster.create_topic("orders", 4, replication_factor=2, configs={"min.insync.replicas": "2"})
+    partitions = cluster.partitions("orders")
 
-    assert [kafka_cluster.leader(*tp) for tp in partitions] == [1, 2, 3, 1]
-    assert [kafka_cluster.isr(*tp) for tp in partitions] == [(1, 2), (2, 3), (3, 1), (1, 2)]
+    assert [cluster.leader(*tp) for tp in partitions] == [1, 2, 3, 1]
+    assert [cluster.isr(*tp) for tp in partitions] == [(1, 2), (2, 3), (3, 1), (1, 2)]
     for broker in ALL:
-        assert kafka_cluster.broker(broker).leaders(partitions) == dict(
-            zip(partitions, (1, 2, 3, 1), strict=True)
-        )
+        assert cluster.broker(broker).leaders(partitions) == dict(zip(partitions, (1, 2, 3, 1), strict=True))
     path = TopicConfig.path("orders")
-    stored = kafka_cluster.zookeeper.find(path)
+    stored = cluster.zookeeper.find(path)
     assert stored is not None
     assert TopicConfig.decode(path, stored.data).overrides == {"min.insync.replicas": "2"}
 
