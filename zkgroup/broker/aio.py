@@ -14,7 +14,7 @@ from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, DrivenClock, MetricsSink, Store, after
+from zkgroup.model.ports import Clock, MetricsSink, Store, after, is_driven
 from zkgroup.zookeeper import ClientSettings
 
 
@@ -87,7 +87,7 @@ class AsyncBroker:
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """See `Broker.wait_registered`. It needs no thread, so it can be cancelled."""
         registered = self._broker.registered
-        if isinstance(self._clock, DrivenClock):
+        if is_driven(self._clock):
             until_ms = None if timeout_s is None else after(self._clock, timeout_s)
             await self._clock.await_for(registered.done, until_ms)
         else:

@@ -61,9 +61,9 @@ from zkgroup.groups.descriptions import GroupDescription, Verification
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import (
     Clock,
-    DrivenClock,
     Sleeper,
     after,
+    is_driven,
     seconds_until,
 )
 
@@ -454,7 +454,7 @@ def _describe(engine: MemberEngine) -> GroupDescription:
 
 async def result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
     """The future's result. Raises TimeoutError, and cancels the future then and when it is cancelled."""
-    if not isinstance(clock, DrivenClock):
+    if not is_driven(clock):
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
     try:
         await clock.await_for(future.done, after(clock, timeout_s))
@@ -467,7 +467,7 @@ async def result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
 
 async def kept_result_within(clock: Clock, future: Future[T], timeout_s: float) -> T:
     """The future's result as of `result_within`, but without ever cancelling the future."""
-    if not isinstance(clock, DrivenClock):
+    if not is_driven(clock):
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), timeout_s)
     await clock.await_for(future.done, after(clock, timeout_s))
     if not future.done():
@@ -479,7 +479,7 @@ async def wait_for_event(
     clock: Clock, event: asyncio.Event, is_over: Callable[[], object], until_ms: int | None
 ) -> None:
     """Waits until the event is set, which follows `is_over()`, or the clock has come to `until_ms`."""
-    if isinstance(clock, DrivenClock):
+    if is_driven(clock):
         await clock.await_for(is_over, until_ms)
         return
     with contextlib.suppress(TimeoutError):
@@ -488,7 +488,7 @@ async def wait_for_event(
 
 async def pause(clock: Clock, seconds: float) -> None:
     """Waits for this many seconds on the clock."""
-    if isinstance(clock, DrivenClock):
+    if is_driven(clock):
         await clock.await_for(lambda: False, after(clock, seconds))
     else:
         await asyncio.sleep(seconds)
@@ -496,7 +496,7 @@ async def pause(clock: Clock, seconds: float) -> None:
 
 async def in_thread(clock: Clock, name: str, work: Callable[[], T]) -> T:
     """The result of blocking work on the event loop's executor. A driven clock stands still meanwhile."""
-    if not isinstance(clock, DrivenClock):
+    if not is_driven(clock):
         return await asyncio.to_thread(work)
     worker = Sleeper(clock, name, lambda: True)  # it never sleeps: the called code waits on the clock itself
     worker.join()

@@ -22,7 +22,7 @@ from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnE
 from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.model import TopicPartition
-from zkgroup.model.ports import Clock, DrivenClock, after, wait_for
+from zkgroup.model.ports import Clock, after, is_driven, wait_for
 from zkgroup.runtime.loop import MachineLoop
 
 
@@ -132,7 +132,7 @@ class CallbackWorker:
         self._open = 0
         """Callbacks that are queued, run, or have yet to be reported."""
         self.turns = 0
-        self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
+        self._leave = clock.join(self) if is_driven(clock) else lambda: None
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._queue: deque[CallbackCall] = deque()
@@ -263,7 +263,7 @@ class AsyncCallbackRunner:
         self.turns = 0
         self._task: asyncio.Task[None] | None = None
         """The task of the callback that runs."""
-        self._leave = clock.join(self) if isinstance(clock, DrivenClock) else lambda: None
+        self._leave = clock.join(self) if is_driven(clock) else lambda: None
         self._lock = threading.Lock()
         self._queue: deque[CallbackCall] = deque()
         self._running: CallbackCall | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from functools import cache
+from typing import NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from zkgroup.model.requests import Outcome, Request, SessionEvent
 
@@ -81,6 +82,20 @@ class DrivenClock(Clock, Protocol):
     async def await_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
         """`wait_for` on an event loop, which goes on meanwhile."""
         ...
+
+
+def is_driven(clock: Clock | None) -> TypeGuard[DrivenClock]:
+    """Whether the clock is a `DrivenClock`.
+
+    Every wait asks this, and `isinstance` of a protocol goes through all its methods each time.
+    """
+    kind: type = type(clock)
+    return _is_driven(kind)
+
+
+@cache
+def _is_driven(kind: type) -> bool:
+    return issubclass(kind, DrivenClock)
 
 
 class Store(Protocol):
@@ -202,7 +217,7 @@ def wait_for(
     `wait(timeout_s)` waits in real time, and may return early. Other threads call `is_over` as well, so it
     takes no lock for long.
     """
-    if isinstance(clock, DrivenClock):
+    if is_driven(clock):
         clock.wait_for(is_over, until_ms)
         return bool(is_over())
     while not (over := bool(is_over())) and (left_s := seconds_until(clock, until_ms)) > 0:
@@ -219,7 +234,7 @@ class Sleeper:
         self.worker: object = None
         self.turns = 0
         self.clock = clock
-        self._driven = clock if isinstance(clock, DrivenClock) else None
+        self._driven = clock if is_driven(clock) else None
         self._usual_news = self._has_news = has_news
         self._asleep = False
         self._until_ms: int | None = None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar, TypeVarTuple
 
-from zkgroup.model.ports import Clock, DrivenClock, Sleeper
+from zkgroup.model.ports import Clock, DrivenClock, Sleeper, is_driven
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -24,7 +24,7 @@ _RESOLUTION_S = 0.0005
 
 def loop_factory(clock: Clock | None, name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     """The loop factory for `asyncio.Runner`; None on a clock that runs by itself."""
-    if not isinstance(clock, DrivenClock):
+    if not is_driven(clock):
         return None
     return lambda: ClockLoop(clock, name)
 

@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar, assert_never
 
 from zkgroup.errors import StoreUnavailableError
-from zkgroup.model.ports import Clock, DrivenClock, Instant, Sleeper, Store, after
+from zkgroup.model.ports import Clock, Instant, Sleeper, Store, after, is_driven
 from zkgroup.model.requests import (
     Connected,
     Exists,
@@ -367,7 +367,7 @@ class LoopThread:
 
     def result(self, future: Future[T], timeout_s: float | None = None) -> T:
         """The result of a future of `run`, waited for on the loop's clock. Raises TimeoutError."""
-        if not isinstance(self._clock, DrivenClock):
+        if not is_driven(self._clock):
             return future.result(timeout_s)
         self._clock.wait_for(future.done, None if timeout_s is None else after(self._clock, timeout_s))
         return future.result(0)
