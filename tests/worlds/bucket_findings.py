@@ -9,12 +9,15 @@ from typing import Any
 
 from tests.worlds.history_files import PlayedSpark, consistent, write_history
 from tests.worlds.random_histories import history_of
+from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit, find
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.job import run
+from zkgroup.audit.spark.results import document
 from zkgroup.audit.state_at import rows_from
 
 
@@ -37,9 +40,21 @@ def assert_same(place: Path, seed: int, spark: Any = None) -> Counter[str]:
         assert (what, Counter(audited.findings) - Counter(expected.findings)) == (what, Counter())
         assert (what, Counter(expected.findings) - Counter(audited.findings)) == (what, Counter())
         assert (what, audited.facts) == (what, expected.facts)
+        assert (what, lists_of(document([audited]))) == (
+            what,
+            lists_of(findings_document(expected, numbered(expected))),
+        )
         found += Counter(one.finding for one in audited.findings)
     assert audit(open_source([Path(output)]), RULES).findings == audit(open_source([files]), RULES).findings
     return found
+
+
+def lists_of(document: dict[str, Any]) -> dict[str, Any]:
+    """The incidents and the findings of a document, whether of a job or of one process."""
+    return {
+        name: [{key: value for key, value in one.items() if key != "ensemble"} for one in document[name]]
+        for name in ("incidents", "findings")
+    }
 
 
 def _expected(files: Path, asked: dict[str, Any]) -> Found | None:

@@ -400,8 +400,8 @@ def run(
 ) -> None:
     """Convert many folders to Parquet and find what went wrong.
 
-    With Spark, for days of logs of many ensembles, on this machine or on a cluster; one folder is answered
-    sooner by `audit findings`, with the same findings and incidents. With --since the
+    With Spark, for days of logs of many ensembles, on this machine or on a cluster; a small folder is
+    answered sooner by `audit findings`, with the same findings and incidents. With --since the
     state at that moment is kept in the output, so that each new day reads that day only. Exit code 3 where
     there is an error, or a file is damaged.
 
@@ -429,17 +429,19 @@ def run(
             group=group,
             progress=report,
         )
-    if not out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys):
+    if out.is_table:
         out.table(_RUN_COLUMNS, audited)
         echo_err(f"incidents and findings: {target.rstrip('/')}/{results.FINDINGS_FILE}")
         is_of_all = not (only or chosen or chroot or group or start or end)
         if is_of_all and is_converted(path_of(target)):
             which = "" if len(audited) == 1 else " --ensemble NAME"
             echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
+    else:
+        out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys)
     for each in audited:
         for text in each.damages:
             echo_err(f"damaged: {text}")
-    if any(each.damages or each.errors for each in audited):
+    if any(each.damages or each.count("error") for each in audited):
         ctx.exit(EXIT_CHECK_FAILED)
 
 
@@ -454,13 +456,9 @@ def _names_in_errors() -> Iterator[None]:
 
 _RUN_COLUMNS: list[TableColumn[Audited]] = [
     TableColumn("ENSEMBLE", lambda one: one.ensemble),
-    TableColumn("ERRORS", lambda one: _count(one, "error"), right=True),
-    TableColumn("WARNINGS", lambda one: _count(one, "warning"), right=True),
-    TableColumn("NOTES", lambda one: _count(one, "info"), right=True),
-    TableColumn("INCIDENTS", lambda one: len(one.incidents.incidents), right=True),
+    TableColumn("ERRORS", lambda one: one.count("error"), right=True),
+    TableColumn("WARNINGS", lambda one: one.count("warning"), right=True),
+    TableColumn("NOTES", lambda one: one.count("info"), right=True),
+    TableColumn("INCIDENTS", lambda one: len(one.rows.incidents), right=True),
     TableColumn("NOT SEARCHED FOR", lambda one: len(one.skipped), right=True),
 ]
-
-
-def _count(audited: Audited, severity: Severity) -> int:
-    return sum(finding.severity == severity for finding in audited.findings)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.golden_audits import INCIDENTS, findings, folder
+from tests.worlds.bucket_findings import lists_of
+from tests.worlds.golden_audits import INCIDENTS, folder
 from tests.worlds.history_files import PlayedSpark
 from tests.worlds.server_history import ServerHistory
+from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import tables as columns_of
 from zkgroup.audit.sources import open_source
@@ -147,7 +150,7 @@ def test_paths_are_those_within_a_chroot(tmp_path: Path, chroot: str) -> None:
 
 
 def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
-    """As JSON and as Parquet of documented types; each finding has the number of its incident."""
+    """As JSON, which has what a laptop gives, and as Parquet of documented types, with the number of each."""
     from pyarrow.parquet import read_table
 
     output = tmp_path / "out"
@@ -158,8 +161,9 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
     for name, columns in (("findings", columns_of.FINDINGS), ("incidents", columns_of.INCIDENTS)):
         assert tables[name].schema.equals(schema((columns_of.ENSEMBLE, *columns)))
 
-    assert audited.findings == findings(INCIDENTS)
-    assert len(written["incidents"]) == len(audited.incidents.incidents) == len(rows["incidents"]) > 3
+    found = audit(open_source([folder(INCIDENTS)]), ALL_RULES)
+    assert lists_of(written) == lists_of(findings_document(found, numbered(found)))
+    assert len(written["incidents"]) == len(audited.rows.incidents) == len(rows["incidents"]) > 3
     for name, key in (("incidents", "number"), ("findings", "incident")):
         assert [each[key] for each in written[name]] == [each[key] for each in rows[name]]
     for row in rows["incidents"]:

@@ -14,6 +14,7 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.spark.audited import Audited
+from zkgroup.audit.spark.merging import merged, rows_beside
 from zkgroup.audit.spark.results import document
 
 
@@ -22,9 +23,9 @@ def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
     finding = Finding("orphan_owner", "error", "g", "orders", 3, 0x1A, 4, 5, 1_000, 2_000, "why")
     skipped = Skipped(ALL_RULES[0], "no log")
     found = Found([finding], [skipped], Facts(end_zxid=7, end_ms=1_000))
-    damages = ("log.1: damaged",)
-    east = Audited("east", (finding,), (skipped,), found.facts, damages, numbered(found))
-    written, told = document([east]), east.incidents
+    rows = merged([rows_beside("east", [finding], found.facts, [])], found.facts)
+    east = Audited("east", rows, (skipped,), found.facts, ("log.1: damaged",))
+    written, told = document([east]), numbered(found)
 
     derived = audit_documents.RUN.json(
         None,

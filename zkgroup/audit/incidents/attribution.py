@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.engine import order
@@ -56,38 +56,64 @@ _WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "o
 
 def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
     """The incidents, errors first, then by time. Each finding is in exactly one of them."""
+    found = incidents_by_cause(attributed(findings, facts), facts)
+    return sorted((one for _, one in found), key=incident_order)
+
+
+def incidents_by_cause(
+    findings: Iterable[tuple[Finding, Cause]], facts: Facts
+) -> Iterator[tuple[Cause, Incident]]:
+    """The incidents of each cause one behind the other, by the cause that their findings came with.
+
+    Causes are in the order of their first findings.
+    """
     by_cause: dict[Cause, list[Finding]] = defaultdict(list)
-    for one, cause in attributed(findings, facts):
+    for one, cause in findings:
         by_cause[cause].append(one)
     titles = Titles(facts)
-    found = [
-        _incident(cause, run, facts, titles) for cause, each in by_cause.items() for run in _runs(cause, each)
-    ]
-    return sorted(found, key=_order)
+    for cause, each in by_cause.items():
+        for run in _runs(cause, each):
+            yield cause, _incident(cause, run, facts, titles)
 
 
 def attributed(findings: Iterable[Finding], facts: Facts) -> Iterator[tuple[Finding, Cause]]:
     """Each finding with its cause, in the order of the audit."""
     ordered = sorted(findings, key=order)
-    of_group: dict[str, list[Finding]] = defaultdict(list)
+    causes = Causes(ordered, facts)
     for one in ordered:
+        yield one, causes.of(one)
+
+
+class Causes:
+    """What caused each of some findings."""
+
+    def __init__(
+        self, ordered: Sequence[Finding], facts: Facts, foreign_writes: Mapping[int, Cause] | None = None
+    ) -> None:
+        """Of findings in the order of the audit.
+
+        Args:
+            foreign_writes: by session: those to groups whose findings are not among these.
+        """
+        of_group: dict[str, list[Finding]] = defaultdict(list)
+        for one in ordered:
+            if one.group is not None:
+                of_group[one.group].append(one)
+        ends = SessionEnds(facts)
+        self._groups = {name: GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
+        self._cluster = ClusterCauses([one for one in ordered if one.group is None], facts)
+        self.foreign_writes = dict(foreign_writes or {})
+        """By session that wrote owners it may not: the cause, of the group whose findings come first."""
+        for group in self._groups.values():
+            self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}
+
+    def of(self, one: Finding) -> Cause:
+        """The cause of one of the findings; every one has one."""
         if one.group is not None:
-            of_group[one.group].append(one)
-    ends = SessionEnds(facts)
-    groups = {name: GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
-    cluster = ClusterCauses([one for one in ordered if one.group is None], facts)
-    for one in ordered:
-        yield one, _cause(one, groups, cluster)
-
-
-def _cause(one: Finding, groups: dict[str, GroupCauses], cluster: ClusterCauses) -> Cause:
-    if one.group is not None:
-        return groups[one.group].of(one)
-    if one.finding == "session_end" and one.session is not None:
-        for group in groups.values():
-            if group.wrote(one.session):
-                return group.foreign_write(one.session)
-    return cluster.of(one)
+            return self._groups[one.group].of(one)
+        if one.finding == "session_end" and one.session in self.foreign_writes:
+            return self.foreign_writes[one.session]
+        return self._cluster.of(one)
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
@@ -211,5 +237,6 @@ def _only(groups: Iterable[str | None]) -> str | None:
     return known.pop() if len(known) == 1 else None
 
 
-def _order(one: Incident) -> tuple[object, ...]:
+def incident_order(one: Incident) -> tuple[int, int, str]:
+    """Sort key: by severity, then by time."""
     return (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title)

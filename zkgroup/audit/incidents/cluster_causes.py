@@ -24,6 +24,8 @@ _OF_DEPARTURES = frozenset(
     )
 )
 _SLOW = frozenset(("under_replicated", "isr_flapping"))
+CAUSING = frozenset(("controller_election", "stuck_reassignment"))
+"""The findings that show causes of others; beside these `ClusterCauses` reads only facts."""
 
 
 class _Departure(NamedTuple):

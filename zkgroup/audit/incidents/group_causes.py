@@ -82,9 +82,10 @@ class GroupCauses:
                 return self.foreign_write(claim.session)
         return Cause("note", what=name) if one.severity == "info" else Cause("state", self._group, name)
 
-    def wrote(self, session: int) -> bool:
-        """Whether a session wrote owners of this group that it may not."""
-        return session in self._foreign
+    @property
+    def foreign_writes(self) -> dict[int, Cause]:
+        """By session that wrote owners of this group that it may not: the cause."""
+        return {session: self.foreign_write(session) for session in self._foreign}
 
     def foreign_write(self, session: int) -> Cause:
         first = self._foreign.get(session)

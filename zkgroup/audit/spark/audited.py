@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.audit.engine import Found, Skipped
+import pyarrow.compute as pc
+
+from zkgroup.audit.engine import Skipped
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.incidents.found import FoundIncidents
-from zkgroup.audit.incidents.numbered import only_of
-from zkgroup.audit.rules import AnyRule, Finding
+from zkgroup.audit.rules import AnyRule, Finding, Severity
+from zkgroup.audit.spark.found_rows import findings_of
+from zkgroup.audit.spark.merging import MergedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,26 +19,23 @@ class Audited:
     """What was found in one ensemble."""
 
     ensemble: str
-    findings: tuple[Finding, ...]
-    """By zxid."""
+    rows: MergedRows
     skipped: tuple[Skipped, ...]
     facts: Facts
     damages: tuple[str, ...]
     """Files that rules about whole histories met, and where they could not be read."""
-    incidents: FoundIncidents
-    """The findings brought together."""
 
     def only(self, rules: Sequence[AnyRule]) -> Audited:
         """The findings of some rules, and the incidents that have one, whole."""
-        found, told = only_of(rules, self.found, self.incidents)
-        return replace(self, findings=tuple(found.findings), skipped=tuple(found.skipped), incidents=told)
+        names = [rule.name for rule in rules]
+        skipped = tuple(one for one in self.skipped if one.rule.name in names)
+        return replace(self, rows=self.rows.only(names), skipped=skipped)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings are so severe."""
+        return int(pc.sum(pc.equal(self.rows.findings["severity"], severity)).as_py() or 0)
 
     @property
-    def errors(self) -> int:
-        """How many findings are errors."""
-        return sum(finding.severity == "error" for finding in self.findings)
-
-    @property
-    def found(self) -> Found:
-        """The same as the engine of a laptop gives it."""
-        return Found(list(self.findings), list(self.skipped), self.facts)
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings by zxid, as objects that are made anew."""
+        return tuple(findings_of(self.rows.findings))

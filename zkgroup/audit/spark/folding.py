@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.buckets.finding import find_in_bucket
 from zkgroup.audit.buckets.known_rows import known_rows
-from zkgroup.audit.buckets.names import CLUSTER
+from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group
 from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.logs import with_ends
 from zkgroup.audit.columns.parts import behind, between, inside, of_group
@@ -28,10 +28,13 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.spark.found_rows import brought_together, packed
 from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
 from zkgroup.audit.stored_files import STATES, Source, StoredFile, read_files
 from zkgroup.znodes.paths import path_kind
 
+_COST_OF_CLUSTER: Final = 8
+"""A row of a group costs 1."""
 ROW_NAMES = tuple(column.name for column in ROWS)
 
 
@@ -60,6 +63,11 @@ class BucketRows:
     @property
     def files(self) -> tuple[StoredFile, ...]:
         return (*self.seeds, *self.operations)
+
+    @property
+    def cost(self) -> int:
+        """How long a task takes beside others: rules see most rows of the cluster, few of groups."""
+        return sum(file.rows for file in self.files) * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
 
     def columns(self, source: Source, closes: Columns | None = None) -> Columns:
         """The rows of the part behind what stood before, with the paths that servers have.
@@ -90,6 +98,15 @@ def rows_in(files: tuple[StoredFile, ...], source: Source) -> Columns:
     return columns_of(()) if table is None else columns_of_rows(table)
 
 
+class Together(NamedTuple):
+    """What tasks need to bring the findings of their buckets together."""
+
+    buckets: int
+    """So many are for groups."""
+    of_sessions: Sequence[Finding]
+    """What was found in the sessions of members, which are in several buckets."""
+
+
 class Asked(NamedTuple):
     """What all tasks of an ensemble know."""
 
@@ -99,6 +116,8 @@ class Asked(NamedTuple):
     bounds: Mapping[str, Bounds]
     rules: frozenset[str]
     chroot: str
+    together: Together | None
+    """None where the driver gets findings as they are."""
 
 
 class Folded(NamedTuple):
@@ -106,6 +125,8 @@ class Folded(NamedTuple):
 
     ensemble: str
     findings: list[Finding]
+    rows: tuple[int, bytes] | None
+    """The findings brought together, `packed`; then there are no others."""
     tree: Any
     """The rows that rules about the whole tree need of this bucket, as a pyarrow.Table."""
 
@@ -117,7 +138,12 @@ def fold(rows: BucketRows, asked: Asked, source: Source) -> Folded:
         columns = inside(rows.columns(source, closes), asked.chroot)
         rules = [rule for rule in RULES if rule.name in asked.rules]
         found = find_in_bucket(rules, columns, asked.facts, asked.bounds)
-        return Folded(rows.ensemble, found.findings, table_of(found.tree))
+        if asked.together is None:
+            return Folded(rows.ensemble, found.findings, None, table_of(found.tree))
+        buckets, of_sessions = asked.together
+        mine = [one for one in of_sessions if bucket_of_group(one.group or "", buckets) == rows.bucket]
+        together = brought_together(rows.ensemble, [*found.findings, *mine], asked.facts)
+        return Folded(rows.ensemble, [], packed(together), table_of(found.tree))
 
 
 class FoldedAlone(NamedTuple):

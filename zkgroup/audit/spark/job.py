@@ -22,7 +22,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
-from zkgroup.audit.incidents.numbered import numbered, with_causes
+from zkgroup.audit.incidents.numbered import with_causes
 from zkgroup.audit.manifest import Converted, StoredState
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
@@ -30,9 +30,11 @@ from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.screening import facts_in
 from zkgroup.audit.spark.audited import Audited
 from zkgroup.audit.spark.ensembles import AuditedEnsemble, opened
-from zkgroup.audit.spark.folding import Asked, ZxidRange, fold, fold_alone, groups_in, roll
+from zkgroup.audit.spark.folding import Asked, Together, ZxidRange, fold, fold_alone, groups_in, roll
+from zkgroup.audit.spark.found_rows import FoundRows, unpacked
 from zkgroup.audit.spark.inputs import given_of
 from zkgroup.audit.spark.known import closes_between, known_of, part_of
+from zkgroup.audit.spark.merging import merged, rows_beside
 from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
 from zkgroup.audit.spark.results import write_results
 from zkgroup.audit.spark.storage import storage_of
@@ -87,27 +89,25 @@ def run(
     question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
     storage = storage_of(spark, output)
     ensembles = opened(spark, given_of(inputs), output, chroot, progress)
-    audited = [each.only(rules) for each in ask(ensembles, question, progress)]
-    progress("writing incidents", len(audited))
+    search = _searched(ensembles, question, progress, brings_together=True)
+    progress("writing incidents", len(ensembles))
+    audited = [_audited(each, search).only(rules) for each in ensembles]
     write_results(storage, audited)
     return audited
 
 
 @without_collector()
-def ask(
-    ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress = quiet
-) -> list[Audited]:
+def ask(ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress = quiet) -> list[Found]:
     """What the rules find in each ensemble, and in its files where it has any on paths."""
-    parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
-    search = _Search(question, parts, progress)
-    by_tables: dict[int, list[AuditedEnsemble]] = {}
-    for each in ensembles:
-        by_tables.setdefault(id(each.tables), []).append(each)
-    for some in by_tables.values():
-        alone = [each for each in some if _is_alone(each, question)]
-        _fold_alone(alone, search)
-        _fold([each for each in some if each not in alone], search)
-    return [_audited(each, search) for each in ensembles]
+    search = _searched(ensembles, question, progress)
+    return [
+        Found(
+            sorted(search.found[each.name], key=order),
+            _skipped(each, search.facts[each.name], question),
+            search.facts[each.name],
+        )
+        for each in ensembles
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,34 @@ class _Search:
     question: Question
     parts: Mapping[str, ZxidRange]
     progress: Progress
+    brings_together: bool
+    """Whether tasks bring together what they find."""
     found: dict[str, list[Finding]] = field(default_factory=dict)
+    """What no task brought together."""
+    rows: dict[str, list[FoundRows]] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)
+
+
+def _searched(
+    ensembles: Sequence[AuditedEnsemble],
+    question: Question,
+    progress: Progress,
+    *,
+    brings_together: bool = False,
+) -> _Search:
+    """The findings of all rules."""
+    parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
+    search = _Search(question, parts, progress, brings_together)
+    by_tables: dict[int, list[AuditedEnsemble]] = {}
+    for each in ensembles:
+        by_tables.setdefault(id(each.tables), []).append(each)
+    for some in by_tables.values():
+        alone = [each for each in some if _is_alone(each, question)]
+        _fold_alone(alone, search)
+        _fold([each for each in some if each not in alone], search)
+    for each in ensembles:
+        _find_in_files(each, search)
+    return search
 
 
 def _is_alone(of: AuditedEnsemble, question: Question) -> bool:
@@ -165,14 +191,21 @@ def _fold(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
             if is_rolled
             else closes_between(each, tables.stored_zxid(each.name, part), part.to_zxid)
         )
-        asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot)
-        found[each.name] = list(find_in_sessions(rules, known, of, question.bounds))
+        of_sessions = list(find_in_sessions(rules, known, of, question.bounds))
+        together = None
+        if search.brings_together:
+            together = Together(each.converted.buckets, [one for one in of_sessions if one.group is not None])
+            of_sessions = [one for one in of_sessions if one.group is None]
+        found[each.name], search.rows[each.name] = of_sessions, []
+        asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot, together)
     rows = [one for each in ensembles for one in tables.rows(each.name, parts[each.name])]
     search.progress("searching for findings", len(rows))
     trees: dict[str, list[Columns]] = {each.name: [] for each in ensembles}
     shared = tables.shared(asked)
     for made in tables.map(rows, lambda each, source: fold(each, shared.value[each.ensemble], source)):
         found[made.ensemble] += made.findings
+        if made.rows is not None:
+            search.rows[made.ensemble].append(unpacked(*made.rows))
         trees[made.ensemble].append(columns_of_rows(made.tree))
     for name, made_trees in trees.items():
         rules = [rule for rule in RULES if rule.name in asked[name].rules]
@@ -253,12 +286,11 @@ def _reason_to_skip(rule: AnyRule, facts: Facts, of: AuditedEnsemble) -> str | N
     return reason_to_skip(rule, facts, has_files=of.files is not None)
 
 
-def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
-    """With what rules about whole histories find, on the driver: they replay, which is one thread's work."""
+def _find_in_files(of: AuditedEnsemble, search: _Search) -> None:
+    """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
     question, part, facts = search.question, search.parts[of.name], search.facts[of.name]
-    skipped = _skipped(of, facts, question)
-    left = {one.rule.name for one in skipped}
-    findings = list(search.found[of.name])
+    left = {one.rule.name for one in _skipped(of, facts, question)}
+    findings = search.found[of.name]
     if of.history is not None:
         for number, rule in enumerate(question.rules):
             if isinstance(rule, WholeRule) and rule.name not in left:
@@ -266,9 +298,18 @@ def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
                 reported = rule.find(of.history, facts, question.bounds[rule.name])
                 findings += within(reported, part.after_zxid, part.to_zxid)
     if question.group is not None:
-        findings = [one for one in findings if one.group == question.group]
+        search.found[of.name] = [one for one in findings if one.group == question.group]
+
+
+def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
+    """All that was found, brought together."""
+    facts, rows = search.facts[of.name], search.rows.get(of.name, [])
+    beside = rows_beside(of.name, search.found[of.name], facts, rows)
     damages = [] if of.history is None else Folders(of.history).damages()
-    found_all = Found(sorted(findings, key=order), skipped, facts)
     return Audited(
-        of.name, tuple(found_all.findings), tuple(skipped), facts, tuple(damages), numbered(found_all)
+        of.name,
+        merged([beside, *rows], facts),
+        tuple(_skipped(of, facts, search.question)),
+        facts,
+        tuple(damages),
     )

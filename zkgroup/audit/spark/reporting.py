@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.converted import ConvertedSource
 from zkgroup.audit.folders import Folders
+from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
@@ -62,8 +63,9 @@ def report(
         source = _source(of, chroot, progress)
         range_ = source.rows(start, end)
         question = Question(chroot=chroot, start=start, end=end, group=group)
-        (audited,) = ask([of], question, progress)
-        progress("shaping the report", len(audited.findings))
+        (found,) = ask([of], question, progress)
+        incidents = numbered(found)
+        progress("shaping the report", len(found.findings))
         limits, seen = ReportLimits(), range_.seen
         with closing(drawing_of(range_, group, limits, rows or Nowhere())) as drawing:
             about = About(  # behind the rows: reading them shows what is damaged
@@ -77,8 +79,8 @@ def report(
                 notes=source.notes(),
             )
             drawn = drawing.drawn()
-        data = report_data(drawn, audited.found, audited.incidents, about, limits)
-        return Reported(AuditReport(data, audited.found, audited.incidents), about.damage, about.notes)
+        data = report_data(drawn, found, incidents, about, limits)
+        return Reported(AuditReport(data, found, incidents), about.damage, about.notes)
 
 
 def _source(of: AuditedEnsemble, chroot: str, progress: Progress) -> Source:

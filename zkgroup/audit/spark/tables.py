@@ -126,15 +126,20 @@ class Tables:
         )
 
     def map(self, rows: Sequence[BucketRows], do: Callable[[BucketRows, Source], _Result]) -> list[_Result]:
-        """What `do` gives of the rows of each bucket, in a task each."""
+        """What `do` gives of the rows of each bucket, in a task each; the longest task begins first."""
         context = self._spark.sparkContext
         if not rows:
             return []
+        places = sorted(range(len(rows)), key=lambda place: rows[place].cost, reverse=True)
+        ordered = [rows[place] for place in places]
         if self.is_local:
-            place = self.storage.place
-            tasks = context.parallelize(list(rows), len(rows))
-            return tasks.map(lambda each: do(each, lambda name: f"{place}/{name}")).collect()  # type: ignore[no-any-return]
-        return context.union([self._with_contents(each, do) for each in rows]).collect()  # type: ignore[no-any-return]
+            folder = self.storage.place
+            tasks = context.parallelize(ordered, len(ordered))
+            found = tasks.map(lambda each: do(each, lambda name: f"{folder}/{name}")).collect()
+        else:
+            found = context.union([self._with_contents(each, do) for each in ordered]).collect()
+        by_place: dict[int, _Result] = dict(zip(places, found, strict=True))
+        return [by_place[place] for place in range(len(rows))]
 
     def shared(self, value: _Shared) -> Any:
         """A value that each worker gets once; its `value` is what was given."""
