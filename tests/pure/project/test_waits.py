@@ -138,21 +138,23 @@ def spelled_out_limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
     in_vain = {
         id(part)
         for node in walked(tree)
-        if isinstance(node, ast.With) and any("raises" in ast.unparse(each) for each in node.items)
+        if isinstance(node, ast.With | ast.AsyncWith)
+        and any("raises" in ast.unparse(each) for each in node.items)
         for part in ast.walk(node)
     }
     for node in walked(tree):
         if not isinstance(node, ast.Call) or id(node) in in_vain or ast.unparse(node.func) in _NO_WAITS:
             continue
         limits = [each.value for each in node.keywords if each.arg in _TIMEOUTS]
-        if _called(node) in _LIMITED:
+        if _LIMITED.fullmatch(_called(node)):
             limits += node.args[-1:]
         if any(isinstance(each, ast.Constant) and _is_short(each.value) for each in limits):
             yield node.lineno, ast.unparse(node)
 
 
-_LIMITED = {"result", "settimeout", "timeout", "create_connection", "start"}
-_LIMITED |= {"wait_until_assigned", "wait_until_stable"}
+_LIMITED = re.compile(
+    r"result|settimeout|timeout|create_connection|start|wait_(connected|registered|until\w*)"
+)
 """Methods whose last argument is a number of seconds."""
 _NO_WAITS = ("pytest.mark.timeout", "KazooClient")
 """The limit of a whole test, and the timeout of a session."""

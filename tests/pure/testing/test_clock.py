@@ -70,7 +70,7 @@ def test_waiting_ends_with_the_condition_or_says_why() -> None:
     event = threading.Event()
     thread = threading.Thread(target=event.set)
     thread.start()
-    wait_until(event.is_set, 10)
+    wait_until(event.is_set)
     thread.join()
     with pytest.raises(TimeoutError, match="the cows come home"):
         wait_until(lambda: False, 0.01, "the cows come home")

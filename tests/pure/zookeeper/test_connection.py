@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.waiting import becomes, eventually, happened
+from tests.waiting import PATIENCE_S, becomes, eventually, happened
 from tests.worlds.scripted_server import (
     AUTH,
     STAT,
@@ -54,7 +54,7 @@ def test_the_granted_timeout_is_reported_not_the_requested_one() -> None:
         ScriptedServer(script) as server,
         ZooKeeperClient(server.address, ClientSettings(session_timeout_ms=8351)) as client,
     ):
-        session = client.wait_connected(30)
+        session = client.wait_connected(PATIENCE_S)
         assert (session.timeout_ms, session.session_id, session.incarnation) == (4321, 0x77, 1)
         assert (hellos[0].timeout_ms, hellos[0].session_id, hellos[0].last_zxid) == (8351, 0, 0)
 
@@ -62,7 +62,7 @@ def test_the_granted_timeout_is_reported_not_the_requested_one() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        ClientSettings(session_timeout_ms=9000),
+        ClientSettings(session_timeout_ms=1500),
         ClientSettings(session_timeout_ms=30_000, connection_timeout_ms=9000),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_reconnect_resumes_the_session_and_sends_the_latest_zxid_seen() -> Non
         assert client.last_zxid == 4711
         caller.ask(Sync("/"), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(30)
+        client.wait_connected(PATIENCE_S)
         assert (hellos[1].last_zxid, hellos[1].session_id) == (4711, 7)
         assert hellos[1].password == b"password-of-16-b"
         assert {event.session.incarnation for event in caller.events if isinstance(event, Connected)} == {1}
@@ -184,7 +184,7 @@ def test_refused_credentials_end_the_client() -> None:
         assert isinstance(lost, Lost)
         assert isinstance(lost.fatal, AuthenticationError)
         with pytest.raises(AuthenticationError):
-            client.wait_connected(30)
+            client.wait_connected(PATIENCE_S)
         caller.ask(Sync("/"), NotSent)
         late = Caller(client)
         assert late.await_event(Lost) == lost
@@ -206,7 +206,7 @@ def test_a_missing_chroot_ends_the_client_and_creates_nothing() -> None:
         ZooKeeperClient(server.address + "/not/there") as client,
         pytest.raises(ConfigError, match="/not/there"),
     ):
-        client.wait_connected(30)
+        client.wait_connected(PATIENCE_S)
     assert [(one.op, one.path) for one in asked] == [(Op.EXISTS, "/not/there")]
 
 
@@ -269,7 +269,7 @@ def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> No
     with connected(script, settings) as (client, caller):
         caller.ask(Multi((Create("/canary-path", b"canary-data"),)), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(30)
+        client.wait_connected(PATIENCE_S)
     text = caplog.text + "".join(str(record.args) for record in caplog.records)
     assert "Connecting to" in text
     assert "canary" not in text
@@ -293,7 +293,7 @@ def test_the_handler_distinguishes_the_main_loop_from_the_set_up() -> None:
     with pytest.MonkeyPatch.context() as patch, ScriptedServer(script) as server:
         patch.setattr(KazooHandler, "select", noting)
         with ZooKeeperClient(server.address) as client:
-            client.wait_connected(30)
+            client.wait_connected(PATIENCE_S)
     assert set(waits) == {0, 1, 2}
     assert waits.index(0) < waits.index(1) < waits.index(2)
     assert 2 in waits[waits.index(2) :]

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tests.waiting import happened
+from tests.waiting import PATIENCE_S, happened
 from tests.worlds.scripted_server import (
     CLOSE_SESSION,
     STAT,
@@ -83,7 +83,7 @@ def test_an_answer_out_of_order_ends_the_connection() -> None:
     with connected(script) as (client, caller):
         caller.ask(Sync("/"), Unanswered)
         caller.await_event(Suspended)
-        client.wait_connected(30)
+        client.wait_connected(PATIENCE_S)
 
 
 def test_an_answer_before_any_request_ends_the_connection() -> None:
@@ -101,7 +101,7 @@ def test_an_answer_before_any_request_ends_the_connection() -> None:
     with ScriptedServer(script) as server, ZooKeeperClient(server.address) as client:
         client.start()
         happened(again)
-        client.wait_connected(30)
+        client.wait_connected(PATIENCE_S)
 
 
 # --- sizes ----------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def test_records_without_a_leader_are_given_up(shell: Shell, brokers: RecordBrok
     """In time, and reported as not appended; with acknowledged ones before them it is partly done."""
     brokers.lead(ORDERS[0], -1, epoch=1, isr=(1,))
 
-    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "5s", stdin="a\n")
+    ran = shell.run("produce", "orders", "--partition", "0", "--timeout", "1s", stdin="a\n")
     assert ran.code == 1, ran
     assert "orders-0: a record was not acknowledged: " in ran.err
     assert "; it is not in the log" in ran.err

@@ -7,6 +7,7 @@ import inspect
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from zkgroup import AsyncBroker, Broker
 from zkgroup.errors import BrokerIdInUseError, ConfigError, StoreUnavailableError
 from zkgroup.testing import MemoryZooKeeper
@@ -64,7 +65,7 @@ def test_on_a_clock_of_the_test() -> None:
             with pytest.raises(StoreUnavailableError, match="not registered within 60 s"):
                 await broker.wait_registered(60)
             server.resume("b1")
-            await broker.wait_registered(60)
+            await broker.wait_registered(PATIENCE_S)
 
     asyncio.run(main())
 
