@@ -86,6 +86,7 @@ def test_no_table_is_wider_than_its_section(tab: Page, tmp_path: Path) -> None:
     left = "document.querySelector('#sessions .left')"
     paper = f"[getComputedStyle({left}).display, {left}.dataset.paper]"
     assert tab.ask(paper) == ["inline-block", "7 rows more on the screen"]
+    assert tab.ask("getComputedStyle(document.querySelector('#incidents .notes')).display") == "block"
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
@@ -283,6 +284,18 @@ def test_a_filter_narrows_the_timeline_and_its_table(tab: Page, thousand: Path) 
     assert "11 of 1,000 partitions" in tab.ask(READOUT)
 
 
+def test_an_incident_without_a_time_has_its_zxids(tab: Page, thousand: Path) -> None:
+    """A digest that is wrong is known by its zxid alone; at the end is what is about the last tree."""
+    tab.open(thousand, *LAPTOP)
+    card = "cardOf([9, 0, 'title', -1, null, null, {}, '', 0, '', '', []], () => [])"
+
+    def when(zxids: str) -> Any:
+        return tab.ask(f"{card.format(zxids)}.querySelector('dd').textContent")
+
+    assert when("'0x5', '0x7'") == "zxid 0x5 to 0x7"
+    assert when("null, null") == "at the end"
+
+
 def test_on_paper_it_is_dark_on_white_and_whole(tab: Page, thousand: Path) -> None:
     """Whatever the screen's colours were: texts, canvas too, and nothing wider than the paper."""
     width = 718  # of A4 without its margins
@@ -303,6 +316,8 @@ def test_on_paper_it_is_dark_on_white_and_whole(tab: Page, thousand: Path) -> No
     assert tab.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.ask(darkest) < 60, "names beside the timeline are drawn for a dark screen"
     assert tab.ask(WIDEST) == width
+    assert tab.ask("document.querySelector('#owners .chart').dataset.paper") == "984 rows more on the screen"
+    assert tab.ask("getComputedStyle(document.querySelector('#owners .lead')).breakAfter") == "avoid"
     tab.call("Emulation.setEmulatedMedia", media="", features=[])
 
 

@@ -89,7 +89,9 @@ function cardOf(row, findingsOf) {
   const [number, severity, title, , from, to, first, last, cause, , damage, act, counts] = row;
   const facts = el("dl", {});
   const fact = (term, ...texts) => texts.some(Boolean) && facts.append(el("div", {}, el("dt", {}, term), el("dd", {}, texts)));
-  fact("When", from === null ? "at the end" : `${timeOf(from)} to ${to === null ? "the end" : timeOf(to).slice(0, 10) === timeOf(from).slice(0, 10) ? clockOf(to) : timeOf(to)}${first ? `, zxid ${first}${last === first ? "" : ` to ${last || "the end"}`}` : ""}`);
+  const times = from === null ? null : `${timeOf(from)} to ${to === null ? "the end" : timeOf(to).slice(0, 10) === timeOf(from).slice(0, 10) ? clockOf(to) : timeOf(to)}`;
+  const zxids = first ? `zxid ${first}${last === first ? "" : ` to ${last || "the end"}`}` : null;
+  fact("When", [times, zxids].filter(Boolean).join(", ") || "at the end");
   fact("Cause", cause);
   fact("Damage", damage);
   fact("What to do", ...withCode(act));
@@ -122,7 +124,11 @@ function incidentsSection() {
   const cards = el("div", { class: "cards" }, rows.filter((row) => row[1] < 2).map((row) => cardOf(row, findingsOf)));
   body.append(cards);
   const notes = rows.filter((row) => row[1] === 2);
-  if (notes.length) body.append(folded(`${counted(notes.length, "note")}: rebalances and what else is worth knowing`, () => el("div", { class: "cards" }, notes.map((row) => cardOf(row, findingsOf)))));
+  if (notes.length) {
+    const fold = folded(`${counted(notes.length, "note")}: rebalances and what else is worth knowing`, () => el("div", { class: "cards" }, notes.map((row) => cardOf(row, findingsOf))));
+    fold.classList.add("notes");
+    body.append(fold);
+  }
   addEventListener("keydown", (event) => event.key === "Escape" && selection.clear());
   selection.listeners.push(() => {
     markRows(document);

@@ -51,6 +51,7 @@ class Timeline extends Picture {
     this.height = AXIS + rows * ROW + 8;
     this.view.style.height = `${this.height}px`;
     this.spacer.style.height = `${Math.max(this.rows.length - rows, 0) * ROW}px`;
+    this.view.parentElement.dataset.paper = this.rows.length > rows ? `${counted(this.rows.length - rows, "row")} more on the screen` : "";
     this.view.scrollTop = 0;
     this.hint();
     timeAxis.needs(this, this.rows.reduce((most, row) => Math.max(most, this.nameOfRow(row).length), 0));
