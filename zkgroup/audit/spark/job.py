@@ -292,9 +292,9 @@ def _find_in_files(of: AuditedEnsemble, search: _Search) -> None:
     left = {one.rule.name for one in _skipped(of, facts, question)}
     findings = search.found[of.name]
     if of.history is not None:
-        for number, rule in enumerate(question.rules):
+        for rule in question.rules:
             if isinstance(rule, WholeRule) and rule.name not in left:
-                search.progress(f"reading the files of {of.name}: {rule.name}", number)
+                search.progress(f"reading the files of {of.name}: {rule.name}")
                 reported = rule.find(of.history, facts, question.bounds[rule.name])
                 findings += within(reported, part.after_zxid, part.to_zxid)
     if question.group is not None:
