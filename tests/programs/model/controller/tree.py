@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from array import array
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Node = tuple[Any, int, int, int]
@@ -133,21 +134,24 @@ def explore(
         at += 1
     res.states = len(states)
     if progress and res.complete:
-        back: dict[int, list[int]] = {}
-        for a, b in zip(src, dst, strict=True):
-            back.setdefault(b, []).append(a)
-        good = bytearray(len(states))
-        todo = [i for i, s in enumerate(states) if model.goal(s)]
-        for i in todo:
-            good[i] = 1
-        while todo:
-            for a in back.get(todo.pop(), ()):
-                if not good[a]:
-                    good[a] = 1
-                    todo.append(a)
-        res.stuck_states = len(states) - sum(good)
-        if res.stuck_states:
-            i = good.index(0)  # BFS order: the nearest one
-            res.stuck = trace(i)
+        stuck = _without_goal(list(map(model.goal, states)), zip(src, dst, strict=True))
+        res.stuck_states = len(stuck)
+        if stuck:
+            res.stuck = trace(stuck[0])  # breadth first: the nearest one
     res.seconds = time.monotonic() - began
     return res
+
+
+def _without_goal(goals: Sequence[bool], edges: Iterable[tuple[int, int]]) -> list[int]:
+    """The numbers of the states from which no path leads to a goal state."""
+    back: dict[int, list[int]] = {}
+    for a, b in edges:
+        back.setdefault(b, []).append(a)
+    good = bytearray(goals)
+    todo = [i for i, is_goal in enumerate(goals) if is_goal]
+    while todo:
+        for a in back.get(todo.pop(), ()):
+            if not good[a]:
+                good[a] = 1
+                todo.append(a)
+    return [i for i, reached in enumerate(good) if not reached]
