@@ -14,6 +14,8 @@ from ..context import SESSION_TIMEOUT_MS, connected, target
 from ..render import Output, printable
 from ..units import counted
 
+_ALL_LED = {False: "all led", True: "all led by their states"}
+"""The second where the controller does not list all that it waits for."""
 _STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
 
 
@@ -82,7 +84,7 @@ def _show(out: Output, found: Status) -> None:
         left = out.paint(f"{found.throttle_left.named}, and nothing moves", "warn")
         rows.insert(-1, ("throttled", f"{left}: {CLEAR_THROTTLE}"))
     if found.coordinator is not None:
-        rows.append(("coordinator", _coordinator(out, found.coordinator)))
+        rows.append(("coordinator", _coordinator(out, found, found.coordinator)))
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
     _show_health(out, found)
@@ -99,20 +101,27 @@ def _controller(out: Output, health: ControllerHealth) -> str:
     return f"{who}, {'zkgroup' if health.kind == 'zkgroup' else 'Kafka'}{hung}"
 
 
-def _coordinator(out: Output, found: CoordinatorStatus) -> str:
-    slots = counted(found.slots, "slot")
-    if missing := len(found.slots_without_leader):
-        return f"{slots}, {out.paint(f'{missing} without a live leader', 'bad')}"
-    return f"{slots}, all led"
+def _coordinator(out: Output, found: Status, coordinator: CoordinatorStatus) -> str:
+    slots = counted(coordinator.slots, "slot")
+    parts = _without_leader(out, len(coordinator.slots_without_leader), found.slot_leaders_awaited)
+    return ", ".join([slots, *(parts or [_ALL_LED[found.health.left_off > 0]])])
+
+
+def _without_leader(out: Output, offline: int, awaited: int) -> list[str]:
+    """Partitions that no live broker leads, by their state, and those whose leader refuses to."""
+    parts = []
+    if offline:
+        parts.append(out.paint(f"{offline} without a live leader", "bad"))
+    if awaited:
+        parts.append(out.paint(f"{awaited} whose leader refuses to lead", "bad"))
+    return parts
 
 
 def _partitions(out: Output, found: Status) -> str:
-    parts = []
-    if found.offline:
-        parts.append(out.paint(f"{found.offline} without a live leader", "bad"))
+    parts = _without_leader(out, found.offline, found.leaders_awaited)
     if found.under_replicated:
         parts.append(out.paint(f"{found.under_replicated} not fully in sync", "warn"))
-    return ", ".join(parts) or "all led, all in sync"
+    return ", ".join(parts) or f"{_ALL_LED[found.health.left_off > 0]}, all in sync"
 
 
 def _show_health(out: Output, found: Status) -> None:

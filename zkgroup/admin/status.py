@@ -37,9 +37,13 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import topics_path
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import group_path
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
+
+LEADER_OF = "leader of "
+"""How the controller names a partition whose leader it waits for."""
 
 CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
 """Removes every throttle, once nothing moves."""
@@ -100,6 +104,28 @@ class Status:
     def offline(self) -> int:
         """Partitions without a live leader."""
         return sum(len(rows) for _, rows, _ in self._ill())
+
+    @property
+    def leaders_awaited(self) -> int:
+        """Partitions for which the controller waits for a leader, although their state names a live broker.
+
+        That broker refuses to lead, as one that was started again without its records. Only a controller of
+        zkgroup reports it.
+        """
+        return len(self._leaders_awaited())
+
+    @property
+    def slot_leaders_awaited(self) -> int:
+        """Slots of group coordinators among them."""
+        gone = self.coordinator.slots_without_leader if self.coordinator else ()
+        prefix = f"{OFFSETS_TOPIC}-"
+        awaited = {name for name in self._leaders_awaited() if name.startswith(prefix)}
+        return len(awaited - {f"{prefix}{slot}" for slot in gone})
+
+    def _leaders_awaited(self) -> set[str]:
+        offline = {f"{topic}-{number}" for topic, gone, _ in self._ill() for number in gone}
+        waiting = {what.removeprefix(LEADER_OF) for what in self.health.waiting if what.startswith(LEADER_OF)}
+        return waiting - offline
 
     @property
     def under_replicated(self) -> int:
@@ -319,7 +345,7 @@ def _controller(health: ControllerHealth) -> Iterator[DoctorFinding]:
         yield DoctorFinding("warning", f"broker {broker}", why, f"zkgroup broker describe {broker}")
     for what, why in blocked_by_topic(health.waiting):
         # also where the state names a leader: a broker without the records refuses to lead
-        yield DoctorFinding("error" if what.startswith("leader of ") else "info", what, why)
+        yield DoctorFinding("error" if what.startswith(LEADER_OF) else "info", what, why)
     if health.left_off:
         yield DoctorFinding("info", "controller", f"{health.left_off} further entries are not shown")
 

@@ -24,6 +24,30 @@ def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> Non
     world.server.put(ControllerStatus.path(), status.encode())
 
 
+def test_partitions_whose_leader_refuses_to_lead_are_not_led(world: MemoryGroups) -> None:
+    """Their states name a live broker, and the controller waits for a leader; each is counted once."""
+    cluster = MemoryCluster(world)
+    cluster.ours()
+    cluster.broker(1)
+    cluster.topic("orders", (1,), (1,), (9,))
+    cluster.topic("__consumer_offsets", (1,))
+    for number in range(2):
+        cluster.state("orders", number, 1, (1,))
+    cluster.state("orders", 2, -1, (9,))
+    cluster.state("__consumer_offsets", 0, 1, (1,))
+    _says(
+        world,
+        2**40,
+        waiting={
+            f"leader of {each}": "error 56" for each in ("orders-1", "orders-2", "__consumer_offsets-0")
+        },
+    )
+
+    status = read_status(world.ensemble)
+
+    assert (status.offline, status.leaders_awaited, status.slot_leaders_awaited) == (1, 2, 1)
+
+
 def test_the_controllers_status_is_reported(world: MemoryGroups) -> None:
     """recipes 13, 15 and 18: unreadable paths, resumed fetches, brokers to restart, pending work."""
     MemoryCluster(world).ours()

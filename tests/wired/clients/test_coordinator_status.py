@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.coordinated_groups import CoordinatedGroups, coordinating_broker, stored_member
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.shell import Shell
 from zkgroup.admin import coordinator
@@ -27,6 +28,8 @@ from zkgroup.wire.groups import (
     DescribeGroupsResponse,
 )
 from zkgroup.wire.messages import Request
+from zkgroup.znodes.controller import ControllerStatus
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 PATIENT_MS = 60_000
@@ -215,7 +218,9 @@ def test_a_rebalance_of_members_that_are_not_stored_has_no_known_age(
 def test_status_shows_the_slots(
     world: MemoryGroups, groups: CoordinatedGroups, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On one line, and what coordinators have not answered; in the JSON with the numbers of the slots."""
+    """On one line, with those whose leader refuses to lead, and what coordinators have not answered; in the
+    JSON with the numbers of the slots.
+    """
 
     @contextmanager
     def connected(**_: object) -> Iterator[Ensemble]:
@@ -235,3 +240,9 @@ def test_status_shows_the_slots(
     ran = shell.run("-z", "z:1", "status")
     assert "coordinator 4 slots, all led\n" in ran.out
     assert "coordinator what the coordinator of g reports is not known" in ran.out
+    MemoryCluster(world, 0).ours()
+    waiting = {f"leader of {OFFSETS_TOPIC}-2": "error 56"}
+    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5, waiting=waiting).encode())
+    ran = shell.run("-z", "z:1", "status")
+    assert "coordinator 4 slots, 1 whose leader refuses to lead\n" in ran.out
+    assert "partitions  1 whose leader refuses to lead" in ran.out
