@@ -52,7 +52,6 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
-    LEADER_DURING_DELETE,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
     UpdateMetadataRequest,
@@ -95,8 +94,7 @@ class _ReportingCache(MetadataCache):
 
     def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
         old = super().update(request, now_ms)
-        going = {each.topic for each in request.partitions if each.leader == LEADER_DURING_DELETE}
-        self._updated(frozenset(topic for topic in going if self.leaders(topic) is None))
+        self._updated(self.deleted_by(request))
         return old
 
 

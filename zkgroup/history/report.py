@@ -16,7 +16,7 @@ class Violation:
     """An invariant that did not hold, with its partition and zxid."""
 
     invariant: str
-    """`S1` to `S33`, `L1` to `L7`, or `records`: `zkgroup.history` says what each one is."""
+    """`S1` to `S34`, `L1` to `L7`, or `records`: `zkgroup.history` says what each one is."""
     detail: str
     """What was found and what was expected, as text for people."""
     topic_partition: TopicPartition | None = None

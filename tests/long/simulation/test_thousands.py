@@ -50,5 +50,5 @@ def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
 
 @pytest.mark.parametrize("seeds", batches(COORDINATED, FIRST_OF_COORDINATORS), ids=name_of)
 def test_schedules_of_coordinated_groups_hold_and_the_faults_bite(seeds: range) -> None:
-    """S23-S33 throughout, L8 after the faults; and the faults took effect."""
+    """S23-S34 throughout, L8 after the faults; and the faults took effect."""
     require_that_faults_bit(hold_for_coordinators(seeds), seeds, OF_COORDINATORS)

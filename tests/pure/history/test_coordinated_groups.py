@@ -1,4 +1,4 @@
-"""Each violation of S23 to S33 in a group with a coordinator is found under the name of that invariant."""
+"""Each violation of S23 to S34 in a group with a coordinator is found under the name of that invariant."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zkgroup.history import Change, HistoryRecord, ServerTransaction, Transactio
 from zkgroup.history.coordinator import check_coordinator
 from zkgroup.model import TopicPartition
 from zkgroup.testing.simulation.coordinator.assignments import subscription_bytes
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
@@ -131,6 +132,15 @@ class CoordinatedHistory:
         if is_stored:
             self.set_offset(session, number, offset)
         self.note("commit.ok", commit=number, partitions=[["t", 0]])
+
+    def replace_topic(self) -> None:
+        """Deletes the topic, and creates it again."""
+        self.delete(OPERATOR, Topic.path("t"))
+        self.write(OPERATOR, Change("create", Topic.path("t"), b""))
+
+    def fetch(self, number: str) -> None:
+        """A client gets what this commit has stored."""
+        self.note("fetch.ok", since_ms=self.now(), offsets=[["t", 0, number]])
 
     def broken(self) -> set[str]:
         return {each.invariant for each in check_coordinator(self.log, self.records).violations}
@@ -395,6 +405,11 @@ def commit_of_a_removed_member(history: CoordinatedHistory) -> None:
     history.commit(FIRST, "a.3", 1, 9)
 
 
+def former_topic_fetched(history: CoordinatedHistory) -> None:
+    history.replace_topic()
+    history.fetch("a.2")
+
+
 @pytest.mark.parametrize(
     ("mistake", "rule"),
     [
@@ -425,6 +440,7 @@ def commit_of_a_removed_member(history: CoordinatedHistory) -> None:
         (operator_beside_members, "S32"),
         (commit_over_an_operators_change, "S32"),
         (commit_of_a_removed_member, "S33"),
+        (former_topic_fetched, "S34"),
     ],
 )
 def test_each_violation_has_its_name(mistake: Callable[[CoordinatedHistory], None], rule: str) -> None:
@@ -435,3 +451,17 @@ def test_each_violation_has_its_name(mistake: Callable[[CoordinatedHistory], Non
     mistake(history)
 
     assert history.broken() == {rule}
+
+
+def test_members_lose_the_offsets_of_a_deleted_topic() -> None:
+    """S28, S31, S34: they are deleted under members; the next ones may be lower, and are served."""
+    history = good()
+    history.begin(2)
+    history.take_in(2, "t")
+    history.commit(FIRST, "a.8", 2, 6)
+    history.replace_topic()
+    history.delete(FIRST, offset_path("g", P0))
+    history.commit(FIRST, "a.9", 2, 0)
+    history.fetch("a.9")
+
+    assert history.broken() == set()

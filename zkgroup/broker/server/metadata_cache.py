@@ -87,6 +87,11 @@ class MetadataCache:
                 self._unconfirmed.discard(state.topic_partition)
         return tuple(old)
 
+    def deleted_by(self, request: UpdateMetadataRequest) -> frozenset[str]:
+        """The topics that the controller deletes, by a request that was applied."""
+        going = {each.topic for each in request.partitions if each.leader == LEADER_DURING_DELETE}
+        return frozenset(going - self._topics.keys())
+
     def mark_unconfirmed(self) -> None:
         """Accepts any leader epoch in the next state of each partition; call it after a new registration.
 

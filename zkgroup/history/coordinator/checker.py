@@ -6,28 +6,31 @@
          outside only without members
     S26  only the broker that set the slot last writes what a coordinator writes
     S27  ZooKeeper consumers and members of a coordinator are never in a group at once
-    S28  an offset goes back only by the member that wrote it last, a client outside the group, an operator
+    S28  an offset goes back only within a generation, or by a client outside the group, or an operator
     S29  a commit that was acknowledged is stored, or another one that was collected with it
     S30  a group is removed only without members, leaves nothing, and gets no commit of a former member
     S31  offsets are deleted only where no member of either kind needs them
     S32  an operator changes offsets only without members, and no commit that is older is stored over it
     S33  a static member that an administrator has removed stores no commit
+    S34  no client gets an offset that was committed before the topic was created again
 
 S25 to S28, and what S30 to S33 say of ZooKeeper, are decided at each transaction of the servers' log
 (`replay`). The records, with `owner` for the `group.instance.id` or else the member id:
 
     generation.began   group, generation                               a coordinator has ended a join phase
-    join.ok            group, generation, owner, leads, kept, member_id
+    join.ok            group, generation, owner, leads, kept, member_id, since_ms
                                                                        JoinGroup was answered; `kept`: owned
     sync.ok            group, generation, owner, partitions            SyncGroup was answered
     commit.sent        group, generation, owner, commit, member_id     the commit's metadata are `commit`
     commit.ok          group, commit, partitions                       OffsetCommit was answered
+    fetch.ok           group, since_ms, offsets                        OffsetFetch was answered; with metadata
     group.deleted      group, since_ms                                 DeleteGroups was answered
     offsets.deleted    group, since_ms, partitions                     OffsetDelete was answered
     static.removing    group, owner, request                           LeaveGroup was sent for another member
     static.removed     group, owner, request                           that was answered
 
-`kept`, `member_id` and the records of administration may be missing: then less is decided.
+`since_ms` is when the request was sent. `kept`, `member_id` and the records of administration may be missing:
+then less is decided.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from zkgroup.history.report import Violation
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
 
-DECIDED: Final = frozenset(f"S{number}" for number in range(23, 34))
+DECIDED: Final = frozenset(f"S{number}" for number in range(23, 35))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class CoordinatorReport:
 def check_coordinator(
     transactions: Iterable[ServerTransaction], records: Iterable[HistoryRecord]
 ) -> CoordinatorReport:
-    """Decides S23 to S33.
+    """Decides S23 to S34.
 
     Args:
         transactions: everything that the server accepted and refused, in any order.
@@ -97,6 +100,7 @@ def check_coordinator(
         *replay.violations,
         *check_acknowledgements(found, replay.stored),
         *check_deletions(found, replay.absences),
+        *check_fetches(found, replay, figures),
     ]
     return CoordinatorReport(tuple(violations), figures)
 
@@ -104,7 +108,14 @@ def check_coordinator(
 def check_generations(
     records: Sequence[HistoryRecord], removed: Mapping[str, Sequence[int]], figures: Counter[str]
 ) -> Iterator[Violation]:
-    """S23: every generation begins once, until the group is removed, and its members have one leader."""
+    """S23: every generation begins once, until the group is removed, and its members have one leader.
+
+    A client that asked before the removal may be answered for the group that was removed.
+    """
+
+    def life(group: str, at_ms: float) -> int:
+        return sum(each <= at_ms for each in removed.get(group, ()))
+
     began: dict[tuple[str, int], int] = {}
     """How often the group had been removed when the generation began."""
     leaders: dict[tuple[str, int], str] = {}
@@ -114,14 +125,16 @@ def check_generations(
         generation = record.fields["group"], record.fields["generation"]
         if record.kind == "generation.began":
             figures["generations"] += 1
-            life = sum(at_ms <= record.ms for at_ms in removed.get(generation[0], ()))
-            if began.get(generation) == life:
+            present = life(generation[0], record.ms)
+            if began.get(generation) == present:
                 yield Violation("S23", f"generation {generation} began again, at {record.member}")
-            began[generation] = life
+            began[generation] = present
             leaders.pop(generation, None)
             continue
         if generation not in began:
             yield Violation("S23", f"generation {generation} was given, and no coordinator has begun it")
+        elif life(generation[0], record.fields.get("since_ms", record.ms)) < began[generation]:
+            continue
         owner = record.fields["owner"]
         if record.fields["leads"] and leaders.setdefault(generation, owner) != owner:
             yield Violation("S23", f"generation {generation} is led by {leaders[generation]} and {owner}")
@@ -177,3 +190,22 @@ def check_acknowledgements(
                 times = stored.get((record.fields["group"], tp), ())
                 if not any(since_ms <= at_ms <= record.ms for at_ms in times):
                     yield Violation("S29", f"commit {record.fields['commit']} was acknowledged", tp)
+
+
+def check_fetches(
+    records: Sequence[HistoryRecord], replay: CoordinatedGroupsReplay, figures: Counter[str]
+) -> Iterator[Violation]:
+    """S34: a topic was created before a fetch was sent; what was committed before that is of a former one."""
+    for record in records:
+        if record.kind != "fetch.ok":
+            continue
+        group, since_ms = record.fields["group"], record.fields["since_ms"]
+        for topic, number, commit in record.fields["offsets"]:
+            tp = TopicPartition(topic, number)
+            zxid = replay.commit_zxids.get((group, tp, commit))
+            figures["commits fetched"] += zxid is not None
+            if zxid is None:
+                continue
+            for created_zxid, created_ms in replay.topic_created(topic):
+                if zxid < created_zxid and created_ms < since_ms:
+                    yield Violation("S34", f"{group} got commit {commit} of a former topic", tp, zxid=zxid)

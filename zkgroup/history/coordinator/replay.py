@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,8 @@ from zkgroup.history.coordinator.administration import Absences, RemovedMember
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.admin_requests import delete_topics_path
+from zkgroup.znodes.brokers import topics_path
 from zkgroup.znodes.consumers import Offset, consumers_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
@@ -46,6 +48,22 @@ class _Written:
 
     offset: int
     commit: SentCommit | int
+    zxid: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic, also one of which the log has nothing."""
+
+    created: list[tuple[int, float]] = field(default_factory=list)
+    """Transaction and time of each creation."""
+    is_there: bool = True
+    is_requested: bool = False
+    """Whether its deletion is requested."""
+
+    def is_former(self, zxid: int) -> bool:
+        """Whether a transaction was before the topic was created last."""
+        return bool(self.created) and zxid < self.created[-1][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,9 @@ class CoordinatedGroupsReplay:
         self._slot_sessions: dict[int, int] = {}
         self.stored: dict[tuple[str, TopicPartition], list[int]] = {}
         """By group and partition, the times at which clients' commits were stored."""
+        self.commit_zxids: dict[tuple[str, TopicPartition, str], int] = {}
+        """By group, partition and commit, the transaction that stored it."""
+        self._topics: dict[str, _Topic] = {}
         self.removed: dict[str, list[int]] = {}
         """By group, the times at which it was removed: it begins again at generation 1."""
 
@@ -147,12 +168,13 @@ class CoordinatedGroupsReplay:
             return
         touched: dict[str, None] = {}
         offsets: dict[tuple[str, TopicPartition], int] = {}
-        deleted: list[tuple[str, TopicPartition]] = []
+        deleted: dict[tuple[str, TopicPartition], int] = {}
         commits: dict[tuple[str, TopicPartition], str] = {}
         for change in transaction.changes:
             if change.action == "check":
                 continue
             self._slot_changed(transaction, change)
+            self._topic_changed(transaction, change)
             if (group := self._header_changed(transaction, change, commits)) is not None:
                 touched[group] = None
             if (group := self._group_changed(change, offsets, deleted)) is not None:
@@ -162,8 +184,8 @@ class CoordinatedGroupsReplay:
             self._check_subscribers(transaction, group)
         for key, offset in offsets.items():
             self._offset_written(transaction, key, offset, commits.get(key))
-        for key in deleted:
-            self._offset_deleted(transaction, key)
+        for key, zxid in deleted.items():
+            self._offset_deleted(transaction, key, zxid)
         for group in touched:
             self._check_removal(transaction, group)
             self.absences.group(group).change(transaction.at_ms, self._group(group).is_bare)
@@ -184,6 +206,26 @@ class CoordinatedGroupsReplay:
             self._slot_set_ms = transaction.at_ms
             for group in self._groups.values():
                 group.deprived.clear()
+
+    def _topic(self, name: str) -> _Topic:
+        return self._topics.setdefault(name, _Topic())
+
+    def topic_created(self, name: str) -> Sequence[tuple[int, float]]:
+        """Transaction and time of each creation of a topic."""
+        return self._topic(name).created
+
+    def _topic_changed(self, transaction: ServerTransaction, change: Change) -> None:
+        is_there = change.action != "delete"
+        match _below(change.path, topics_path()), _below(change.path, delete_topics_path()):
+            case [name], []:
+                topic = self._topic(name)
+                topic.is_there = is_there
+                self._figures["topics deleted"] += not is_there
+                if change.action == "create":
+                    self._figures["topics created again"] += bool(topic.created)
+                    topic.created.append((transaction.zxid, transaction.at_ms))
+            case [], [name]:
+                self._topic(name).is_requested = is_there
 
     def _header_changed(
         self,
@@ -223,7 +265,7 @@ class CoordinatedGroupsReplay:
         self,
         change: Change,
         offsets: dict[tuple[str, TopicPartition], int],
-        deleted: list[tuple[str, TopicPartition]],
+        deleted: dict[tuple[str, TopicPartition], int],
     ) -> str | None:
         """A znode of a group in `/consumers`; the group, if its members, marker or offsets have changed."""
         below = _below(change.path, consumers_path())
@@ -240,8 +282,8 @@ class CoordinatedGroupsReplay:
             case [name, "offsets", topic, number]:
                 tp = TopicPartition(topic, int(number))
                 if change.action == "delete":
-                    self._group(name).offsets.pop(tp, None)
-                    deleted.append((name, tp))
+                    written = self._group(name).offsets.pop(tp, None)
+                    deleted[name, tp] = 0 if written is None else written.zxid
                 else:
                     offsets[name, tp] = Offset.decode(change.path, change.data).value
                 return name
@@ -271,6 +313,7 @@ class CoordinatedGroupsReplay:
         if isinstance(commit, SentCommit):
             assert number is not None
             self.stored.setdefault(key, []).append(transaction.at_ms)
+            self.commit_zxids[name, tp, number] = transaction.zxid
             self._commit_stored(transaction, group, commit, number)
             self._check_order(transaction, group, tp, commit, number)
         elif commit == OPERATOR:
@@ -278,10 +321,12 @@ class CoordinatedGroupsReplay:
         else:
             self._figures["commits of ZooKeeper members"] += 1
         before = group.offsets.get(tp)
+        if before is not None and self._topic(tp.topic).is_former(before.zxid):
+            before = None
         if before is not None and offset < before.offset and not _may_go_back(commit, before.commit):
             detail = f"{tp} of {name} goes back from {before.offset} ({before.commit}) to {offset} ({commit})"
             self._violated("S28", detail, transaction)
-        group.offsets[tp] = _Written(offset, commit)
+        group.offsets[tp] = _Written(offset, commit, transaction.zxid)
 
     def _commit_stored(
         self, transaction: ServerTransaction, group: _Group, commit: SentCommit, number: str
@@ -337,15 +382,20 @@ class CoordinatedGroupsReplay:
         if commit.sent_ms < group.changed_ms.get(tp, 0):
             self._violated("S32", f"{number} is older than an operator's change of {tp}", transaction)
 
-    def _offset_deleted(self, transaction: ServerTransaction, key: tuple[str, TopicPartition]) -> None:
-        """S31: nobody deletes an offset that a member needs."""
+    def _offset_deleted(
+        self, transaction: ServerTransaction, key: tuple[str, TopicPartition], zxid: int
+    ) -> None:
+        """S31: nobody deletes an offset, written by the transaction `zxid`, that a member needs."""
         name, tp = key
         group = self._group(name)
         self._figures["offsets deleted"] += 1
         self.absences.offset(name, tp).change(transaction.at_ms, True)
+        topic = self._topic(tp.topic)
+        is_needed = topic.is_there and not topic.is_requested and not topic.is_former(zxid)
+        self._figures["offsets of deleted topics deleted"] += not is_needed
         if group.ids:
             self._violated("S31", f"{tp} of {name} is deleted beside ZooKeeper members", transaction)
-        elif group.header is not None:
+        elif group.header is not None and is_needed:
             deprived = _Deprived(tp, group.header.generation, transaction.at_ms)
             group.deprived.update(dict.fromkeys(group.subscribers(tp.topic), deprived))
 
@@ -375,9 +425,14 @@ class CoordinatedGroupsReplay:
 
 
 def _may_go_back(commit: SentCommit | int, before: SentCommit | int) -> bool:
-    """Whether a commit may lower the offset of the one before: requests of one member may change places."""
+    """Whether a commit may lower the offset of the one before.
+
+    Requests of one member may change places. A cooperative member that has missed a generation commits what
+    it revokes in the next one, in which another member owns it: the protocol has nothing to refuse that by.
+    """
     if isinstance(commit, SentCommit):
-        return commit.generation == OUTSIDE or commit == before
+        is_of_generation = isinstance(before, SentCommit) and before.generation == commit.generation
+        return commit.generation == OUTSIDE or is_of_generation
     return commit == OPERATOR
 
 

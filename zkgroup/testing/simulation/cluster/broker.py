@@ -133,7 +133,7 @@ class SimulatedBroker:
         self.coordinator = (
             None
             if settings is None
-            else SimulatedCoordinator(world, settings, broker, self.client, self._note)
+            else SimulatedCoordinator(world, settings, broker, self.client, self.cache.knows, self._note)
         )
         """The group coordinator, where the schedule has groups."""
         self._leader_epochs: dict[TopicPartition, int] = {}
@@ -173,7 +173,9 @@ class SimulatedBroker:
             case StopReplicaRequest():
                 handling = self.receiver.stop_replica(request)
             case _:
-                response: Response = self.receiver.update_metadata(request, self._world.clock.now_ms())
+                response = self.receiver.update_metadata(request, self._world.clock.now_ms())
+                if self.coordinator is not None and response.error == ErrorCode.NONE:
+                    self.coordinator.topics_deleted(self.cache.deleted_by(request))
                 return self._answered(request, before, response)
         try:
             action = next(handling)

@@ -10,13 +10,21 @@ from typing import Any, Final
 
 from zkgroup.broker.groups import store_events
 from zkgroup.broker.groups.store import GroupStore
-from zkgroup.broker.groups.store_events import GroupStoreConfig, SlotLed, SlotResigned, StoreEvent
+from zkgroup.broker.groups.store_events import (
+    GroupStoreConfig,
+    SlotLed,
+    SlotResigned,
+    StoreEvent,
+    TopicsDeleted,
+)
 from zkgroup.broker.groups.stored_coordinator import ServiceResult, StoredCoordinator
 from zkgroup.broker.replica_view import Role
-from zkgroup.coordinator.events import GroupRequest, SlotLoaded, Started
+from zkgroup.coordinator.effects import CommitOffsetsResult
+from zkgroup.coordinator.events import CommitOffsets, GroupRequest, SlotLoaded, Started
 from zkgroup.coordinator.group import ConsumerGroupState
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.ports import Store
 from zkgroup.runtime.events import LogEvent
 from zkgroup.testing.simulation.cluster.environment import ClusterEnvironment
@@ -60,10 +68,11 @@ class SimulatedCoordinator:
         settings: CoordinatorSettings,
         broker: int,
         store: Store,
+        is_known: Callable[[TopicPartition], bool],
         note: Callable[..., None],
     ) -> None:
-        """`note` records what happens, for the history."""
-        self._world, self._note = world, note
+        """`is_known`: which partitions exist, for commits. `note` records what happens, for the history."""
+        self._world, self._is_known, self._note = world, is_known, note
         self._waiting: dict[int, OnResult] = {}
         self._ids = count(1)
         self._loads = 0
@@ -101,11 +110,35 @@ class SimulatedCoordinator:
             event = SlotLed if role is Role.LEADER else SlotResigned
             self.step_store(event(tp.partition, leader_epoch))
 
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """The controller deletes topics."""
+        if topics:
+            self._world.figures["notices of deleted topics"] += 1
+            self.step_store(TopicsDeleted(topics))
+
     def ask(self, request: GroupRequest, on_result: OnResult) -> None:
         """Handles the request of a client; the result may come later, or never."""
+        if isinstance(request, CommitOffsets):
+            request, on_result = self._without_unknown(request, on_result)
+            if not request.offsets:
+                on_result(CommitOffsetsResult({}))
+                return
         number = self.stored.new_id()
         self._waiting[number] = on_result
         self.stored.handle(replace(request, request_id=number))
+
+    def _without_unknown(self, commit: CommitOffsets, on_result: OnResult) -> tuple[CommitOffsets, OnResult]:
+        """A commit without the partitions that the broker does not know: they are refused."""
+        known = {tp: offset for tp, offset in commit.offsets.items() if self._is_known(tp)}
+        unknown = dict.fromkeys(commit.offsets.keys() - known.keys(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._world.figures["commits of unknown partitions"] += bool(unknown)
+
+        def answer(result: ServiceResult) -> None:
+            if isinstance(result, CommitOffsetsResult):
+                result = CommitOffsetsResult({**result.errors, **unknown})
+            on_result(result)
+
+        return replace(commit, offsets=known), answer
 
     def _answer(self, number: int, result: ServiceResult) -> None:
         waiting = self._waiting.pop(number, None)

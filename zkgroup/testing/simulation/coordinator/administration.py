@@ -24,6 +24,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import (
     Connected,
+    Create,
     CreateMissing,
     CreateMissingDone,
     Exists,
@@ -45,7 +46,10 @@ from zkgroup.model.requests import (
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.simulation.coordinator.calls import ClientCall
 from zkgroup.testing.simulation.coordinator.client import REQUEST_MS
+from zkgroup.testing.simulation.coordinator.setup import OTHER_TOPIC, TOPIC
 from zkgroup.testing.simulation.coordinator.world import OTHER, CoordinatorWorld
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
 
 _SESSION: Final = Session(session_id=0, incarnation=1, timeout_ms=0)
@@ -209,6 +213,31 @@ class Administrators:
             return False
         partitions = tuple(self._rng.sample([*self._world.partitions(), OTHER], self._rng.choice((1, 2, 4))))
         return self._client(group).delete_offsets(partitions) and f"{group} {partitions}"
+
+    def delete_topic(self) -> object:
+        """Requests the deletion of a topic; often, a coordinator dies that would be notified of it."""
+        world, topic = self._world, self._rng.choice((TOPIC, TOPIC, OTHER_TOPIC))
+        is_there = world.server.find(Topic.path(topic)) is not None
+        if not is_there or not world.write(Create(TopicDeletion.path(topic), b"")):
+            return False
+        needed = {broker for replicas in world.setup.topics[topic] for broker in replicas}
+        needed |= {one.broker for one in world.active_controllers}
+        coordinators = [
+            broker
+            for broker, process in world.brokers.items()
+            if process.coordinator is not None and process.coordinator.led_slots and broker not in needed
+        ]
+        if coordinators and self._rng.random() < 0.7:
+            world.kill(self._rng.choice(coordinators))
+        return topic
+
+    def create_topic(self) -> object:
+        """Creates a deleted topic again."""
+        missing = self._world.missing_topics()
+        if not missing:
+            return False
+        topic = self._rng.choice(missing)
+        return self._world.create_topic(topic) and topic
 
     def remove_static(self) -> object:
         """Removes a static member, which may go on."""

@@ -49,6 +49,7 @@ class ClientCall:
     caller: CallingClient
     process: SimulatedBroker
     request: GroupRequest
+    sent_ms: int
     give_up_ms: int
     """When the client breaks the connection, because it has no answer."""
     stage: CallStage = CallStage.SENT
@@ -70,7 +71,7 @@ class ClientNetwork:
         self, caller: CallingClient, process: SimulatedBroker, request: GroupRequest, give_up_ms: int
     ) -> ClientCall:
         """Sends a request to a process that runs."""
-        call = ClientCall(caller, process, request, give_up_ms)
+        call = ClientCall(caller, process, request, self._clock.now_ms(), give_up_ms)
         self._calls.append(call)
         return call
 

@@ -61,6 +61,8 @@ NOWHERE: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_C
 """Errors after which a client asks for its coordinator again."""
 
 
+NOT_TOLD: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors of partitions after which a client goes on: it commits again later, if the topic is there again."""
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """Errors after which a client is in no generation."""
 
@@ -363,13 +365,13 @@ class GroupClient:
         del self._calls[kind]
         match result:
             case JoinGroupResult():
-                self._joined(result)
+                self._joined(call, result)
             case SyncGroupResult():
                 self._synced(result)
             case HeartbeatResult(error):
                 self._told(error)
             case OffsetsRead() | FetchOffsetsResult():
-                self._fetched(result)
+                self._fetched(call, result)
             case CommitOffsetsResult():
                 self._committed(call, result, kind)
             case LeaveGroupResult():
@@ -377,7 +379,7 @@ class GroupClient:
             case _:
                 raise AssertionError(f"{self.name}: {call.request} was answered with {result}")
 
-    def _joined(self, result: JoinGroupResult) -> None:
+    def _joined(self, call: ClientCall, result: JoinGroupResult) -> None:
         if self.phase is not ClientPhase.OUTSIDE:
             return
         if result.error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -391,7 +393,7 @@ class GroupClient:
                 result.member_id, result.generation, leads, result.members, self.believes.positions
             )
             kept = [[each.topic, each.partition] for each in self.assigned]
-            self._note("join.ok", leads=leads, kept=kept)
+            self._note("join.ok", leads=leads, kept=kept, since_ms=call.sent_ms)
             self.phase = ClientPhase.JOINED
 
     def _synced(self, result: SyncGroupResult) -> None:
@@ -413,12 +415,13 @@ class GroupClient:
         else:
             self.phase = ClientPhase.ASSIGNED if self._unread else ClientPhase.WORKING
 
-    def _fetched(self, result: OffsetsRead | FetchOffsetsResult) -> None:
+    def _fetched(self, call: ClientCall, result: OffsetsRead | FetchOffsetsResult) -> None:
         if self.phase is not ClientPhase.ASSIGNED:
             return
         if result.error is not ErrorCode.NONE:
             self._refused(result.error)
         elif isinstance(result, OffsetsRead) and not result.partition_errors:
+            self._note("fetch.ok", since_ms=call.sent_ms, offsets=offset_rows(result))
             self.believes.positions |= {
                 each: result.offsets[each].offset if each in result.offsets else 0 for each in self._unread
             }
@@ -433,7 +436,7 @@ class GroupClient:
             self.acknowledged += 1
             number = next(iter(call.request.offsets.values())).metadata
             self._note("commit.ok", commit=number, partitions=[[tp.topic, tp.partition] for tp in stored])
-        error = next((error for error in result.errors.values() if error is not ErrorCode.NONE), None)
+        error = next((error for error in result.errors.values() if error not in NOT_TOLD), None)
         is_former = call.request.generation != self.believes.generation
         if kind == "main":
             self._prepared(None if is_former else error)
@@ -510,3 +513,8 @@ class GroupClient:
 
     def _timed_out(self) -> None:
         self.disconnected()
+
+
+def offset_rows(result: OffsetsRead) -> list[list[object]]:
+    """What was read, with the metadata, for the history."""
+    return [[tp.topic, tp.partition, each.metadata] for tp, each in result.offsets.items()]

@@ -100,6 +100,13 @@ class MemberFaults:
         outside = OutsideClient(self._world, group, self._outside)
         return outside.name if outside.commit() else False
 
+    def fetch_outside(self) -> object:
+        """A client that is no member reads the offsets of a group."""
+        self._outside += 1
+        group = self._rng.choice(self._world.members_setup.groups)
+        outside = OutsideClient(self._world, group, self._outside)
+        return outside.name if outside.fetch() else False
+
     # --- ZooKeeper consumers ------------------------------------------------------------------------
 
     def pause_zookeeper_member(self) -> object:

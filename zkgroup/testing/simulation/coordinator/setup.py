@@ -13,6 +13,8 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 TOPIC: Final = "t0"
 PARTITIONS: Final = 3
+OTHER_TOPIC: Final = "other"
+"""A topic that no member subscribes to."""
 
 CLUSTER_FAULTS: Final = (
     "lost_reply",
@@ -42,13 +44,21 @@ GROUP_FAULTS: Final = (
     "stop_zookeeper_member",
     "start_member",
     "commit_outside",
+    "fetch_outside",
     "fence_slot",
     "move_slot",
     "depose_coordinator",
     "lose_commit",
     "duplicate_static",
 )
-ADMINISTRATION: Final = ("delete_group", "delete_offsets", "remove_static", "change_offsets")
+ADMINISTRATION: Final = (
+    "delete_group",
+    "delete_offsets",
+    "remove_static",
+    "change_offsets",
+    "delete_topic",
+    "create_topic",
+)
 """What administrators and operators do."""
 RARE: Final = ("depose_coordinator", "lose_commit")
 OFTENER: Final = 12
@@ -82,6 +92,8 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
     weights |= {name: rng.choice((0.0, 5.0, 15.0)) for name in ADMINISTRATION}
     weights |= {name: weights[name] * OFTENER for name in RARE}
     weights |= {name: weights[name] * 5 for name in ADMINISTRATION if name != "remove_static"}
+    weights["delete_topic"] = rng.choice((0.0, 0.0, 20.0))
+    weights |= dict.fromkeys(("create_topic", "fetch_outside"), weights["delete_topic"] * OFTENER)
     weights["part"] = rng.choice((0.0, 10.0, 25.0))
     weights |= {name: weights[name] * times for name, times in AWAITED.items() if name in weights}
     clients = rng.choice((2, 2, 3))
@@ -91,6 +103,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
         electors=brokers[:2],
         topics={
             TOPIC: ((1,),) * PARTITIONS,
+            OTHER_TOPIC: ((1,),),
             OFFSETS_TOPIC: tuple(
                 tuple(rng.sample(brokers, rng.randint(2, len(brokers)))) for _ in range(slots)
             ),

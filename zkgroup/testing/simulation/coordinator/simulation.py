@@ -2,9 +2,9 @@
 
 `CoordinatorSimulation`: the seed draws the cluster, clients that behave as Kafka's, ZooKeeper consumers of
 the same groups, and the faults: clients, brokers and controllers that are paused or killed, connections that
-break, answers that are lost, slots that move, operators that fence; administrators delete groups and offsets,
-change offsets, and remove static members. After the faults each group must become
-stable with the one or the other kind of members, commit, and stay as it is. The checker of
+break, answers that are lost, slots that move, operators that fence; administrators delete groups, offsets and
+topics, create topics again, change offsets, and remove static members. After the faults each group must
+become stable with the one or the other kind of members, commit, and stay as it is. The checker of
 `zkgroup.history.coordinator` decides about the whole history.
 """
 
@@ -131,10 +131,10 @@ class CoordinatorSimulation(ClusterSimulation):
         while (reason := self._missing() or self._moving()) is not None:
             assert world.clock.now_ms() - started_ms <= CONVERGE_MS, f"L8 {reason}"
             self._complete_groups()
-            self._pass(ROUND_MS)
+            self.pass_time(ROUND_MS)
         self.report.converged_ms = world.clock.now_ms() - started_ms
 
-    def _pass(self, ms: int) -> None:
+    def pass_time(self, ms: int) -> None:
         """Lets time pass, in steps in which everything that is due happens."""
         for _ in range(0, ms, STEP_MS):
             self.world.advance(STEP_MS, expires=1.0)
@@ -144,7 +144,7 @@ class CoordinatorSimulation(ClusterSimulation):
         """What has changed, or was not acknowledged, in a time at rest; slots may still move in the first."""
         world = self.groups_world
         before = [(one, one.believes.generation, one.acknowledged) for one in world.group_clients]
-        self._pass(STAY_MS)
+        self.pass_time(STAY_MS)
         if (reason := self._missing()) is not None:
             return f"did not stay: {reason}"
         for client, generation, acknowledged in before:
@@ -158,6 +158,8 @@ class CoordinatorSimulation(ClusterSimulation):
         """Ends the members of the kind that the schedule does not end with, and starts those that lack."""
         world, setup = self.groups_world, self.groups_world.members_setup
         world.forget_ended()
+        for topic in world.missing_topics():
+            world.create_topic(topic)
         with_clients = setup.ends_with_clients or not setup.zookeeper_members
         for group in setup.groups:
             clients, members = world.clients_of(group), world.members_of(group)
@@ -196,6 +198,8 @@ class CoordinatorSimulation(ClusterSimulation):
             clients, members = world.clients_of(group), world.members_of(group)
             if with_clients and (members or len(clients) < setup.clients or not is_settled(clients)):
                 return f"{group} is stuck"
+            if with_clients and (tp := world.offset_of_former_topic(group)) is not None:
+                return f"{group} has an offset of {tp}, from before the topic was deleted"
             owned = {tp for one in members for tp in one.owned}
             if not with_clients and (clients or owned != set(world.partitions())):
                 return f"{group} is stuck, its ZooKeeper consumers own {sorted(owned)}"

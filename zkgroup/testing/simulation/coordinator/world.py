@@ -6,22 +6,34 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
 from zkgroup.coordinator.effects import CommitOffsetsResult
-from zkgroup.coordinator.events import CommitOffsets
+from zkgroup.coordinator.events import CommitOffsets, FetchOffsets
 from zkgroup.coordinator.records import OffsetAndMetadata
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.model.requests import Create
 from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.testing.simulation.coordinator.calls import ClientCall, ClientNetwork
-from zkgroup.testing.simulation.coordinator.client import REQUEST_MS, ClientPhase, GroupClient
-from zkgroup.testing.simulation.coordinator.setup import PARTITIONS, TOPIC, CoordinatorSetup
+from zkgroup.testing.simulation.coordinator.client import (
+    REQUEST_MS,
+    ClientPhase,
+    GroupClient,
+    offset_rows,
+)
+from zkgroup.testing.simulation.coordinator.setup import OTHER_TOPIC, PARTITIONS, TOPIC, CoordinatorSetup
 from zkgroup.testing.simulation.coordinator.zookeeper_member import ZooKeeperMember
 from zkgroup.testing.simulation.schedule import Action, ScheduleRecording
+from zkgroup.znodes.admin_requests import TopicDeletion
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, offset_path
+from zkgroup.znodes.coordinated_groups import OffsetMetadata
 
 _PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
-OTHER: Final = TopicPartition("other", 0)
+OTHER: Final = TopicPartition(OTHER_TOPIC, 0)
 """A partition that no member subscribes to: only clients that are no members commit it."""
 
 
@@ -103,6 +115,34 @@ class CoordinatorWorld(ClusterWorld):
         self.recording.record(client.pid, client.name, 0, kind, {**who, **fields})
         self.figures[f"client {kind}"] += 1
 
+    # --- topics -----------------------------------------------------------------------------------
+
+    def missing_topics(self) -> list[str]:
+        """The topics of the setup that are deleted."""
+        are_missing = (each for each in self.setup.topics if self.server.find(Topic.path(each)) is None)
+        return [each for each in are_missing if self.server.find(TopicDeletion.path(each)) is None]
+
+    def create_topic(self, topic: str) -> bool:
+        """Creates a topic of the setup again."""
+        data = Topic(dict(enumerate(self.setup.topics[topic]))).encode()
+        return self.write(Create(Topic.path(topic), data))
+
+    def offset_of_former_topic(self, group: str) -> TopicPartition | None:
+        """A partition whose topic is not the one of which the coordinator stored an offset."""
+        for tp in (*_PARTITIONS, OTHER):
+            offset = self.server.find(offset_path(group, tp))
+            path = OffsetMetadata.path(slot_of(group, self.setup.slots), group, tp)
+            beside, topic = self.server.find(path), self.server.find(Topic.path(tp.topic))
+            if offset is None or beside is None:
+                continue
+            is_own = (
+                Offset.decode(offset.path, offset.data).value
+                == OffsetMetadata.decode(path, beside.data).offset
+            )
+            if is_own and (topic is None or offset.stat.mzxid < topic.stat.czxid):
+                return tp
+        return None
+
     # --- processes --------------------------------------------------------------------------------
 
     def kill(self, broker: int, *, executed: int = 0, keep_requests: bool = False) -> None:
@@ -152,7 +192,7 @@ class CoordinatorWorld(ClusterWorld):
 
 
 class OutsideClient:
-    """A client that commits once, without being a member."""
+    """A client that commits or fetches once, without being a member."""
 
     def __init__(self, world: CoordinatorWorld, group: str, number: int) -> None:
         self.group, self.name = group, f"outside-{number}"
@@ -161,9 +201,6 @@ class OutsideClient:
     def commit(self) -> bool:
         """Sends the commit; False where there is no coordinator."""
         world = self._world
-        process = world.find_coordinator(self.group)
-        if process is None:
-            return False
         commit = CommitOffsets(
             request_id=0,
             group_id=self.group,
@@ -173,18 +210,33 @@ class OutsideClient:
                 )
             },
         )
-        self._note("commit.sent", commit=self.name, generation=-1)
-        world.calls.send(self, process, commit, world.clock.now_ms() + REQUEST_MS)
+        return self._send(commit) and self._note("commit.sent", commit=self.name, generation=-1)
+
+    def fetch(self) -> bool:
+        """Asks for the offsets of all partitions; False where there is no coordinator."""
+        partitions = (*self._world.partitions(), OTHER)
+        return self._send(FetchOffsets(request_id=0, group_id=self.group, partitions=partitions))
+
+    def _send(self, request: CommitOffsets | FetchOffsets) -> bool:
+        world = self._world
+        process = world.find_coordinator(self.group)
+        if process is None:
+            return False
+        world.calls.send(self, process, request, world.clock.now_ms() + REQUEST_MS)
         return True
 
-    def _note(self, kind: str, **fields: object) -> None:
+    def _note(self, kind: str, **fields: object) -> bool:
         who = {"group": self.group, "owner": self.name}
         self._world.recording.record(0, self.name, 0, kind, {**who, **fields})
         self._world.figures[f"outside {kind}"] += 1
+        return True
 
     def received(self, call: ClientCall, result: ServiceResult) -> None:
-        """Notes a commit that was accepted."""
-        assert isinstance(result, CommitOffsetsResult), result
+        """Notes a commit that was accepted, or what was read."""
+        if isinstance(result, OffsetsRead):
+            self._note("fetch.ok", since_ms=call.sent_ms, offsets=offset_rows(result))
+        if not isinstance(result, CommitOffsetsResult):
+            return
         stored = [[tp.topic, tp.partition] for tp, error in result.errors.items() if error is ErrorCode.NONE]
         if stored:
             self._note("commit.ok", commit=self.name, partitions=stored)
