@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.manifest import ConvertedLog
-from zkgroup.audit.points_in_time import PointInTime, zxid_range
+from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.source import Rows, SeenTree, empty_chroot_text, standing_text
 from zkgroup.audit.stored_tables import StoredTables, read_manifest, stored_tables
@@ -34,6 +34,8 @@ class ConvertedSource:
     progress: Progress = quiet
     history: None = None
     _holes: dict[Hole, None] = field(default_factory=dict)
+    _outside: dict[str, None] = field(default_factory=dict)
+    """That less is known than what was asked for."""
     _is_chroot_empty: bool = False
 
     @property
@@ -65,6 +67,8 @@ class ConvertedSource:
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
     ) -> tuple[int, int | None]:
+        if start is not None or end is not None:
+            self._outside |= dict.fromkeys(outside_notes(start, end, self._covered()))
         return zxid_range(start, end, self.zxid_at)
 
     def zxid_at(self, time_ms: int) -> int:
@@ -80,7 +84,14 @@ class ConvertedSource:
     def notes(self) -> list[str]:
         converted = self.tables.converted
         found = [] if converted.is_exact else [standing_text(converted.base_zxid, converted.detail)]
+        found += self._outside
         return [*found, empty_chroot_text(self.chroot)] if self._is_chroot_empty else found
+
+    def _covered(self) -> Covered:
+        logs = list(self._logs(0, None))
+        if not logs:
+            return Covered(None, None, self.base_zxid, None)
+        return Covered(*self.tables.times(logs[0])[0], *self.tables.times(logs[-1])[-1])
 
     def _marks(self, to_zxid: int | None, time_ms: int | None = None) -> Iterator[LogTimes]:
         """Of each log that has rows up to a zxid: its last transaction up to there, or up to a time."""

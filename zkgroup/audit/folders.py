@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.points_in_time import PointInTime, zxid_of, zxid_range
+from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, zxid_of, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
@@ -39,12 +39,9 @@ class Folders:
     _lost: dict[str, None] = field(default_factory=dict)
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
+        self._note_outside(None, at)
         at = at or PointInTime()
-        seen = self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
-        last = self.history.ensemble.last_zxid
-        if at.zxid is not None and at.zxid > last:
-            self._details[f"the files end at {last:#x}, before {at.zxid:#x}"] = None
-        return seen
+        return self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = self.zxids(start, end)
@@ -106,6 +103,7 @@ class Folders:
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
     ) -> tuple[int, int | None]:
+        self._note_outside(start, end)
         return zxid_range(start, end, self.history.zxid_at)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
@@ -113,6 +111,8 @@ class Folders:
 
         The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
+        for moment in (start, end):
+            self._note_outside(None, moment)
         zxids = self.zxid_of(start), self.zxid_of(end)
         past = self.history.tree_at(zxid=min(zxids))
         tree, is_agreed = past.tree, True
@@ -170,6 +170,21 @@ class Folders:
         """Notes that the tree that other answers stand on is not exact."""
         if not seen.is_exact:
             self._details[standing_text(seen.zxid, seen.detail)] = None
+
+    def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
+        if start is not None or end is not None:
+            self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
+
+    def _covered(self) -> Covered:
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        first, last = min((zxid for zxid in firsts if zxid is not None), default=None), self.history.last_zxid
+        times = [
+            None
+            if zxid is None
+            else next((each.time_ms for each in self.history.transactions(zxid, zxid)), None)
+            for zxid in (first, last)
+        ]
+        return Covered(first, times[0], last, times[1])
 
     def _inside(self, events: Iterator[Event]) -> Iterator[Event]:
         """These rows; a chroot in which nothing was ever is noted, for it may be misspelt."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.dates import time_text
+from zkgroup.zkfiles.zxids import hole_between
 
 
 class PointInTime(NamedTuple):
@@ -14,6 +16,41 @@ class PointInTime(NamedTuple):
     zxid: int | None = None
     time_ms: int | None = None
     """By the leader's clock, since 1970."""
+
+
+class Covered(NamedTuple):
+    """What is known of a history: its first logged transaction and its last one."""
+
+    first_zxid: int | None
+    """None where there is no log."""
+    first_ms: int | None
+    last_zxid: int
+    last_ms: int | None
+    """None where the log does not have it."""
+
+
+def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: Covered) -> Iterator[str]:
+    """That a range which is asked for begins before a history or ends behind it, in words."""
+    first, first_ms, last, last_ms = covered
+    for moment, before in ((start, 1), (end, 0)):
+        if moment is None:
+            continue
+        if moment.zxid is not None:
+            is_early = first is not None and moment.zxid < first
+            is_early = is_early and hole_between(max(moment.zxid - before, 0), first or 0) is not None
+            is_late, text = moment.zxid > last, f"{moment.zxid:#x}"
+        else:
+            time_ms = moment.time_ms or 0
+            is_early = first_ms is not None and time_ms < first_ms
+            is_late, text = last_ms is not None and time_ms > last_ms, time_text(time_ms)
+        if is_early:
+            yield f"the logs begin at {_place(first or 0, first_ms)}, after {text}"
+        if is_late:
+            yield f"the files end at {_place(last, last_ms)}, before {text}"
+
+
+def _place(zxid: int, time_ms: int | None) -> str:
+    return f"{zxid:#x}" if time_ms is None else f"{zxid:#x} ({time_text(time_ms)})"
 
 
 def zxid_range(

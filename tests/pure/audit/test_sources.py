@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,46 @@ def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
     assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
     with pytest.raises(NotFoundError, match="begin later"):
         source.tree(PointInTime(zxid=5))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "told"),
+    [
+        (None, PointInTime(zxid=0x163), ""),
+        (None, PointInTime(zxid=0x164), "the files end at 0x163 (2"),
+        (PointInTime(zxid=0x999), None, "the files end at 0x163 (2"),
+        (None, PointInTime(time_ms=4_000_000_000_000), "the files end at 0x163 (2"),
+        (PointInTime(zxid=0x68), None, ""),
+        (PointInTime(zxid=0x66), None, "the logs begin at 0x68 (2"),
+        (PointInTime(time_ms=5), None, "the logs begin at 0x68 (2"),
+        (None, PointInTime(time_ms=5), "the logs begin at 0x68 (2"),
+    ],
+)
+def test_a_range_beyond_the_files_is_noted(
+    tmp_path: Path, start: PointInTime | None, end: PointInTime | None, told: str
+) -> None:
+    """With what they cover, whatever is asked: rows, the zxids of a range, a tree, a difference."""
+    folder = tmp_path / "version-2"
+    folder.mkdir()
+    for name in ("snapshot.66.gz", "log.68.gz", "snapshot.114.gz", "log.116.gz"):
+        shutil.copy(V394 / "version-2" / name, folder)
+
+    def noted(ask: Callable[[Folders], object]) -> list[str]:
+        source = Folders(History(tmp_path))
+        with suppress(NotFoundError):
+            ask(source)
+        return [note for note in source.notes() if note.startswith(("the files end", "the logs begin"))]
+
+    questions: list[Callable[[Folders], object]] = [
+        lambda source: source.zxids(start, end),
+        lambda source: source.rows(start, end),
+    ]
+    if start is None and end is not None:
+        questions += [lambda source: source.tree(end), lambda source: source.diff(end, end)]
+    for ask in questions:
+        notes = noted(ask)
+        assert len(notes) == bool(told)
+        assert told in "".join(notes)
 
 
 def _without(tmp_path: Path, *names: str) -> Folders:

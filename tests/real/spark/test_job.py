@@ -161,6 +161,9 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
     for name, columns in (("findings", columns_of.FINDINGS), ("incidents", columns_of.INCIDENTS)):
         assert tables[name].schema.equals(schema((columns_of.ENSEMBLE, *columns)))
 
+    again = open_source([output])
+    again.zxids(PointInTime(time_ms=5), PointInTime(zxid=0xFFFFF))
+    assert [note[:14] for note in again.notes()] == ["the logs begin", "the files end "]
     found = audit(open_source([folder(INCIDENTS)]), ALL_RULES)
     assert lists_of(written) == lists_of(findings_document(found, numbered(found)))
     assert len(written["incidents"]) == len(audited.rows.incidents) == len(rows["incidents"]) > 3
