@@ -52,8 +52,8 @@ class _Written:
 
 
 @dataclass(slots=True)
-class _Topic:
-    """A topic, also one of which the log has nothing."""
+class _TopicLife:
+    """When a topic was created, and whether it is there, also of one of which the log has nothing."""
 
     created: list[tuple[int, float]] = field(default_factory=list)
     """Transaction and time of each creation."""
@@ -156,7 +156,7 @@ class CoordinatedGroupsReplay:
         """By group and partition, the times at which clients' commits were stored."""
         self.commit_zxids: dict[tuple[str, TopicPartition, str], int] = {}
         """By group, partition and commit, the transaction that stored it."""
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _TopicLife] = {}
         self.removed: dict[str, list[int]] = {}
         """By group, the times at which it was removed: it begins again at generation 1."""
 
@@ -207,8 +207,8 @@ class CoordinatedGroupsReplay:
             for group in self._groups.values():
                 group.deprived.clear()
 
-    def _topic(self, name: str) -> _Topic:
-        return self._topics.setdefault(name, _Topic())
+    def _topic(self, name: str) -> _TopicLife:
+        return self._topics.setdefault(name, _TopicLife())
 
     def topic_created(self, name: str) -> Sequence[tuple[int, float]]:
         """Transaction and time of each creation of a topic."""
