@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from zkgroup.history import HistoryRecord
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.testing.memory_zookeeper import Fault, MemoryZooKeeper, ServerStep
 
 Action = Callable[[], object]
 """One possible next event of a schedule."""
@@ -162,6 +162,40 @@ class Schedule(ABC, Generic[SetupT, WorldT]):
             *(f"  {line}" for line in self._state()),
         )
         return "\n".join(lines)
+
+
+class ScheduleFaults(ABC):
+    """The faults of one schedule. Each method injects one and returns what it did; False: not possible."""
+
+    def __init__(self, server: MemoryZooKeeper, rng: random.Random) -> None:
+        self._server = server
+        self._rng = rng
+
+    def inject(self, fault: str) -> object:
+        """Injects the fault of that name; False where it is not possible."""
+        return getattr(self, fault)()
+
+    def lost_reply(self) -> object:
+        return self._deliver("lost_reply")
+
+    def lost_request(self) -> object:
+        return self._deliver("lost_request")
+
+    def late(self) -> object:
+        return self._deliver("late")
+
+    def _deliver(self, fault: Fault) -> object:
+        """Delivers one of the waiting requests with a fault."""
+        waiting = [step for step in self._waiting() if step.kind == "request"]
+        if not waiting:
+            return False
+        step = self._rng.choice(waiting)
+        self._server.deliver(step, fault)
+        return step.client
+
+    @abstractmethod
+    def _waiting(self) -> Iterable[ServerStep]:
+        """Possible next steps between clients and ZooKeeper."""
 
 
 class ScheduleRecording:

@@ -5,43 +5,23 @@ from __future__ import annotations
 import random
 
 from zkgroup.model.requests import Delete
-from zkgroup.testing.memory_zookeeper.server import Fault
+from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.testing.simulation.cluster.world import ClusterWorld
+from zkgroup.testing.simulation.schedule import ScheduleFaults
 from zkgroup.znodes.controller import ControllerRegistration
 
 
-class ClusterFaults:
-    """The faults of one schedule. Each method injects one fault, or returns False where it is not
-    possible."""
+class ClusterFaults(ScheduleFaults):
+    """The faults of one schedule."""
 
     def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
+        super().__init__(world.server, rng)
         self._world = world
-        self._rng = rng
 
-    def inject(self, fault: str) -> object:
-        """Injects the fault of that name; False where it is not possible."""
-        return getattr(self, fault)()
-
-    # --- between clients and ZooKeeper ----------------------------------------------------------------
-
-    def _lose(self, fault: Fault) -> object:
+    def _waiting(self) -> list[ServerStep]:
         running = self._world.clients()
-        waiting = [s for s in self._world.server.pending() if s.kind == "request" and s.client in running]
-        if not waiting:
-            return False
-        step = self._rng.choice(waiting)
-        self._world.server.deliver(step, fault)
-        return step.client
-
-    def lost_reply(self) -> object:
-        return self._lose("lost_reply")
-
-    def lost_request(self) -> object:
-        return self._lose("lost_request")
-
-    def late(self) -> object:
-        return self._lose("late")
+        return [step for step in self._world.server.pending() if step.client in running]
 
     def _client(self) -> str | None:
         """A client; the active controller's is drawn more often."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from zkgroup.consumer.machine import events as ev
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, Operation, SetData
-from zkgroup.testing.memory_zookeeper.server import Fault
+from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.testing.simulation.group.members import ConsumingActor
 from zkgroup.testing.simulation.group.setup import GROUP
+from zkgroup.testing.simulation.schedule import ScheduleFaults
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.group_records import Reset
@@ -23,33 +24,15 @@ if TYPE_CHECKING:
     from zkgroup.testing.simulation.group.world import GroupWorld
 
 
-class GroupFaults:
+class GroupFaults(ScheduleFaults):
     """The faults of one schedule."""
 
     def __init__(self, world: GroupWorld, rng: random.Random) -> None:
+        super().__init__(world.server, rng)
         self._world = world
-        self._rng = rng
 
-    def inject(self, fault: str) -> object:
-        """Injects the fault of that name; False where it is not possible."""
-        return getattr(self, fault)()
-
-    def _lose(self, fault: Fault) -> object:
-        waiting = [s for s in self._world.pending() if s.kind == "request"]
-        if not waiting:
-            return False
-        step = self._rng.choice(waiting)
-        self._world.server.deliver(step, fault)
-        return step.client
-
-    def lost_reply(self) -> object:
-        return self._lose("lost_reply")
-
-    def lost_request(self) -> object:
-        return self._lose("lost_request")
-
-    def late(self) -> object:
-        return self._lose("late")
+    def _waiting(self) -> list[ServerStep]:
+        return self._world.pending()
 
     def _some(self) -> ConsumingActor | None:
         living = self._world.living()
