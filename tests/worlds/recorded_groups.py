@@ -305,21 +305,7 @@ def _events(request: Any, number: int, line: Line) -> Iterator[CoordinatorEvent]
     version = line.version
     match request:
         case wire.JoinGroupRequest():
-            yield JoinGroup(
-                request_id=number,
-                group_id=request.group,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                requires_member_id=version >= 4,
-                client_id=line.client,
-                client_host="",
-                session_timeout_ms=request.session_timeout_ms,
-                rebalance_timeout_ms=request.session_timeout_ms
-                if version == 0
-                else request.rebalance_timeout_ms,
-                protocol_type=request.protocol_type,
-                protocols=tuple((each.name, each.metadata) for each in request.protocols),
-            )
+            yield _join(request, number, line)
         case wire.SyncGroupRequest():
             yield SyncGroup(
                 request_id=number,
@@ -351,24 +337,7 @@ def _events(request: Any, number: int, line: Line) -> Iterator[CoordinatorEvent]
                 ),
             )
         case wire.OffsetCommitRequest():
-            offsets = {
-                TopicPartition(topic.topic, each.partition): OffsetAndMetadata(
-                    offset=each.offset, metadata=each.metadata or ""
-                )
-                for topic in request.topics
-                for each in topic.partitions
-            }
-            yield CommitOffsets(
-                request_id=number,
-                group_id=request.group,
-                generation=request.generation,
-                member_id=request.member_id,
-                group_instance_id=request.group_instance_id,
-                offsets=offsets,
-                unknown_partitions=frozenset(
-                    each for each in offsets if each.partition >= PARTITIONS.get(each.topic, 0)
-                ),
-            )
+            yield _commit(request, number)
         case wire.OffsetFetchRequest():
             yield FetchOffsets(
                 request_id=number,
@@ -390,6 +359,44 @@ def _events(request: Any, number: int, line: Line) -> Iterator[CoordinatorEvent]
                 yield RemoveGroup(request_id=number, group_id=group)
         case _:
             raise AssertionError(request)
+
+
+def _join(request: wire.JoinGroupRequest, number: int, line: Line) -> JoinGroup:
+    timeout_ms = request.session_timeout_ms if line.version == 0 else request.rebalance_timeout_ms
+    return JoinGroup(
+        request_id=number,
+        group_id=request.group,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        requires_member_id=line.version >= 4,
+        client_id=line.client,
+        client_host="",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+    )
+
+
+def _commit(request: wire.OffsetCommitRequest, number: int) -> CommitOffsets:
+    offsets = {
+        TopicPartition(topic.topic, each.partition): OffsetAndMetadata(
+            offset=each.offset, metadata=each.metadata or ""
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    return CommitOffsets(
+        request_id=number,
+        group_id=request.group,
+        generation=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+        unknown_partitions=frozenset(
+            each for each in offsets if each.partition >= PARTITIONS.get(each.topic, 0)
+        ),
+    )
 
 
 PARTITIONS = {"orders": 4, "empty": 2, "t": 4}
@@ -491,13 +498,7 @@ def recorded(response: Any) -> Comparable:
             rows = [(each.member_id, each.group_instance_id, each.error) for each in response.members]
             return {"leave": 1, "error": response.error, "members": rows}
         case wire.OffsetCommitResponse():
-            return {
-                "committed": {
-                    TopicPartition(topic.topic, each.partition): each.error
-                    for topic in response.topics
-                    for each in topic.partitions
-                }
-            }
+            return {"committed": _errors(response)}
         case wire.OffsetFetchResponse():
             return {
                 "error": response.error,
@@ -508,14 +509,7 @@ def recorded(response: Any) -> Comparable:
                 },
             }
         case wire.OffsetDeleteResponse():
-            return {
-                "error": response.error,
-                "offsets": {
-                    TopicPartition(topic.topic, each.partition): each.error
-                    for topic in response.topics
-                    for each in topic.partitions
-                },
-            }
+            return {"error": response.error, "offsets": _errors(response)}
         case wire.ListGroupsResponse():
             return {
                 "error": response.error,
@@ -524,26 +518,21 @@ def recorded(response: Any) -> Comparable:
         case wire.DeleteGroupsResponse():
             return {"deleted": sorted(each.error for each in response.groups)}
         case wire.DescribeGroupsResponse():
-            return {
-                "described": [
-                    (
-                        group.error,
-                        group.group,
-                        group.state,
-                        group.protocol_type,
-                        group.protocol,
-                        frozenset(
-                            (
-                                each.member_id,
-                                each.group_instance_id,
-                                each.client_id,
-                                each.metadata,
-                                each.assignment,
-                            )
-                            for each in group.members
-                        ),
-                    )
-                    for group in response.groups
-                ]
-            }
+            return {"described": list(map(_described, response.groups))}
     raise AssertionError(response)
+
+
+def _errors(response: wire.OffsetCommitResponse | wire.OffsetDeleteResponse) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.topic, each.partition): each.error
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+def _described(group: Any) -> tuple[Any, ...]:
+    members = frozenset(
+        (each.member_id, each.group_instance_id, each.client_id, each.metadata, each.assignment)
+        for each in group.members
+    )
+    return (group.error, group.group, group.state, group.protocol_type, group.protocol, members)
