@@ -270,8 +270,8 @@ async def test_a_large_answer_given_later_is_taken_in_parts() -> None:
 
 @on_a_loop
 async def test_what_is_given_after_its_client_has_left_is_dropped() -> None:
-    """Also in the turn of the loop that ends the connection; other connections go on."""
-    laters, dropped = _Laters(), list[str | None]()
+    """Also in the turns of the loop that end the connection; who gives it, and other connections, go on."""
+    laters, dropped, told = _Laters(), list[str | None](), list[str]()
 
     class Noted(Later[Answer]):
         __slots__ = ()
@@ -286,24 +286,32 @@ async def test_what_is_given_after_its_client_has_left_is_dropped() -> None:
         later = laters.open[context.client_id] = Noted()
         return later
 
-    server, (first, second) = await _clients(respond, 2)
+    def give(name: str) -> None:
+        laters.open[name].give(HEARTBEAT)
+        told.append(name)
+
+    server, (first, second, third) = await _clients(respond, 3)
     first.writer.write(encode_request(BEAT, 1, "waits"))
     await until(lambda: "waits" in laters.open)
     await first.close()
-    await until(lambda: server.connections == 1)
+    await until(lambda: server.connections == 2)
     assert dropped == ["dropped"]
-    laters.open["waits"].give(HEARTBEAT)
+    give("waits")
 
     second.writer.write(encode_request(BEAT, 2, "ends"))
-    await until(lambda: "ends" in laters.open)
+    third.writer.write(encode_request(BEAT, 3, "is ending"))
+    await until(lambda: {"ends", "is ending"} <= laters.open.keys())
     for connection in server._connections:
         connection.cut_off("the test")
-    laters.open["ends"].give(HEARTBEAT)
+    give("ends")
+    asyncio.get_running_loop().call_soon(give, "is ending")  # behind the calls that end the tasks
     assert await second.is_closed()
+    assert await third.is_closed()
     await until(lambda: server.connections == 0)
+    assert told == ["waits", "ends", "is ending"]
     assert server.held == 0
     await server.close()
-    await closed(second)
+    await closed(second, third)
 
 
 @on_a_loop
