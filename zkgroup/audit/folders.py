@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.groups import offsets_of_others
 from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, zxid_of, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
@@ -14,15 +15,15 @@ from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, 
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.diffs import Journal
 from zkgroup.zkfiles.history import History, PastTree
+from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.logs import See
     from zkgroup.audit.columns.parts import Parts
     from zkgroup.audit.columns.rows import Columns
-    from zkgroup.audit.columns.transactions import Transactions
+    from zkgroup.audit.columns.transactions import Transactions, TransactionsBuilder
 
 _EVERY = 1000
 
@@ -53,23 +54,25 @@ class Folders:
             if not self._has_logs or from_zxid > 1:
                 raise
             return self._log_alone(to_zxid, str(error))
-        seeds, seen = past.tree, self._seen(past)
+        seeds, seen, after = past.tree, self._seen(past), past.account.zxid
         self._note(seen)
 
         def events() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-            transactions = self._counted(past.account.zxid, to_zxid)
+            transactions = self._counted(after, to_zxid)
             return self._inside(events_of(transactions, stored, self.chroot, seeds.sessions))
 
         def before() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             return events_of((), stored, self.chroot, seeds.sessions)
 
-        def columns(see: See | None = None) -> Columns | None:
+        def columns(
+            left_out: LeftOutWrites | None = None, transactions: TransactionsBuilder | None = None
+        ) -> Columns | None:
             from zkgroup.audit.columns.logs import columns_of_logs
 
             return columns_of_logs(
-                self.history, past.account.zxid, to_zxid, before(), self.chroot, self.progress, see
+                self.history, after, to_zxid, before(), self.chroot, self.progress, left_out, transactions
             )
 
         def parts(rows_per_part: int) -> Parts | None:
@@ -77,25 +80,20 @@ class Folders:
 
             if self.chroot or len(self.history.ensemble.servers) != 1:
                 return None
-            return parts_of_logs(
-                self.history, past.account.zxid, to_zxid, before(), self.progress, rows_per_part
-            )
+            return parts_of_logs(self.history, after, to_zxid, before(), self.progress, rows_per_part)
 
         def columns_of_group(group: str) -> Columns | None:
-            from zkgroup.audit.columns import left_out
-
             # In a tree that lacks something a group may be known by a set alone.
-            return columns(left_out.of_group(group) if past.account.is_whole else None)
+            return columns(offsets_of_others(group) if past.account.is_whole else None)
 
         def session_columns() -> tuple[Columns, Transactions] | None:
-            from zkgroup.audit.columns import left_out
             from zkgroup.audit.columns.transactions import TransactionsBuilder, transactions_of
 
             if not past.account.is_whole:
                 found = columns()
                 return None if found is None else (found, transactions_of(found))
             builder = TransactionsBuilder()
-            found = columns(left_out.of_sessions(builder))
+            found = columns(offsets_of_others(None), builder)
             return None if found is None else (found, builder.transactions())
 
         return Rows(events, seen, to_zxid, columns, parts, self.progress, columns_of_group, session_columns)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
 from zkgroup.errors import NotFoundError
-from zkgroup.znodes.consumers import group_path
+from zkgroup.zkfiles.log_lists import LeftOutWrites
+from zkgroup.znodes.consumers import consumers_path, group_path
 from zkgroup.znodes.paths import PathKind, path_kind
 
 _NAMED = 8
@@ -25,6 +26,16 @@ def of_group(events: Iterable[Event], group: str, groups: set[str] | None = None
             groups.add(place.name)
         if not is_of_groups(place) or place.name == group:
             yield event
+
+
+def offsets_of_others(group: str | None) -> LeftOutWrites:
+    """The writes that a question about one group, or about none, does without: commits of the others.
+
+    They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
+    is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
+    """
+    but = None if group is None else f"{group_path(group)}/"
+    return LeftOutWrites(f"{consumers_path()}/", "/offsets/", but)
 
 
 def groups_of(events: Iterable[Event]) -> set[str]:

@@ -44,6 +44,17 @@ class Same(NamedTuple):
 Packed = FixedWidth | Slices | Coded | Same
 
 
+class Records(NamedTuple):
+    """What a batch of which rows are left out tells of each record that has rows: lists or numpy arrays."""
+
+    rows: int
+    """Of all of them, those that are left out included."""
+    zxid: Any
+    session: Any
+    time_ms: Any
+    type: Any
+
+
 class Batch(Mapping[str, Sequence[Any]]):
     """Columns of equal length: names and, for each, a list of plain values, one for each row.
 
@@ -52,10 +63,16 @@ class Batch(Mapping[str, Sequence[Any]]):
     """
 
     def __init__(
-        self, columns: tuple[Column, ...], rows: int, lists: Mapping[str, Sequence[Any] | Same]
+        self,
+        columns: tuple[Column, ...],
+        rows: int,
+        lists: Mapping[str, Sequence[Any] | Same],
+        records: Records | None = None,
     ) -> None:
         self.columns = columns
         self.rows = rows
+        self.records = records
+        """None where no row is left out."""
         self._lists = dict(lists)
 
     def __iter__(self) -> Iterator[str]:
@@ -73,29 +90,22 @@ class Batch(Mapping[str, Sequence[Any]]):
         values = self._lists[name]
         return values if isinstance(values, Same) else None
 
-    def select(self, rows: Any) -> Batch:
-        """Some rows, by a numpy array of their numbers."""
-        numbers = rows.tolist()
-        lists = {
-            name: values if isinstance(values, Same) else [values[number] for number in numbers]
-            for name, values in self._lists.items()
-        }
-        return Batch(self.columns, len(numbers), lists)
-
 
 class PackedBatch(Batch):
     """Columns as they lie packed; a list is made of one when it is asked for, and each time."""
 
-    def __init__(self, columns: tuple[Column, ...], rows: int, packed: Mapping[str, Packed]) -> None:
-        super().__init__(columns, rows, {})
+    def __init__(
+        self,
+        columns: tuple[Column, ...],
+        rows: int,
+        packed: Mapping[str, Packed],
+        records: Records | None = None,
+    ) -> None:
+        super().__init__(columns, rows, {}, records)
         self._packed = dict(packed)
 
     def packed(self, name: str) -> Packed:
         return self._packed[name]
-
-    def select(self, rows: Any) -> Batch:
-        packed = {name: _select(column, rows) for name, column in self._packed.items()}
-        return PackedBatch(self.columns, len(rows), packed)
 
     def __getitem__(self, name: str) -> Sequence[Any]:
         packed = self._packed[name]
@@ -115,14 +125,3 @@ class PackedBatch(Batch):
         raw = packed.raw.decode("latin-1") if is_text else packed.raw
         bounds = packed.bounds.tolist()
         return [raw[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
-
-
-def _select(packed: Packed, rows: Any) -> Packed:
-    if isinstance(packed, Same):
-        return packed
-    if isinstance(packed, Coded):
-        return packed._replace(codes=packed.codes[rows])
-    present = None if packed.present is None else packed.present[rows]
-    if isinstance(packed, FixedWidth):
-        return FixedWidth(packed.values[rows], present)
-    return Slices(packed.raw, packed.bounds.reshape(-1, 2)[rows].reshape(-1), present)

@@ -17,7 +17,7 @@ from zkgroup.zkfiles import log_lists, snapshot_lists
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
-from zkgroup.zkfiles.log_lists import Taken, Wanted
+from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
 from zkgroup.zkfiles.snapshot_lists import Faster
@@ -55,6 +55,7 @@ def log_columns(
     from_zxid: int | None = None,
     to_zxid: int | None = None,
     path_prefix: str | None = None,
+    left_out: LeftOutWrites | None = None,
     start_offset: int | None = None,
     end_offset: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
@@ -64,7 +65,8 @@ def log_columns(
 
     `columns` are names of schemas.LOG, by default all; `data=False` leaves the znodes' bytes out. Rows are
     those of transactions `from_zxid` to `to_zxid`, both included, whose path begins with `path_prefix`, taken
-    as text: what lies below /a begins with /a/. Reading ends at the first transaction behind `to_zxid`.
+    as text: what lies below /a begins with /a/; without those that `left_out` says, not beside `path_prefix`.
+    Reading ends at the first transaction behind `to_zxid`.
     `start_offset` and `end_offset` select records by where they start, as `log_index.Split` tells.
 
     A batch has at least one row and never a part of a transaction: it ends with the one that reaches
@@ -80,6 +82,7 @@ def log_columns(
         _LAST_ZXID if to_zxid is None else to_zxid,
         path_prefix,
         max(rows_per_batch, 1),
+        left_out,
     )
     way = fastest_way()
     reader = LogReader(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Same, Slices
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Records, Same, Slices
 from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.jute import OPEN_ACL, acl_at
 from zkgroup.zkfiles.log_lists import Taken, Wanted
@@ -38,6 +38,8 @@ _NULLABLE: Final = (
     *("digest", "ttl_ms", "version", "error", "timeout_ms", "parent_cversion"),
     *("path", "parent", "data"),
 )
+_OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
+"""The types of the columns of `Records`."""
 _SMALLEST: Final = FRAME.size + HEADER.size + 1
 
 
@@ -58,14 +60,17 @@ def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     measured = kernel.measure(data, starts, ends, first, len(starts), low, high, wanted.rows)
     if measured is None:
         return None
-    until, rows, is_past = measured
+    until, rows, is_past, *whole = measured
     columns = _KernelColumns(wanted, rows)
     prefix = None if wanted.path_prefix is None else wanted.path_prefix.encode()
-    filled = kernel.fill(data, starts, ends, first, until, low, high, rows, prefix, columns.buffers())
+    left_out: Any = None if wanted.left_out is None else (*wanted.left_out, *whole)
+    filled = kernel.fill(
+        data, starts, ends, first, until, low, high, rows, prefix, left_out, columns.buffers()
+    )
     if filled is None:
         return None
-    count, acls = filled
-    return Taken(until, columns.batch(chunk, count, acls) if count else None, bool(is_past))
+    count, records, acls = filled
+    return Taken(until, columns.batch(chunk, count, records, acls) if count else None, bool(is_past))
 
 
 class _KernelColumns:
@@ -73,6 +78,7 @@ class _KernelColumns:
 
     def __init__(self, wanted: Wanted, rows: int) -> None:
         self._wanted = wanted
+        self._rows = rows
         self._arrays: dict[str, Any] = {}
         self._present: dict[str, Any] = {}
         for column in wanted.columns:
@@ -87,21 +93,29 @@ class _KernelColumns:
                 self._arrays[name] = np.empty(rows, np.bool_)
             if name in _NULLABLE:
                 self._present[name] = np.empty(rows, np.bool_)
+        self._of_records: list[Any] = [
+            None if wanted.left_out is None else np.empty(rows, type_) for type_ in _OF_RECORDS
+        ]
 
     def buffers(self) -> tuple[Any, ...]:
         """In the kernel's order; None for what is not wanted."""
         names = (*_LONGS, *_INTS, *_PIECES, "applied")
-        return (*map(self._arrays.get, names), *map(self._present.get, _NULLABLE))
+        return (*map(self._arrays.get, names), *map(self._present.get, _NULLABLE), *self._of_records)
 
-    def batch(self, chunk: LogChunk, count: int, acls: bytes) -> Batch:
-        """The first rows as a batch."""
+    def batch(self, chunk: LogChunk, count: int, records: int, acls: bytes) -> Batch:
+        """The first rows as a batch, with the first of the records if some rows are left out."""
         packed = {
             column.name: Same(self._wanted.file)
             if column.name == "file"
             else self._packed(column.name, chunk, count, acls)
             for column in self._wanted.columns
         }
-        return PackedBatch(self._wanted.columns, count, packed)
+        of_records = (
+            None
+            if self._wanted.left_out is None
+            else Records(self._rows, *(column[:records] for column in self._of_records))
+        )
+        return PackedBatch(self._wanted.columns, count, packed, of_records)
 
     def _packed(self, name: str, chunk: LogChunk, count: int, acls: bytes) -> Packed:
         values, present = self._arrays[name], self._present.get(name)

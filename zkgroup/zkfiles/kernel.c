@@ -13,49 +13,14 @@
 #include <Python.h>
 
 #include "kernel.h"
+#include "left_out.h"
 
-enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024, DIGEST = 12, DIGEST_VERSION = 2 };
+enum { DIGEST = 12, DIGEST_VERSION = 2 };
 enum {
     CLOSE_SESSION = -11, CREATE_SESSION = -10, ERROR = -1, CREATE = 1, DELETE = 2, SET_DATA = 5, SET_ACL = 7,
     CHECK = 13, MULTI = 14, CREATE2 = 15, RECONFIG = 16, CREATE_CONTAINER = 19, DELETE_CONTAINER = 20,
     CREATE_TTL = 21
 };
-
-/* --- records ------------------------------------------------------------------------------------------- */
-
-/* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.Find`. */
-static int64_t record_at(const uint8_t *p, int64_t left, int64_t *needed) {
-    *needed = FRAME;
-    if (left < FRAME)
-        return 0;
-    int64_t checksum = i64(p);
-    int32_t length = i32(p + 8);
-    *needed = 0;
-    if (length < HEADER || length > MOST_RECORD)
-        return 0;
-    if (FRAME + (int64_t)length >= left) {
-        *needed = FRAME + (int64_t)length + 1;
-        return 0;
-    }
-    if (p[FRAME + length] != 'B' || (int64_t)adler32_of(p + FRAME, length) != checksum)
-        return 0;
-    return FRAME + (int64_t)length + 1;
-}
-
-static int64_t find_records(const Py_buffer *data, int64_t at, uint8_t *starts, uint8_t *ends, int64_t room,
-                            int64_t *needed) {
-    const uint8_t *raw = data->buf;
-    int64_t count = 0;
-    for (; count < room; count++) {
-        int64_t size = record_at(raw + at, data->len - at, needed);
-        if (!size)
-            break;
-        put_long(starts, count, at);
-        at += size;
-        put_long(ends, count, at - 1);
-    }
-    return count;
-}
 
 /* --- rows ---------------------------------------------------------------------------------------------- */
 
@@ -67,8 +32,11 @@ enum {
     APPLIED, HAS_DIGEST, HAS_TTL, HAS_VERSION, HAS_ERROR, HAS_TIMEOUT, HAS_PARENT_CVERSION, HAS_PATH, HAS_PARENT,
     HAS_DATA, FLAGS
 };
+/* Of each record that has rows. */
+enum { RECORD_ZXID, RECORD_SESSION, RECORD_TIME, RECORD_TYPE, RECORD_COLUMNS };
 enum { FIRST_INT = LONGS, FIRST_PIECE = FIRST_INT + INTS, FIRST_FLAG = FIRST_PIECE + PIECES };
-enum { COLUMNS = FIRST_FLAG + FLAGS, MOST_ACLS = 256 };
+enum { FIRST_OF_RECORD = FIRST_FLAG + FLAGS, COLUMNS = FIRST_OF_RECORD + RECORD_COLUMNS };
+enum { MOST_ACLS = 256 };
 
 /* One operation. */
 typedef struct {
@@ -80,10 +48,12 @@ typedef struct {
 typedef struct {
     Py_buffer views[COLUMNS];
     uint8_t *at[COLUMNS];
-    int64_t rows, room;
+    int64_t rows, records, room;
     int32_t acls[MOST_ACLS][2], acl_count, last_acl;
-    const uint8_t *raw, *prefix;
-    int64_t prefix_size;
+    const uint8_t *raw;
+    Text prefix;
+    LeftOut left_out;
+    int is_whole; /* whether nothing of the present record is left out */
 } Table;
 
 /* A record of a chunk: `in` stands behind its header, which is in `head`. */
@@ -187,10 +157,18 @@ static int32_t op_of(int32_t kind, int has_path) {
     }
 }
 
+/* Sets, and creates of znodes that last, which were applied: what may be left out. */
+static int is_plain_write(const Row *row) {
+    int32_t kind = row->ints[TYPE];
+    return row->flags[APPLIED] && !row->ints[LIFETIME] && (kind == SET_DATA || kind == CREATE || kind == CREATE2);
+}
+
 static int is_wanted(const Table *table, const Row *row) {
-    const int32_t *path = row->pieces[PATH];
-    return !table->prefix || (row->flags[HAS_PATH] && path[1] - path[0] >= table->prefix_size &&
-                              !memcmp(table->raw + path[0], table->prefix, (size_t)table->prefix_size));
+    const uint8_t *path = table->raw + row->pieces[PATH][0];
+    int64_t size = row->pieces[PATH][1] - row->pieces[PATH][0];
+    if (table->prefix.bytes && !(row->flags[HAS_PATH] && begins(path, size, &table->prefix)))
+        return 0;
+    return table->is_whole || !is_plain_write(row) || !is_left_out(&table->left_out, path, size);
 }
 
 static void put_row(Table *table, Row *row) {
@@ -297,9 +275,22 @@ static void read_body(Table *table, Reader *in, Row *row) {
     }
 }
 
+/* Whether one of so many operations is an error: then none of them was applied. */
+static int has_error(Reader in, int64_t count) {
+    for (; count > 0 && !in.odd; count--) {
+        int32_t kind = next_int(&in), size = next_int(&in);
+        if (kind == ERROR)
+            return 1;
+        if (has(&in, size))
+            in.at += size;
+    }
+    return 0;
+}
+
 static void read_multi(Table *table, Record *record) {
     Reader *in = &record->in;
     int64_t count = next_count(in, 8);
+    record->head.flags[APPLIED] = !has_error(*in, count);
     for (int64_t sub = 0; sub < count && !in->odd; sub++) {
         int32_t kind = next_int(in), size = next_int(in);
         if (!has(in, size))
@@ -309,7 +300,6 @@ static void read_multi(Table *table, Record *record) {
         read_body(table, &part, &row);
         in->at += size;
         in->odd |= part.odd || part.at != part.end;
-        record->head.flags[APPLIED] &= kind != ERROR;
         put_row(table, &row);
     }
 }
@@ -327,12 +317,12 @@ static void read_close(Table *table, Record *record) {
 }
 
 static void read_single(Table *table, Record *record) {
+    record->head.flags[APPLIED] = record->head.ints[TYPE] != ERROR;
     Row row = row_of(record, record->head.ints[TYPE], -1);
     if (row.ints[TYPE] == CREATE_SESSION)
         set_int(&row, TIMEOUT, next_int(&record->in));
     else
         read_body(table, &record->in, &row);
-    record->head.flags[APPLIED] = row.ints[TYPE] != ERROR;
     put_row(table, &row);
 }
 
@@ -351,16 +341,29 @@ static void read_end(Table *table, Record *record, int64_t first) {
             put_long(table->at[TREE_DIGEST], row, head->longs[TREE_DIGEST]);
         if (table->at[FIRST_FLAG + HAS_DIGEST])
             table->at[FIRST_FLAG + HAS_DIGEST][row] = head->flags[HAS_DIGEST];
-        if (table->at[FIRST_FLAG + APPLIED])
-            table->at[FIRST_FLAG + APPLIED][row] = head->flags[APPLIED];
     }
 }
 
+static void put_record(Table *table, const Row *head) {
+    uint8_t **at = table->at + FIRST_OF_RECORD;
+    int64_t longs[] = {head->longs[ZXID], head->longs[SESSION], head->longs[TIME]};
+    for (int i = RECORD_ZXID; i < RECORD_TYPE; i++)
+        if (at[i])
+            put_long(at[i], table->records, longs[i]);
+    if (at[RECORD_TYPE])
+        memcpy(at[RECORD_TYPE] + 4 * table->records, &head->ints[TYPE], 4);
+    table->records++;
+}
+
 /* All rows of a record; 0 where it is odd. There is room for them, for their count was compared with it. */
-static int read_record(Table *table, Record *record) {
+static int read_record(Table *table, Record *record, int64_t number) {
     int64_t first = table->rows, rows = count_rows(record);
-    if (record->in.odd || rows > table->room - first)
+    if (record->in.odd || rows > table->room - first || (rows && table->records == table->room))
         return 0;
+    if (rows) {
+        table->is_whole = stays_whole(&table->left_out, number, record->head.longs[SESSION]);
+        put_record(table, &record->head);
+    }
     if (record->head.ints[TYPE] == MULTI)
         read_multi(table, record);
     else if (record->head.ints[TYPE] == CLOSE_SESSION)
@@ -418,18 +421,30 @@ static Record record_of(const Chunk *chunk, int64_t number) {
     return open_record(&chunk->data, long_of(chunk->starts.buf, number), long_of(chunk->ends.buf, number));
 }
 
-/* How many records make a batch, and how many rows they have; -1 where one is odd. */
-static int64_t measure_records(const Chunk *chunk, int64_t most, int64_t *rows, int *is_past) {
+/* A batch: how many rows it has, and which of its records with rows come last and have the latest time. */
+typedef struct {
+    int64_t rows, last, latest, latest_ms;
+    int is_past;
+} Measure;
+
+/* The record behind the batch; -1 where one is odd. */
+static int64_t measure_records(const Chunk *chunk, int64_t most, Measure *found) {
     int64_t number = chunk->first;
-    for (; number < chunk->until && *rows < most; number++) {
+    for (; number < chunk->until && found->rows < most; number++) {
         Record record = record_of(chunk, number);
-        *is_past = record.head.longs[ZXID] > chunk->to_zxid;
-        if (*is_past)
+        const int64_t *longs = record.head.longs;
+        found->is_past = longs[ZXID] > chunk->to_zxid;
+        if (found->is_past)
             break;
-        if (record.head.longs[ZXID] >= chunk->from_zxid)
-            *rows += count_rows(&record);
+        int64_t rows = longs[ZXID] >= chunk->from_zxid ? count_rows(&record) : 0;
         if (record.in.odd)
             return -1;
+        if (rows && (found->latest < 0 || longs[TIME] > found->latest_ms)) {
+            found->latest = number;
+            found->latest_ms = longs[TIME];
+        }
+        found->last = rows ? number : found->last;
+        found->rows += rows;
     }
     return number;
 }
@@ -437,21 +452,23 @@ static int64_t measure_records(const Chunk *chunk, int64_t most, int64_t *rows, 
 static PyObject *measure(PyObject *module, PyObject *args) {
     Chunk chunk;
     long long most;
-    int64_t rows = 0, until = -1;
-    int is_past = 0;
+    int64_t until = -1;
+    Measure found = {0, -1, -1, 0, 0};
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*y*LLLLL", &chunk.data, &chunk.starts, &chunk.ends, &chunk.first, &chunk.until,
                           &chunk.from_zxid, &chunk.to_zxid, &most))
         return NULL;
     if (is_within(&chunk)) {
         Py_BEGIN_ALLOW_THREADS
-        until = measure_records(&chunk, most, &rows, &is_past);
+        until = measure_records(&chunk, most, &found);
         Py_END_ALLOW_THREADS
     }
     release(&chunk);
     if (PyErr_Occurred())
         return NULL;
-    return until < 0 ? Py_NewRef(Py_None) : Py_BuildValue("LLi", (long long)until, (long long)rows, is_past);
+    return until < 0 ? Py_NewRef(Py_None)
+                     : Py_BuildValue("LLiLL", (long long)until, (long long)found.rows, found.is_past,
+                                     (long long)found.last, (long long)found.latest);
 }
 
 /* Whether all records between the zxids were read. */
@@ -459,10 +476,18 @@ static int fill_records(const Chunk *chunk, Table *table) {
     for (int64_t number = chunk->first; number < chunk->until; number++) {
         Record record = record_of(chunk, number);
         int64_t zxid = record.head.longs[ZXID];
-        if (record.in.odd || (zxid >= chunk->from_zxid && zxid <= chunk->to_zxid && !read_record(table, &record)))
+        int is_within_zxids = zxid >= chunk->from_zxid && zxid <= chunk->to_zxid;
+        if (record.in.odd || (is_within_zxids && !read_record(table, &record, number)))
             return 0;
     }
     return 1;
+}
+
+/* Bytes of a value of a column. */
+static int width_of(int column) {
+    if (column >= FIRST_OF_RECORD)
+        return column == FIRST_OF_RECORD + RECORD_TYPE ? 4 : 8;
+    return column < FIRST_INT ? 8 : column < FIRST_PIECE ? 4 : column < FIRST_FLAG ? 8 : 1;
 }
 
 /* Takes the buffers of the columns; None stands for one that is not wanted. 0 with an error set. */
@@ -473,7 +498,7 @@ static int get_columns(Table *table, PyObject *columns) {
     }
     for (int i = 0; i < COLUMNS; i++) {
         PyObject *column = PyTuple_GetItem(columns, i);
-        int width = i < FIRST_INT ? 8 : i < FIRST_PIECE ? 4 : i < FIRST_FLAG ? 8 : 1;
+        int width = width_of(i);
         if (column == Py_None)
             continue;
         if (PyObject_GetBuffer(column, &table->views[i], PyBUF_WRITABLE))
@@ -499,29 +524,39 @@ static PyObject *filled(const Chunk *chunk, Table *table, PyObject *columns) {
             PyBuffer_Release(&table->views[i]);
     if (PyErr_Occurred())
         return NULL;
-    return is_whole ? Py_BuildValue("Ly#", (long long)table->rows, (const char *)table->acls,
+    return is_whole ? Py_BuildValue("LLy#", (long long)table->rows, (long long)table->records,
+                                    (const char *)table->acls,
                                     (Py_ssize_t)sizeof table->acls[0] * table->acl_count)
                     : Py_NewRef(Py_None);
 }
 
+/* Takes what is left out, if anything is; 0 with an error set. */
+static int get_left_out(LeftOut *left_out, PyObject *given) {
+    return given == Py_None || PyArg_ParseTuple(given, "s#s#z#LL", &left_out->front.bytes, &left_out->front.size,
+                                                &left_out->behind.bytes, &left_out->behind.size,
+                                                &left_out->but.bytes, &left_out->but.size, &left_out->last,
+                                                &left_out->latest);
+}
+
 static PyObject *fill(PyObject *module, PyObject *args) {
     Chunk chunk;
-    PyObject *columns, *result;
+    PyObject *columns, *left_out, *result = NULL;
     long long room;
-    Py_ssize_t prefix_size = 0;
-    const char *prefix;
+    Text prefix = {NULL, 0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*LLLLLz#O", &chunk.data, &chunk.starts, &chunk.ends, &chunk.first, &chunk.until,
-                          &chunk.from_zxid, &chunk.to_zxid, &room, &prefix, &prefix_size, &columns))
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLLLz#OO", &chunk.data, &chunk.starts, &chunk.ends, &chunk.first,
+                          &chunk.until, &chunk.from_zxid, &chunk.to_zxid, &room, &prefix.bytes, &prefix.size,
+                          &left_out, &columns))
         return NULL;
     Table *table = PyMem_Calloc(1, sizeof *table);
-    if (table) {
+    if (!table)
+        PyErr_NoMemory();
+    else if (get_left_out(&table->left_out, left_out)) {
         table->room = room;
         table->raw = chunk.data.buf;
-        table->prefix = (const uint8_t *)prefix;
-        table->prefix_size = prefix_size;
+        table->prefix = prefix;
+        result = filled(&chunk, table, columns);
     }
-    result = table ? filled(&chunk, table, columns) : PyErr_NoMemory();
     PyMem_Free(table);
     release(&chunk);
     return result;

@@ -1,4 +1,4 @@
-/* The bytes of a log for kernel.c: numbers, pieces and checksums.
+/* The bytes of a log for kernel.c: numbers, pieces, checksums and whole records.
  *
  * Bytes are read by `Reader` alone. It compares each length with what is there first; when something does not fit,
  * or is nothing that is decoded, it is `odd` from then on and gives zeros.
@@ -121,4 +121,42 @@ static uint32_t adler32_of(const uint8_t *p, int64_t size) {
         two += one;
     }
     return two % ADLER_BASE << 16 | one % ADLER_BASE;
+}
+
+/* --- records ------------------------------------------------------------------------------------------- */
+
+enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024 };
+
+/* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.Find`. */
+static int64_t record_at(const uint8_t *p, int64_t left, int64_t *needed) {
+    *needed = FRAME;
+    if (left < FRAME)
+        return 0;
+    int64_t checksum = i64(p);
+    int32_t length = i32(p + 8);
+    *needed = 0;
+    if (length < HEADER || length > MOST_RECORD)
+        return 0;
+    if (FRAME + (int64_t)length >= left) {
+        *needed = FRAME + (int64_t)length + 1;
+        return 0;
+    }
+    if (p[FRAME + length] != 'B' || (int64_t)adler32_of(p + FRAME, length) != checksum)
+        return 0;
+    return FRAME + (int64_t)length + 1;
+}
+
+static int64_t find_records(const Py_buffer *data, int64_t at, uint8_t *starts, uint8_t *ends, int64_t room,
+                            int64_t *needed) {
+    const uint8_t *raw = data->buf;
+    int64_t count = 0;
+    for (; count < room; count++) {
+        int64_t size = record_at(raw + at, data->len - at, needed);
+        if (!size)
+            break;
+        put_long(starts, count, at);
+        at += size;
+        put_long(ends, count, at - 1);
+    }
+    return count;
 }

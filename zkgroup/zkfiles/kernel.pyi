@@ -9,7 +9,8 @@ _Buffer: TypeAlias = Any
 def find(data: bytes, at: int, starts: _Buffer, ends: _Buffer) -> tuple[int, int]: ...
 
 # Of records `first` to `until` those that make a batch of so many rows: the one behind them, how many rows
-# they have at most, and whether the one behind them is past `to_zxid`. None where a record is odd.
+# they have at most, whether the one behind them is past `to_zxid`; and of those with rows the numbers of the
+# last one and of the first with the latest time, -1 for none. None where a record is odd.
 def measure(
     data: bytes,
     starts: _Buffer,
@@ -19,11 +20,13 @@ def measure(
     from_zxid: int,
     to_zxid: int,
     rows: int,
-) -> tuple[int, int, int] | None: ...
+) -> tuple[int, int, int, int, int] | None: ...
 
-# Fills columns with the rows of these records whose path has the prefix. Gives how many they are, and pairs
-# of 32-bit numbers: where the ACLs are that codes from 2 on stand for. None where a record is odd, or where
-# there are more rows than room was made for; the columns are worth nothing then. `compiled` has their order.
+# Fills columns with the rows of these records whose path has the prefix. `left_out` has the texts of
+# `log_lists.LeftOutWrites`, and the numbers of two records of which all stays. Gives how many rows they are,
+# how many of the records have any, and pairs of 32-bit numbers: where the ACLs are that codes from 2 on
+# stand for. None where a record is odd, or where there are more rows than room was made for; the columns
+# are worth nothing then. `compiled` has their order.
 def fill(
     data: bytes,
     starts: _Buffer,
@@ -34,5 +37,6 @@ def fill(
     to_zxid: int,
     rows: int,
     prefix: bytes | None,
+    left_out: tuple[str, str, str | None, int, int] | None,
     columns: tuple[_Buffer | None, ...],
-) -> tuple[int, bytes] | None: ...
+) -> tuple[int, int, bytes] | None: ...

@@ -7,11 +7,11 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, islice, repeat
-from operator import itemgetter
+from itertools import compress, groupby, islice, repeat
+from operator import and_, attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
-from zkgroup.zkfiles.batches import Batch, Same
+from zkgroup.zkfiles.batches import Batch, Records, Same
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import transaction_of
@@ -20,8 +20,37 @@ from zkgroup.zkfiles.schemas import OP_NAMES, Column
 
 _MULTI: Final = int(TransactionType.MULTI)
 _ERROR: Final = int(TransactionType.ERROR)
+_TIME: Final = attrgetter("time_ms")
 _TYPE: Final = itemgetter(Operation._fields.index("type"))
 _OF_SESSIONS: Final = frozenset((TransactionType.CREATE_SESSION, TransactionType.CLOSE_SESSION))
+_PLAIN_WRITES: Final = frozenset((TransactionType.SET_DATA, TransactionType.CREATE, TransactionType.CREATE2))
+_MOST_SESSIONS: Final = 1024
+"""That of left_out.h."""
+
+
+class LeftOutWrites(NamedTuple):
+    """Writes that get no rows: sets, and creates of znodes that last, by path, where they were applied.
+
+    Of a batch all rows stay of the last record, of the latest one, and of the first one of each session; and
+    of all records of sessions that are found behind the first 1,024. So whatever is left out, the rows tell
+    where the batch begins and ends and which sessions wrote in it; `Batch.records` tells the rest.
+    """
+
+    front: str
+    """Paths begin with it; one name follows,"""
+    behind: str
+    """and then this, from a slash on."""
+    but: str | None = None
+    """What begins with it stays."""
+
+    def has(self, operation: Operation) -> bool:
+        """Whether an operation that was applied is one of these writes."""
+        path = operation.path
+        if path is None or operation.type not in _PLAIN_WRITES or operation.is_ephemeral:
+            return False
+        place = path.find("/", len(self.front)) if path.startswith(self.front) else -1
+        is_one = place >= 0 and path.startswith(self.behind, place)
+        return is_one and not (self.but is not None and path.startswith(self.but))
 
 
 class Wanted(NamedTuple):
@@ -34,6 +63,7 @@ class Wanted(NamedTuple):
     path_prefix: str | None
     rows: int
     """A batch ends with the transaction that reaches so many."""
+    left_out: LeftOutWrites | None = None
 
 
 class Taken(NamedTuple):
@@ -104,8 +134,13 @@ def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | Non
             bodies += [Operation(kind, path) for path in each.closed_paths]
             subs += range(count)
             applied += repeat(True, count)
+    records, fits = None, None
+    if wanted.left_out is not None:
+        records, fits = _without(wanted.left_out, heads, bodies, applied)
     if prefix is not None:
-        fits = [body.path is not None and body.path.startswith(prefix) for body in bodies]
+        below = [body.path is not None and body.path.startswith(prefix) for body in bodies]
+        fits = below if fits is None else list(map(and_, fits, below))
+    if fits is not None:
         heads, bodies = list(compress(heads, fits)), list(compress(bodies, fits))
         subs, applied = list(compress(subs, fits)), list(compress(applied, fits))
     if not heads:
@@ -114,7 +149,31 @@ def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | Non
     raw.update(zip(Operation._fields, zip(*bodies, strict=True), strict=True))
     raw.update(time=raw["time_ms"], sub=subs, applied=applied)
     lists = {column.name: _list(column.name, raw, wanted.file) for column in wanted.columns}
-    return Batch(wanted.columns, len(heads), lists)
+    return Batch(wanted.columns, len(heads), lists, records)
+
+
+def _without(
+    left_out: LeftOutWrites,
+    heads: Sequence[Transaction],
+    bodies: Sequence[Operation],
+    applied: Sequence[bool],
+) -> tuple[Records, list[bool]]:
+    """What is told of the records of some rows, and which of the rows stay."""
+    of_known = (head for head, body in zip(heads, bodies, strict=True) if body.type in OP_NAMES)
+    records = [next(same) for _, same in groupby(of_known, key=id)]
+    whole = {id(each) for each in (*records[-1:], *sorted(records, key=_TIME, reverse=True)[:1])}
+    sessions: set[int] = set()
+    for each in records:
+        if each.session not in sessions:
+            whole.add(id(each))
+            if len(sessions) < _MOST_SESSIONS:
+                sessions.add(each.session)
+    fits = [
+        id(head) in whole or not (was_applied and left_out.has(body))
+        for head, body, was_applied in zip(heads, bodies, applied, strict=True)
+    ]
+    columns = [[getattr(each, name) for each in records] for name in Records._fields[1:]]
+    return Records(len(heads), *columns), fits
 
 
 def _signed(digest: TreeDigest | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,14 @@ from zkgroup.zkfiles import log_lists
 from zkgroup.zkfiles.columns import fastest_way
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.frames import LogChunk, whole_records
-from zkgroup.zkfiles.log_lists import Wanted
-from zkgroup.zkfiles.records import TransactionType
+from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
+from zkgroup.zkfiles.records import Operation, Transaction
+from zkgroup.zkfiles.records import TransactionType as T
 from zkgroup.zkfiles.schemas import LOG
 
 compiled: Any = importlib.import_module("zkgroup.zkfiles.compiled") if IS_BUILT else None
 ALL = Wanted(LOG, "log", -(1 << 63), (1 << 63) - 1, None, 1 << 20)
+WITHOUT_SOME = ALL._replace(left_out=LeftOutWrites("/", "/b"))
 ENTRIES = [writer.entry(each) for each in everything()[:17]]
 """One of each kind."""
 
@@ -34,20 +36,26 @@ def chunk_of(*entries: bytes) -> LogChunk:
     return LogChunk(data, 0, starts, ends)
 
 
-def rows_in_plain_python(chunk: LogChunk) -> list[Row] | None:
-    """None where a record holds what no server writes."""
-    taken = log_lists.take(chunk, 0, ALL)
-    if taken.error is not None:
-        return None
-    return rows_of([] if taken.batch is None else [taken.batch])
+def told(taken: Taken) -> tuple[list[Row], list[list[int]] | None]:
+    """The rows, and what is told of records where some are left out."""
+    if taken.batch is None:
+        return [], None
+    records = taken.batch.records
+    columns = None if records is None else [[records.rows], *([int(n) for n in each] for each in records[1:])]
+    return rows_of([taken.batch]), columns
 
 
-def is_decoded_alike(chunk: LogChunk) -> bool:
-    """Whether the kernel decodes a chunk; its rows are compared then."""
-    taken = compiled.take(chunk, 0, ALL)
-    if taken is None:
-        return False
-    assert rows_of([] if taken.batch is None else [taken.batch]) == rows_in_plain_python(chunk)
+def is_decoded_alike(chunk: LogChunk, *wanted: Wanted) -> bool:
+    """Whether the kernel decodes a chunk; what it gives is compared then, by default all rows and some."""
+    decoded = [(each, compiled.take(chunk, 0, each)) for each in wanted or (ALL, WITHOUT_SOME)]
+    assert len({taken is None for _, taken in decoded}) == 1
+    for each, taken in decoded:
+        if taken is None:
+            return False
+        plain = log_lists.take(chunk, 0, each)
+        # No server writes what plain Python has an error for, so the kernel may not decode it either.
+        assert plain.error is None
+        assert told(taken) == told(plain)
     return True
 
 
@@ -71,9 +79,68 @@ def test_a_change_of_each_byte_is_decoded_alike_or_left_to_plain_python(place: i
     assert alike > 32
 
 
+OFFSETS = ALL._replace(left_out=LeftOutWrites("/consumers/", "/offsets/", "/consumers/own/"))
+OTHER, OWN = "/consumers/g/offsets/t/0", "/consumers/own/offsets/t/0"
+
+
+def kept(records: Sequence[Transaction]) -> list[tuple[int, int]]:
+    """Zxid and place of each row that stays without offsets of other groups, decoded both ways."""
+    chunk = chunk_of(*map(writer.entry, records))
+    assert not IS_BUILT or is_decoded_alike(chunk, OFFSETS)
+    batch = log_lists.take(chunk, 0, OFFSETS).batch
+    assert batch is not None
+    assert batch.records is not None
+    assert [*batch.records.zxid] == [each.zxid for each in records]
+    return [*zip(batch["zxid"], batch["sub"], strict=True)]
+
+
+def test_writes_by_path_are_left_out() -> None:
+    """Plain ones alone, and none of a session's first record, of the latest and of the last one."""
+
+    def write(path: str, kind: int = T.SET_DATA, **fields: Any) -> Operation:
+        return Operation(kind, path, b"1", **{"version": 1} | fields)
+
+    created: dict[str, Any] = {"acl": writer.OPEN_ACL, "version": None, "parent_cversion": 1}
+    failed = Operation(T.ERROR, error=-2)
+    of_records: list[tuple[int, Sequence[Operation], Sequence[int]]] = [
+        (1, [write(OTHER)], [-1]),
+        (1, [write(OTHER)], []),
+        (1, [write(OWN)], [-1]),
+        (
+            1,
+            [write("/consumers/g/offsets"), write("/consumers/offsets/t"), write("/consumers/g/x/offsets/t")],
+            [0, 1, 2],
+        ),
+        (1, [write(OTHER, T.CREATE, **created), write(OTHER, T.CREATE2, **created, is_ephemeral=True)], [1]),
+        (1, [write(OTHER, T.CREATE_CONTAINER, **created), Operation(T.DELETE, OTHER)], [0, 1]),
+        (1, [write(OTHER), failed], [0, 1]),
+        (2, [write(OTHER), write(OTHER)], [0, 1]),
+        (2, [write(OTHER), write(OWN), write(OTHER)], [1]),
+        (2, [write(OTHER)], [-1]),  # the latest
+        (1, [write(OTHER)], []),
+        (2, [write(OTHER)], [-1]),  # the last
+    ]
+    records = []
+    for zxid, (session, operations, _) in enumerate(of_records, 1):
+        kind = operations[0].type if len(operations) == 1 else T.MULTI
+        time_ms = 99 if zxid == len(of_records) - 2 else 5
+        records.append(Transaction(zxid, session, 1, time_ms, kind, tuple(operations)))
+    assert kept(records) == [(zxid, sub) for zxid, (_, _, stays) in enumerate(of_records, 1) for sub in stays]
+
+
+def test_of_many_sessions_all_records_stay() -> None:
+    """Of those behind the first 1,024."""
+    sessions = [*range(1100)] * 2
+    records = [
+        Transaction(zxid, session << 40, 1, 5, T.SET_DATA, (Operation(T.SET_DATA, OTHER, b"", version=1),))
+        for zxid, session in enumerate(sessions, 1)
+    ]
+    assert [zxid for zxid, _ in kept(records)] == [*range(1, 1101), *range(1100 + 1025, 2201)]
+
+
 @needs_kernel
 @pytest.mark.parametrize("count", [-1, 2**31 - 1, -(2**31), 2**28, 3])
-@pytest.mark.parametrize("kind", [TransactionType.MULTI, TransactionType.CLOSE_SESSION])
+@pytest.mark.parametrize("kind", [T.MULTI, T.CLOSE_SESSION])
 def test_a_count_that_cannot_be_is_left_to_plain_python(kind: int, count: int) -> None:
     """No room is made for it."""
     (entry,) = [each for each in ENTRIES if each[28:32] == kind.to_bytes(4, "big", signed=True)][:1]
@@ -102,13 +169,15 @@ def test_what_does_not_fit_the_buffers_is_an_error() -> None:
     chunk = chunk_of(*ENTRIES)
     starts, ends = np.array(chunk.starts), np.array(chunk.ends)
     count = len(starts)
-    nothing = (None,) * 30
-    assert kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, nothing) is not None
-    assert kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 3, None, nothing) is None
-    with pytest.raises(ValueError, match="too short"):
-        kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, (np.empty(9), *nothing[1:]))
+    nothing = (None,) * 34
+    records = chunk.data, starts, ends, 0, count, 0, 1 << 62
+    assert kernel.fill(*records, 100, None, None, nothing) is not None
+    assert kernel.fill(*records, 3, None, None, nothing) is None
+    for columns in ((np.empty(9), *nothing[1:]), (*nothing[1:], np.empty(9, np.int32))):
+        with pytest.raises(ValueError, match="too short"):
+            kernel.fill(*records, 100, None, None, columns)
     with pytest.raises(ValueError, match="columns"):
-        kernel.fill(chunk.data, starts, ends, 0, count, 0, 1 << 62, 100, None, nothing[1:])
+        kernel.fill(*records, 100, None, None, nothing[1:])
     with pytest.raises(ValueError, match="outside"):
         kernel.measure(chunk.data, starts, ends, 0, count + 1, 0, 1 << 62, 1)
     with pytest.raises(ValueError, match="outside"):

@@ -13,6 +13,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.zkfiles.servers import Server
 from zkgroup.zkfiles.zxids import hole_between
 
@@ -21,12 +22,18 @@ LIFETIME_CODES: Final = {lifetime: code for code, lifetime in enumerate(LIFETIME
 
 
 def plain_batches(
-    server: Server, from_zxid: int, to_zxid: int | None, wanted: Sequence[str]
+    server: Server,
+    from_zxid: int,
+    to_zxid: int | None,
+    wanted: Sequence[str],
+    left_out: LeftOutWrites | None = None,
 ) -> Iterator[Batch]:
     """Columns of all logs of a server. Raises NotPlainError at a damage."""
     try:
         for log in server.files.logs_within(from_zxid, to_zxid):
-            yield from log_columns(log.path, columns=wanted, from_zxid=from_zxid, to_zxid=to_zxid)
+            yield from log_columns(
+                log.path, columns=wanted, from_zxid=from_zxid, to_zxid=to_zxid, left_out=left_out
+            )
     except (DamagedFileError, NotZooKeeperFileError) as error:
         raise NotPlainError(str(error)) from error
 

@@ -6,7 +6,7 @@ are missing, several servers. So nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from zkgroup.audit.columns.parts import Parts
 from zkgroup.audit.columns.record_facts import RecordFactsBuilder
 from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
 from zkgroup.audit.columns.stored import joined
+from zkgroup.audit.columns.transactions import TransactionsBuilder
 from zkgroup.audit.events import Event
 from zkgroup.audit.progress import Progress
 from zkgroup.zkfiles.arrow import array_of
@@ -33,6 +34,7 @@ from zkgroup.zkfiles.batches import Batch, Coded
 from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.log_lists import LeftOutWrites
 
 _WANTED: Final = (
     "zxid",
@@ -50,8 +52,6 @@ _WANTED: Final = (
     "acl",
     "applied",
 )
-See = Callable[[Batch, Numbers], Batch]
-"""Gets each batch of a log with its zxids before it is made columns, and gives the rows that are to be."""
 
 
 def columns_of_logs(
@@ -61,16 +61,18 @@ def columns_of_logs(
     before: Iterable[Event],
     chroot: str,
     progress: Progress,
-    see: See | None = None,
+    left_out: LeftOutWrites | None = None,
+    transactions: TransactionsBuilder | None = None,
 ) -> Columns | None:
     """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
 
-    None where the logs need a closer look, or where some have a chroot: ephemerals outside it count, too.
+    Without rows that are left out: `transactions` gets what is told of all records then. None where the logs
+    need a closer look, or where some have a chroot: ephemerals outside it count, too.
     """
     if chroot:
         return None
     try:
-        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None, see)
+        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None, left_out, transactions)
     except NotPlainError:
         return None
     return with_ends([logged], columns_of(before))
@@ -94,7 +96,8 @@ def log_parts(
     to_zxid: int | None,
     progress: Progress,
     rows_per_part: int | None,
-    see: See | None = None,
+    left_out: LeftOutWrites | None = None,
+    transactions: TransactionsBuilder | None = None,
 ) -> Iterator[Columns]:
     """The operations of a server alone, from the first zxid behind one to another, in parts or in one.
 
@@ -106,22 +109,26 @@ def log_parts(
     logs = server.files.logs
     # What the checks of all records need costs little here, and another reading there.
     is_all = logs and after_zxid < logs[0].zxid and to_zxid is None
-    facts = RecordFactsBuilder() if is_all and see is None else None
+    facts = RecordFactsBuilder() if is_all and left_out is None else None
     wanted = _WANTED if facts is None else (*_WANTED, "digest")
     builder = ColumnsBuilder()
     rows, in_part, last = 0, 0, after_zxid
     # For the time left alone: the exact last zxid would cost reading the newest log once more.
     last_zxid = history.last_zxid if to_zxid is not None else server.about_last_zxid()
     first, end = 0, min(last_zxid, to_zxid or last_zxid)
-    for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted):
+    for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted, left_out):
         progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
-        first = first or int(numbers_of_column(batch, "zxid")[0])
-        rows += batch.rows
-        zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
+        records = batch.records
+        rows += batch.rows if records is None else records.rows
+        zxids = numbers_of_column(batch, "zxid") if records is None else np.asarray(records.zxid, np.int64)
+        first = first or int(zxids[0])
+        subs = numbers_of_column(batch, "sub") if records is None else np.zeros(len(zxids), np.int64)
         if facts is not None:
             facts.add(batch, last, zxids, subs)
         last = followed(last, zxids, subs)
-        _add(builder, batch if see is None else see(batch, zxids))
+        if records is not None and transactions is not None:
+            transactions.add(records)
+        _add(builder, batch)
         in_part += batch.rows
         if rows_per_part is not None and in_part >= rows_per_part:
             yield builder.columns()
