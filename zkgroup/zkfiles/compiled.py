@@ -1,8 +1,8 @@
 """Records of a transaction log as columns, by the compiled kernel.
 
-Importing it raises ImportError where the kernel was not built, where it is switched off (ZKGROUP_KERNEL=off),
-and without numpy. A chunk with anything in it that the kernel does not decode is left to `log_lists`; so
-nothing is decided there about damage.
+Importing it raises ImportError where the kernel was not built, or of other sources than these, where it is
+switched off (ZKGROUP_KERNEL=off), and without numpy. A chunk with anything in it that the kernel does not
+decode is left to `log_lists`; so nothing is decided there about damage.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from zkgroup.zkfiles.records import Acl
 if os.environ.get("ZKGROUP_KERNEL") == "off":
     raise ImportError("the kernel is switched off")
 from zkgroup.zkfiles import kernel
+
+if getattr(kernel, "VERSION", 1) != 2:
+    raise ImportError("the kernel was built of other sources: install zkgroup again")
 
 PIECE_BYTES: Final = 1 << 20
 

@@ -569,7 +569,12 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* Another one whenever the functions take or give something else: `compiled` uses no kernel of other sources. */
+enum { KERNEL_VERSION = 2 };
+
+static int add_version(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", KERNEL_VERSION); }
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_version}, {0, NULL}};
 
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "kernel", "Records of transaction logs as columns.", 0, methods, slots, NULL, NULL, NULL,

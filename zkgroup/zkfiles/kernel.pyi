@@ -4,6 +4,9 @@ from typing import Any, TypeAlias
 
 _Buffer: TypeAlias = Any
 
+# Another one whenever the functions take or give something else.
+VERSION: int
+
 # Whole records from a place on: how many, and what `frames.Find` calls needed. Their places are written into
 # two buffers of 64-bit numbers, as many as fit.
 def find(data: bytes, at: int, starts: _Buffer, ends: _Buffer) -> tuple[int, int]: ...

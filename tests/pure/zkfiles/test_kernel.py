@@ -154,6 +154,15 @@ def test_the_kernel_is_used_where_it_is_there() -> None:
     assert fastest_way() == (compiled.find, compiled.take, compiled.PIECE_BYTES)
 
 
+@needs_kernel
+def test_a_kernel_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a checkout that is newer than what was built in it."""
+    monkeypatch.delattr("zkgroup.zkfiles.kernel.VERSION")
+    monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.compiled")
+    monkeypatch.delattr("zkgroup.zkfiles.compiled")
+    assert fastest_way() == (whole_records, log_lists.take, PIECE_BYTES)
+
+
 def test_the_kernel_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain Python reads logs then."""
     monkeypatch.setenv("ZKGROUP_KERNEL", "off")
