@@ -9,6 +9,7 @@ from zkgroup.audit.manifest import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
 from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, list_files
 from zkgroup.zkfiles.snapshots import inspect_snapshot
@@ -21,11 +22,14 @@ _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
 }
 
 
-def health_of(inputs: Iterable[Path]) -> Iterator[FileHealth]:
+def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterator[FileHealth]:
     """That of each file of these folders of servers, by zxid, and of these exports.
 
-    Parquet that `audit run` wrote has none of their files. Raises NotZooKeeperFileError for what is neither.
+    Logs that were read whole for the history of these inputs are not read once more. Parquet that `audit run`
+    wrote has none of their files. Raises NotZooKeeperFileError for what is neither.
     """
+    servers = () if history is None else history.ensemble.servers
+    seen = {path: each for server in servers for path, each in server.seen_logs.items()}
     for path in inputs:
         if is_export(path):
             yield inspected(path, EXPORT)
@@ -34,7 +38,8 @@ def health_of(inputs: Iterable[Path]) -> Iterator[FileHealth]:
             continue
         listed = list_files(path)
         for file in sorted((*listed.snapshots, *listed.logs)):
-            yield inspected(file.path, file.kind)
+            known = seen.get(file.path)
+            yield inspected(file.path, file.kind) if known is None else inspect_log(file.path, known)
 
 
 def inspected(path: Path, kind: str) -> FileHealth:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
-from zkgroup.zkfiles.frames import FRAME, LogChunk
+from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
+from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.log_lists import Wanted
 from zkgroup.zkfiles.logs import LogReader
@@ -71,11 +72,11 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
         raise NotPlainError(str(error)) from error
     logs = server.files.logs_within(after + 1, None if to_zxid is None else to_zxid + 1)
     stretches = _Stretches(taker, CompiledPaths(), after)
+    seen: dict[Path, SeenRecords] = {}
     try:
         with closing(stretches):
             for log in logs:
-                for piece in _pieces(log.path, after + 1 if after else 0, to_zxid):
-                    stretches.add(piece)
+                seen[log.path] = _added(stretches, log.path, after + 1 if after else 0, to_zxid)
             stretches.give()
     except (DamagedFileError, NotZooKeeperFileError, JuteError) as error:
         raise NotPlainError(str(error)) from error
@@ -83,6 +84,23 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
         return
     if not logs or stretches.last != server.last_logged(logs[-1]):
         raise NotPlainError("a damage, or records that were written meanwhile")
+    if not after and to_zxid is None:
+        server.seen_logs |= seen
+
+
+def _added(stretches: _Stretches, path: Path, from_zxid: int, to_zxid: int | None) -> SeenRecords:
+    """Adds the records of a log. What was seen of them is that of the whole log only if all are wanted."""
+    from zkgroup.zkfiles import compiled
+
+    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES)
+    first, last, records = None, None, 0
+    for piece in _pieces(reader, from_zxid, to_zxid):
+        stretches.add(piece)
+        if piece.until > piece.first:
+            first = piece.zxid_of(piece.first) if first is None else first
+            last = piece.zxid_of(piece.until - 1)
+            records += piece.until - piece.first
+    return SeenRecords(first, last, records, last, [], [], reader.end)
 
 
 class _ChunkRecords(NamedTuple):
@@ -95,6 +113,11 @@ class _ChunkRecords(NamedTuple):
     batch: Batch | None
     """Their columns; None where the kernel does not decode them."""
 
+    def zxid_of(self, number: int) -> int:
+        """That of one record, by its number in the chunk."""
+        (zxid,) = ZXID.unpack_from(self.chunk.data, int(self.chunk.starts[number]) + ZXID_AT)
+        return int(zxid)
+
     def transactions(self) -> Iterator[Transaction]:
         """Those of the zxids that are wanted. Raises JuteError."""
         data, base, starts, ends = self.chunk
@@ -105,13 +128,12 @@ class _ChunkRecords(NamedTuple):
                 yield transaction
 
 
-def _pieces(path: Path, from_zxid: int, to_zxid: int | None) -> Iterator[_ChunkRecords]:
+def _pieces(reader: LogReader, from_zxid: int, to_zxid: int | None) -> Iterator[_ChunkRecords]:
     """The records of a log, up to the first one behind `to_zxid`."""
     from zkgroup.zkfiles import compiled
 
     high = (1 << 63) - 1 if to_zxid is None else to_zxid
-    wanted = Wanted(select(LOG, COLUMNS), str(path), from_zxid, high, None, ROWS_PER_BATCH)
-    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES)
+    wanted = Wanted(select(LOG, COLUMNS), str(reader.path), from_zxid, high, None, ROWS_PER_BATCH)
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
             first = 0

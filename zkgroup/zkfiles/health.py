@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from zkgroup.zkfiles.frames import Damage, RecordsEnd
+
 
 @dataclass(frozen=True, slots=True)
 class FileHealth:
@@ -43,3 +45,5 @@ class SeenRecords(NamedTuple):
     records: int
     good_until: int | None
     notes: list[str]
+    damages: list[Damage]
+    end: RecordsEnd | None

@@ -18,7 +18,7 @@ from zkgroup.zkfiles.schemas import LOG, select
 _ALL_ROWS: Final = 1 << 62
 
 
-def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
+def checked(path: Path) -> SeenRecords | None:
     """Reads a log to its end; None where a record has to be looked at one by one.
 
     Raises DamagedFileError and NotZooKeeperFileError.
@@ -39,7 +39,7 @@ def checked(path: Path) -> tuple[LogReader, SeenRecords] | None:
         records += len(places)
         first = int(zxids[0]) if first is None else first
         last = int(zxids[-1])
-    return reader, SeenRecords(first, last, records, last, [])
+    return SeenRecords(first, last, records, last, [], [], reader.end)
 
 
 def _is_decoded(taken: Taken | None, chunk: LogChunk) -> bool:

@@ -13,16 +13,18 @@ from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import LOG, ServerFile
 
 
-def inspect_log(path: Path) -> FileHealth:
+def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
     """How far a log is good: every checksum is compared and every record decoded.
 
-    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    `seen` is what a pass over it found, where there was one already: `Server.seen_logs`. Raises
+    NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
     """
     FileBytes(path).close()  # whoever may not read it, or follow it, hears so
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == LOG else None
-    reader, seen = _quickly_seen(path) or _seen(path, is_named=named is not None)
-    first, last, records, good_until, notes = seen
+    seen = seen or _quickly_seen(path) or _seen(path, is_named=named is not None)
+    first, last, records, good_until, notes, damages, end = seen
+    notes = [*notes]
     if named is not None and first is not None and named.zxid != first:
         notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
     return FileHealth(
@@ -31,15 +33,15 @@ def inspect_log(path: Path) -> FileHealth:
         first_zxid=first,
         last_zxid=last,
         records=records,
-        is_healthy=not reader.damages,
+        is_healthy=not damages,
         good_until_zxid=good_until,
-        is_exact=not reader.damages and reader.end is not None and not reader.end.is_torn,
-        detail="; ".join([*_damages(reader.damages), *_end(reader.end, records), *notes[:3]]),
-        damaged_at=reader.damages[0].offset if reader.damages else None,
+        is_exact=not damages and end is not None and not end.is_torn,
+        detail="; ".join([*_damages(damages), *_end(end, records), *notes[:3]]),
+        damaged_at=damages[0].offset if damages else None,
     )
 
 
-def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
+def _quickly_seen(path: Path) -> SeenRecords | None:
     """The same by the kernel; None without it, for short logs, and for damage and disorder."""
     if written_bytes(path) < QUICK_BYTES:
         return None
@@ -53,7 +55,7 @@ def _quickly_seen(path: Path) -> tuple[LogReader, SeenRecords] | None:
         return None
 
 
-def _seen(path: Path, *, is_named: bool) -> tuple[LogReader, SeenRecords]:
+def _seen(path: Path, *, is_named: bool) -> SeenRecords:
     """Record by record; what is damaged is skipped."""
     reader = LogReader(path, resync=True)
     first = last = good_until = None
@@ -72,7 +74,7 @@ def _seen(path: Path, *, is_named: bool) -> tuple[LogReader, SeenRecords]:
         if not is_named:
             raise
         reader.damages.append(Damage(0, None, error.expected, error.found))
-    return reader, SeenRecords(first, last, records, good_until, notes)
+    return SeenRecords(first, last, records, good_until, notes, reader.damages, reader.end)
 
 
 def _damages(damages: list[Damage]) -> Iterator[str]:

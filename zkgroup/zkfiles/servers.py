@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import fastest_way
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
+from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.records import Transaction
@@ -42,6 +43,8 @@ class Server:
         """By file and offset."""
         self.overlaps: dict[Path, int] = {}
         """Logs with records that a log before had, each with the first such zxid: they were left out."""
+        self.seen_logs: dict[Path, SeenRecords] = {}
+        """Logs that a replay read from end to end and found whole and in order."""
         self._last: int | None = None
         self._gap: tuple[int, int | None] = (0, 0)
         """A zxid, and that of the first record behind it: what `_next_logged` found last."""

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.files_read import counted_reads
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
+from zkgroup.audit.inspection import health_of
 from zkgroup.zkfiles import log_health
 from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_health import inspect_log
 
 pytestmark = needs_kernel
@@ -25,10 +28,14 @@ def long_log(folder: Path) -> Path:
 
 
 def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
-    """By the kernel, where it can tell, and record by record."""
+    """By the kernel, where it can tell, and by what a replay saw, which is the same; and record by record."""
     monkeypatch.setattr(log_health, "QUICK_BYTES", 0)
     seen = log_health._quickly_seen(log)
     quick = None if seen is None else inspect_log(log)
+    history = History(log.parent)
+    history.verify()
+    replayed = history.ensemble.servers[0].seen_logs.get(log)
+    assert quick == (None if replayed is None else inspect_log(log, replayed))
     monkeypatch.setattr(log_health, "QUICK_BYTES", 1 << 62)
     return quick, inspect_log(log)
 
@@ -38,6 +45,17 @@ def test_a_whole_log_is_inspected_by_the_kernel(tmp_path: Path, monkeypatch: pyt
     quick, exact = both(long_log(tmp_path), monkeypatch)
     assert quick == exact
     assert (exact.records, exact.last_zxid, exact.is_exact) == (401, 401, True)
+
+
+def test_logs_that_were_replayed_are_not_read_for_their_health(tmp_path: Path) -> None:
+    """The end of what was verified, of a file that is not read again."""
+    log = long_log(tmp_path / "version-2")
+    history = History(tmp_path)
+    history.verify()
+    with counted_reads() as read:
+        (health,) = health_of([tmp_path], history)
+    assert read[log.name] < log.stat().st_size / 2
+    assert [health] == list(health_of([tmp_path]))
 
 
 @pytest.mark.parametrize("name", ["log.1", "log.7"])

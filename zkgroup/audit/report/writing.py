@@ -141,7 +141,7 @@ def report_of(
         seen = drawing.rows.seen
         about = About(
             inputs=[str(path) for path in inputs] or ["the live ensemble"],
-            files=list(health_of(inputs)),
+            files=list(health_of(inputs, source.history)),
             group=group,
             seen_zxid=seen.zxid,
             is_exact=seen.is_exact,
