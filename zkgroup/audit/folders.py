@@ -206,7 +206,8 @@ class Folders:
             self._lost[why] = None
         else:
             detail += ", as there is no snapshot"
-        seen = SeenTree(Tree(digests=False), before, None, False, False, detail)
+        nothing = Tree.from_znodes((), zxid=before, digests=False)
+        seen = SeenTree(nothing, before, None, False, False, detail)
         self._note(seen)
         return Rows(events, seen, to_zxid, progress=self.progress)
 

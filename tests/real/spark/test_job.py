@@ -149,6 +149,25 @@ def test_paths_are_those_within_a_chroot(tmp_path: Path, chroot: str) -> None:
         assert (list(audited.findings), audited.facts) == (expected.findings, expected.facts)
 
 
+def test_a_log_from_the_middle_has_no_tree_before_it(tmp_path: Path) -> None:
+    """Not even the znodes that every new server has, so no finding takes the history for whole."""
+    data, output = tmp_path / "version-2", tmp_path / "out"
+    world = ServerHistory()
+    world.open(1)
+    places = ("/consumers", "/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t")
+    for path in places:
+        world.create(path, b"")
+    world.create("/consumers/g/owners/t/0", b"m-0", ephemeral=True)
+    world.log(data, from_zxid=1 + len(places))
+    expected = audit(open_source([data]), RULES)
+    (audited,) = run(PlayedSpark(), [str(data)], str(output), rules=RULES)
+    again = audit(open_source([output]), RULES)
+
+    for facts, found in ((audited.facts, audited.findings), (again.facts, again.findings)):
+        assert not facts.is_whole
+        assert (facts, list(found)) == (expected.facts, expected.findings)
+
+
 def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
     """As JSON, which has what a laptop gives, and as Parquet of documented types, with the number of each."""
     from pyarrow.parquet import read_table
