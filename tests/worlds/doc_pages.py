@@ -96,6 +96,7 @@ LONG = {
     "records.md",
     "reassignments.md",
     "replication.md",
+    "testing-kafka-code.md",
     "topics.md",
 }
 """Pages with long sessions: their own servers, brokers or Spark."""
