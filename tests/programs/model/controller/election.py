@@ -19,6 +19,7 @@ from tests.programs.model.controller.election_surroundings import (
     REAL,
     STATE,
     Configuration,
+    Put,
     State,
     Step,
     Surroundings,
@@ -93,12 +94,9 @@ class Model(Surroundings):
     # stage: 0 UpdateMetadata to do, 1 rewriting, 2 ordinary work
 
     def zkgroup_elections(self, s: State, k: int) -> Iterator[Step]:
-        a, tree, p = self.a, s[0], s[k]
-        pc, sess, live, last, lead, left = p
-        name = "AB"[k - 1]
-        c, e = tree[CTRL], tree[EPOCH]
+        pc, sess, live, last, _, left = s[k]
 
-        def put(q: State, t: Tree = tree, x: Any = None) -> State:
+        def put(q: State, t: Tree = s[0], x: Any = None) -> State:
             new = list(s)
             new[0], new[k] = t, q
             if x is not None:
@@ -106,120 +104,145 @@ class Model(Surroundings):
             return tuple(new)
 
         if not live:
-            t = close_session(tree, sess)
             yield (
-                f"{name} learns that its session is lost",
+                f"{'AB'[k - 1]} learns that its session is lost",
                 False,
-                put(("R", sess + 1, 1, last, None, left), t),
+                put(("R", sess + 1, 1, last, None, left), close_session(s[0], sess)),
                 None,
             )
-        if pc in "WR":  # read, with the watch armed
-            if c is None:
-                if (pc == "W" and last[0] == 0) or pc == "R" or last[0]:
-                    yield (
-                        f"{name} sees /controller gone",
-                        False,
-                        put(("D", sess, live, last, None, left)),
-                        None,
-                    )
-            elif c[CZXID] != last[0] or pc == "R":
+        yield from {
+            "W": self.watch,
+            "R": self.watch,
+            "D": self.read_epoch,
+            "G": self.grace,
+            "E": self.elect,
+            "L": self.lead,
+        }[pc](s, k, put)
+
+    def watch(self, s: State, k: int, put: Put) -> Iterator[Step]:
+        """Reads /controller, with the watch armed."""
+        (pc, sess, live, last, _, left), name = s[k], "AB"[k - 1]
+        c, e = s[0][CTRL], s[0][EPOCH]
+        if c is None:
+            if (pc == "W" and last[0] == 0) or pc == "R" or last[0]:
                 yield (
-                    f"{name} reads /controller ({c[DATA]})",
+                    f"{name} sees /controller gone",
                     False,
-                    put(("W", sess, live, (c[CZXID], c[OWNER], c[DATA], e[VER]), None, left)),
+                    put(("D", sess, live, last, None, left)),
                     None,
                 )
-        elif pc == "D":  # sync done; grace?
-            idr = tree[IDR]
-            again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
-            history = dict(tree[HIST][DATA])
-            if self.mended:  # a controller of Kafka that was never read may have been active meanwhile
-                again = again or (e[VER] != last[3] and e[DATA] not in history)
-            foreign = self.foreign(history, e[DATA])
-            wait = again and a.variant != "no-grace"
+        elif c[CZXID] != last[0] or pc == "R":
             yield (
-                f"{name} reads the epoch {e[DATA]}" + (" and waits" if wait else ""),
+                f"{name} reads /controller ({c[DATA]})",
                 False,
-                put(("G" if wait else "E", sess, live, last, (e[DATA], e[VER], int(again), foreign), left)),
+                put(("W", sess, live, (c[CZXID], c[OWNER], c[DATA], e[VER]), None, left)),
                 None,
             )
-        elif pc == "G":  # the grace ends; a running real one has acted by then
-            r = s[3]
-            calm = r is None or r[6] or (r[2] == 1 and not self.pending(tree, r) and r[0] not in "CBw")
-            if calm and c is not None and self.mended:
+
+    def read_epoch(self, s: State, k: int, put: Put) -> Iterator[Step]:
+        """After a sync: is a grace needed?"""
+        a, tree, (_, sess, live, last, _, left), name = self.a, s[0], s[k], "AB"[k - 1]
+        e = tree[EPOCH]
+        idr = tree[IDR]
+        again = idr is not None and idr[OWNER] == last[1] and last[2] == REAL
+        history = dict(tree[HIST][DATA])
+        if self.mended:  # a controller of Kafka that was never read may have been active meanwhile
+            again = again or (e[VER] != last[3] and e[DATA] not in history)
+        foreign = self.foreign(history, e[DATA])
+        wait = again and a.variant != "no-grace"
+        yield (
+            f"{name} reads the epoch {e[DATA]}" + (" and waits" if wait else ""),
+            False,
+            put(("G" if wait else "E", sess, live, last, (e[DATA], e[VER], int(again), foreign), left)),
+            None,
+        )
+
+    def grace(self, s: State, k: int, put: Put) -> Iterator[Step]:
+        """The grace ends; a running controller of Kafka has acted by then."""
+        tree, p, name = s[0], s[k], "AB"[k - 1]
+        _, sess, live, last, _, left = p
+        c = tree[CTRL]
+        r = s[3]
+        calm = r is None or r[6] or (r[2] == 1 and not self.pending(tree, r) and r[0] not in "CBw")
+        if calm and c is not None and self.mended:
+            yield (
+                f"{name} ends its grace, reads again",
+                False,
+                put(("R", sess, live, last, None, left)),
+                None,
+            )
+        elif calm:
+            yield f"{name} ends its grace", False, put(("E", *p[1:])), None
+
+    def elect(self, s: State, k: int, put: Put) -> Iterator[Step]:
+        tree, (_, sess, live, last, lead, left), name = s[0], s[k], "AB"[k - 1]
+        e = tree[EPOCH]
+        n, v, again, foreign = lead
+        ops = [("create", CTRL, OURS, True)]
+        if self.mark:
+            ops.append(("set", CTRL, OURS, 0))
+        ops.append(("set", EPOCH, n + 1, v))
+        if self.mended:
+            ops.append(("set", HIST, (*tree[HIST][DATA], (n + 1, foreign)), -1))
+        t, why = multi(tree, sess, ops) if live else (None, "expired")
+        if t is None:
+            yield f"{name} elect refused ({why})", False, put(("R", sess, live, last, None, left)), None
+        else:
+            do = 0 if again or self.mended else 2
+            bad = None if t[EPOCH][DATA] > e[DATA] else "S11 epoch not growing"
+            yield (
+                f"{name} elected, epoch {n + 1}",
+                False,
+                put(("L", sess, live, (t[COUNT], sess, OURS, v + 1), (v + 1, n + 1, do, foreign), left), t),
+                bad,
+            )
+
+    def lead(self, s: State, k: int, put: Put) -> Iterator[Step]:
+        tree, p, name = s[0], s[k], "AB"[k - 1]
+        _, sess, live, last, lead, left = p
+        c, e = tree[CTRL], tree[EPOCH]
+        v, n, stage, foreign = lead
+        if c is None or c[CZXID] != last[0] or (self.mended and e[VER] != v):
+            yield (
+                f"{name} sees it lost, resigns",
+                False,
+                put(("R", sess, live, last, None, left), self.resign(tree, p)),
+                None,
+            )
+        known, restarts = s[4]
+        if stage == 0:
+            if known <= n:
                 yield (
-                    f"{name} ends its grace, reads again",
+                    f"{name} UpdateMetadata answered",
                     False,
-                    put(("R", sess, live, last, None, left)),
+                    put(("L", sess, live, last, (v, n, 1, foreign), left), tree, (n, restarts)),
                     None,
                 )
-            elif calm:
-                yield f"{name} ends its grace", False, put(("E", *p[1:])), None
-        elif pc == "E":
-            n, v, again, foreign = lead
-            ops = [("create", CTRL, OURS, True)]
-            if self.mark:
-                ops.append(("set", CTRL, OURS, 0))
-            ops.append(("set", EPOCH, n + 1, v))
-            if self.mended:
-                ops.append(("set", HIST, (*tree[HIST][DATA], (n + 1, foreign)), -1))
-            t, why = multi(tree, sess, ops) if live else (None, "expired")
-            if t is None:
-                yield f"{name} elect refused ({why})", False, put(("R", sess, live, last, None, left)), None
             else:
-                do = 0 if again or self.mended else 2
-                bad = None if t[EPOCH][DATA] > e[DATA] else "S11 epoch not growing"
                 yield (
-                    f"{name} elected, epoch {n + 1}",
-                    False,
-                    put(
-                        ("L", sess, live, (t[COUNT], sess, OURS, v + 1), (v + 1, n + 1, do, foreign), left), t
-                    ),
-                    bad,
-                )
-        elif pc == "L":
-            v, n, stage, foreign = lead
-            if c is None or c[CZXID] != last[0] or (self.mended and e[VER] != v):
-                yield (
-                    f"{name} sees it lost, resigns",
+                    f"{name} refused by the broker (11), resigns",
                     False,
                     put(("R", sess, live, last, None, left), self.resign(tree, p)),
                     None,
                 )
-            known, restarts = s[4]
-            if stage == 0:
-                if known <= n:
-                    yield (
-                        f"{name} UpdateMetadata answered",
-                        False,
-                        put(("L", sess, live, last, (v, n, 1, foreign), left), tree, (n, restarts)),
-                        None,
-                    )
-                else:
-                    yield (
-                        f"{name} refused by the broker (11), resigns",
-                        False,
-                        put(("R", sess, live, last, None, left), self.resign(tree, p)),
-                        None,
-                    )
-            (le, ce), ver = tree[STATE][DATA], tree[STATE][VER]
-            if stage == 1:
-                if self.mended and ce > foreign:
-                    yield (
-                        f"{name} finds nothing to rewrite",
-                        False,
-                        put(("L", sess, live, last, (v, n, 2, foreign), left)),
-                        None,
-                    )
-                else:
-                    yield from self.write(s, k, put, "rewrites state", STATE, (le + 1, n), ver, 2, left)
-            if len(tree[HIST][DATA]) > HISTORY_KEPT:
-                newest = tree[HIST][DATA][-HISTORY_KEPT:]
-                yield from self.write(s, k, put, "prunes the history", HIST, newest, -1, stage, left)
-            if stage == 2 and left:
-                yield from self.write(s, k, put, "writes state", STATE, (le + 1, n), ver, 2, left - 1)
-                if tree[NEW] is None:
-                    yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
+        (le, ce), ver = tree[STATE][DATA], tree[STATE][VER]
+        if stage == 1:
+            if self.mended and ce > foreign:
+                yield (
+                    f"{name} finds nothing to rewrite",
+                    False,
+                    put(("L", sess, live, last, (v, n, 2, foreign), left)),
+                    None,
+                )
+            else:
+                yield from self.write(s, k, put, "rewrites state", STATE, (le + 1, n), ver, 2, left)
+        if len(tree[HIST][DATA]) > HISTORY_KEPT:
+            newest = tree[HIST][DATA][-HISTORY_KEPT:]
+            yield from self.write(s, k, put, "prunes the history", HIST, newest, -1, stage, left)
+        if stage == 2 and left:
+            yield from self.write(s, k, put, "writes state", STATE, (le + 1, n), ver, 2, left - 1)
+            if tree[NEW] is None:
+                yield from self.write(s, k, put, "creates new state", NEW, n, None, 2, left - 1)
 
     def foreign(self, history: dict[int, int], epoch: int) -> int:
         """The greatest epoch of a Kafka controller: from this epoch's record; without a record, this epoch.
@@ -242,7 +265,7 @@ class Model(Surroundings):
         self,
         s: State,
         k: int,
-        put: Any,
+        put: Put,
         what: str,
         path: int,
         data: Any,

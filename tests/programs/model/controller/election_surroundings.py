@@ -13,7 +13,7 @@ in a new session (zkclient).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tests.programs.model.controller.tree import CZXID, DATA, OWNER, VER, close_session, multi
@@ -25,6 +25,8 @@ Tree = tuple[Any, ...]
 State = tuple[Any, ...]
 Step = tuple[str, bool, State, str | None]
 """Label, whether it is a fault, the state after it, and what it violates."""
+Put = Callable[..., State]
+"""Makes the state after a step of one controller: `put(controller, tree, broker)`."""
 
 
 class Configuration(NamedTuple):
@@ -63,8 +65,8 @@ class Surroundings:
 
     def real(self, s: State) -> Iterator[Step]:
         tree, r = s[0], s[3]
-        pc, sess, live, seen, epoch, loc, paused, left = r
-        c, e = tree[CTRL], tree[EPOCH]
+        pc, sess, live, _, _, _, paused, left = r
+        c = tree[CTRL]
 
         def put(q: State, t: Tree = tree, x: Any = None) -> State:
             return (t, s[1], s[2], q, x or s[4], s[5])
@@ -77,7 +79,7 @@ class Surroundings:
             return
         if pc in "IL":  # the lock is free: events are handled
             if live == 2:  # expiry: resign, register, elect
-                t, q = tree, (sess, 1)
+                t = tree
                 t, _ = multi(t, sess, [("create", IDR, REAL, True)]) if t[IDR] is None else (t, 0)
                 yield (
                     "R handles its expiry, resigns",
@@ -101,6 +103,16 @@ class Surroundings:
                         put((pc, sess, live, c[CZXID], *r[4:])),
                         None,
                     )
+        if pc in "wn":
+            yield from self.real_write(s, put)
+        else:
+            yield from self.real_call(s, put)
+
+    def real_call(self, s: State, put: Put) -> Iterator[Step]:
+        """The next call of an election, or the beginning of a write."""
+        tree, r = s[0], s[3]
+        pc, sess, live, seen, epoch, loc, _, left = r
+        e = tree[EPOCH]
         if pc == "C":
             yield (
                 f"R reads the epoch {e[DATA]}",
@@ -135,25 +147,29 @@ class Surroundings:
                 )
             if tree[NEW] is None:
                 yield "R is about to create new state", False, put(("n", *r[1:])), None
-        elif pc in "wn":
-            path = STATE if pc == "w" else NEW
-            op = ("set", STATE, (loc[0] + 1, epoch), loc[1]) if pc == "w" else ("create", NEW, epoch, False)
-            t, _ = multi(tree, sess, [op])
-            q = ("L", *r[1:5], None, 0, left - 1)
-            if t is None:
-                yield "R write refused (version or exists)", False, put(q), None
-            else:
-                known, n = s[4]
-                received = epoch >= known
-                yield (
-                    (
-                        f"R {'writes' if path == STATE else 'creates new'} state [epoch {epoch}, "
-                        f"broker {'obeys' if received else 'refuses'}]"
-                    ),
-                    False,
-                    put(q, t, (max(known, epoch), n)),
-                    self.judge(s, path, epoch, received),
-                )
+
+    def real_write(self, s: State, put: Put) -> Iterator[Step]:
+        """Writes the state that was read, or creates the new one."""
+        tree, r = s[0], s[3]
+        pc, sess, _, _, epoch, loc, _, left = r
+        path = STATE if pc == "w" else NEW
+        op = ("set", STATE, (loc[0] + 1, epoch), loc[1]) if pc == "w" else ("create", NEW, epoch, False)
+        t, _ = multi(tree, sess, [op])
+        q = ("L", *r[1:5], None, 0, left - 1)
+        if t is None:
+            yield "R write refused (version or exists)", False, put(q), None
+        else:
+            known, n = s[4]
+            received = epoch >= known
+            yield (
+                (
+                    f"R {'writes' if path == STATE else 'creates new'} state [epoch {epoch}, "
+                    f"broker {'obeys' if received else 'refuses'}]"
+                ),
+                False,
+                put(q, t, (max(known, epoch), n)),
+                self.judge(s, path, epoch, received),
+            )
 
     def judge(self, s: State, path: int, epoch: int, received: bool) -> str | None:
         """The violation by an accepted write of a Kafka controller while a zkgroup one holds /controller."""
