@@ -17,6 +17,7 @@ from zkgroup.errors import ConfigError
 FOLDER: Final = "manifest"
 """Holds the manifests, the newest by its number."""
 _VERSION: Final = 2
+_ANEW: Final = "convert the folders again, into another output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,11 @@ class Manifest:
             is_known = version == _VERSION
             ensembles = {key: _converted(value) for key, value in fields["ensembles"].items() if is_known}
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{place}: expected a manifest of converted logs: {error!r}") from error
-        if version != _VERSION:
             raise ConfigError(
-                f"{place}: expected version {_VERSION}, found {version}: convert the folders again, into"
-                " another output"
-            )
+                f"{place}: expected a manifest of converted logs, found another file ({error!r}): {_ANEW}"
+            ) from error
+        if version != _VERSION:
+            raise ConfigError(f"{place}: expected version {_VERSION}, found {version}: {_ANEW}")
         return cls(number, ensembles)
 
     def encode(self) -> bytes:

@@ -22,8 +22,9 @@ from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.conversion import Conversion
 from zkgroup.audit.spark.inputs import given_of, inputs_of
 from zkgroup.audit.spark.job import run
+from zkgroup.audit.spark.outputs import TaskOutput
 from zkgroup.audit.spark.tables import Tables
-from zkgroup.audit.stored_files import FACTS, OPERATIONS
+from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.arrow import schema
 
@@ -192,13 +193,31 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
         assert row["findings"] == sum(each["incident"] == row["number"] for each in rows["findings"])
 
 
-def test_a_folder_of_an_older_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"version":1,"number":1,"ensembles":{"x":{}}}', "expected version 2, found 1"),
+        ('{"version"', "expected a manifest of converted logs, found another file .*"),
+    ],
+)
+def test_a_folder_of_an_older_version_or_a_damaged_one_is_refused(
+    tmp_path: Path, content: str, told: str
+) -> None:
     """With the way out."""
     (tmp_path / "manifest").mkdir()
-    (tmp_path / "manifest" / "0000000001.json").write_text('{"version":1,"number":1,"ensembles":{"x":{}}}')
+    (tmp_path / "manifest" / "0000000001.json").write_text(content)
 
-    with pytest.raises(ConfigError, match="expected version 2, found 1: convert the folders again"):
+    with pytest.raises(ConfigError, match=f"{told}: convert the folders again, into another output"):
         Tables(PlayedSpark(), str(tmp_path))
+
+
+def test_a_task_that_cannot_write_names_the_file(tmp_path: Path) -> None:
+    """And no bug of zkgroup, whose traceback would hide it."""
+    (tmp_path / "out").touch()
+    file = StoredFile("facts/0-0.parquet", FACTS, "east", "", 0, 0, 0, 0)
+
+    with pytest.raises(ConfigError, match=r"out/facts/0-0\.parquet: cannot be written: "):
+        TaskOutput(str(tmp_path / "out")).write(None, file)
 
 
 @pytest.mark.parametrize(

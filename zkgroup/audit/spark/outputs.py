@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from zkgroup.audit.stored_files import StoredFile, write_rows
+from zkgroup.errors import ConfigError
 
 
 class TaskFile(NamedTuple):
@@ -27,14 +28,17 @@ class TaskOutput:
     folder: str | None
 
     def write(self, table: Any, file: StoredFile) -> TaskFile:
-        """Writes a table, whole or not at all."""
+        """Writes a table, whole or not at all. Raises ConfigError where the filesystem refuses."""
         if self.folder is None:
             stream = pa.BufferOutputStream()
             write_rows(table, stream)
             return TaskFile(file, stream.getvalue().to_pybytes())
         path = Path(self.folder, file.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_name(f".{path.name}.{os.getpid()}")
-        write_rows(table, staged)
-        staged.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_rows(table, staged)
+            staged.replace(path)
+        except OSError as error:  # no right to, or no space
+            raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
         return TaskFile(file, None)

@@ -72,6 +72,7 @@ def open_session(
     ConfigError where something is not installed, or no Java is found.
     """
     require_spark()
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -89,6 +90,9 @@ def open_session(
             return builder.getOrCreate()
     except PySparkException as error:
         raise ConfigError(f"Spark did not start: {error}") from error
+    except Py4JJavaError as error:  # such as a master that does not answer; Java's trace has been printed
+        (told, *_) = str(error.java_exception).splitlines()
+        raise ConfigError(f"Spark did not start with master {master}: {told}") from error
 
 
 @contextmanager
