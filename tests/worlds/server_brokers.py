@@ -18,8 +18,8 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.zookeeper.blocking import Blocking
 
-QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000)
-"""A follower that a busy machine keeps from fetching for a moment stays in sync."""
+QUICK = replace(QUICKEST, replica_lag_time_max_ms=10_000, session_timeout_ms=20_000)
+"""A follower that a busy machine keeps from fetching for a moment stays in sync, and no session ends then."""
 
 
 class Cluster:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -270,7 +269,7 @@ def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
 ) -> None:
     """Controller item 72, until every session has ended: the cluster is as it was when ZooKeeper is back."""
     cluster, chaos = behind
-    cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=20_000))
+    cluster.add(1, 2)
     cluster.create_topic("t", (1, 2), (2, 1))
     for broker in (1, 2):
         becomes(lambda broker=broker: cluster.leaders(broker, "t"), [1, 2])
