@@ -338,12 +338,12 @@ class MissingFileError(NotZooKeeperFileError):
 
 
 class MixedEnsembleError(ConfigError):
-    """Data directories that were given as one ensemble belong to different ensembles."""
+    """Data directories, or logs in one, that were given as one ensemble belong to different ensembles."""
 
-    def __init__(self, one: str, other: str, zxid: int) -> None:
+    def __init__(self, one: str, other: str, zxid: int, advice: str = "read them one by one") -> None:
         super().__init__(
             f"{one} and {other} are not of one ensemble: the first transaction that both have, {zxid:#x}, "
-            "differs; read them one by one"
+            f"differs; {advice}"
         )
         self.zxid = zxid
 

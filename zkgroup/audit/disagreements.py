@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.zkfiles.ensemble import EnsembleFiles, same_record
+from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.servers import same_record
 
 Sides = tuple[tuple[Path, ...], ...]
 

@@ -15,9 +15,8 @@ from typing import Final, TypeVar
 
 from zkgroup.errors import MixedEnsembleError
 from zkgroup.zkfiles.names import list_files
-from zkgroup.zkfiles.operations import OVERWRITTEN
-from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
-from zkgroup.zkfiles.servers import Server
+from zkgroup.zkfiles.records import Transaction, TransactionType
+from zkgroup.zkfiles.servers import Server, same_record
 from zkgroup.zkfiles.zxids import epoch_of
 
 _NOTED: Final = 1000
@@ -154,32 +153,6 @@ class EnsembleFiles:
     def _note(notes: dict[int, T], zxid: int, note: T) -> None:
         if len(notes) < _NOTED:
             notes[zxid] = note
-
-
-def same_record(one: Transaction, other: Transaction) -> bool:
-    """Whether two servers wrote the same; one may lack the digest or the list of ephemerals of the other."""
-    return (
-        one.session == other.session
-        and one.cxid == other.cxid
-        and one.time_ms == other.time_ms
-        and one.type == other.type
-        and _are_same(one.operations, other.operations)
-        and one.timeout_ms == other.timeout_ms
-        and (one.digest == other.digest or None in (one.digest, other.digest))
-        and (one.closed_paths == other.closed_paths or None in (one.closed_paths, other.closed_paths))
-    )
-
-
-def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
-    """Whether the operations are the same, as far as both servers have them."""
-    return one == other or (
-        len(one) == len(other)
-        and all(
-            mine == its
-            or any(each.type == TransactionType.ERROR and each.error == OVERWRITTEN for each in (mine, its))
-            for mine, its in zip(one, other, strict=True)
-        )
-    )
 
 
 def _count_of_errors(record: Transaction) -> int:

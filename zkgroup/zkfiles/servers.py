@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import fastest_way
 from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.operations import OVERWRITTEN
+from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
@@ -133,7 +134,10 @@ class Server:
     def transactions(
         self, from_zxid: int = 0, to_zxid: int | None = None
     ) -> Generator[Transaction, None, None]:
-        """Its records by rising zxid, both ends included; only the logs that can hold them are opened."""
+        """Its records by rising zxid, both ends included; only the logs that can hold them are opened.
+
+        Raises MixedEnsembleError where a log has another record of a zxid than a log before it.
+        """
         last = -1
         for log in self.files.logs_within(from_zxid, to_zxid):
             for transaction in self._read(log, from_zxid):
@@ -141,6 +145,8 @@ class Server:
                 if to_zxid is not None and zxid > to_zxid:
                     break
                 if zxid <= last:
+                    if log.path not in self.overlaps:
+                        self._require_same_history(log, transaction)
                     self.overlaps.setdefault(log.path, zxid)
                 elif zxid >= from_zxid:
                     last = zxid
@@ -173,6 +179,20 @@ class Server:
         reader = LogReader(log.path, from_offset=start, resync=True)
         with self._noting(reader):
             yield from reader
+
+    def _require_same_history(self, log: ServerFile, record: Transaction) -> None:
+        """A server writes a zxid once, and copies of its logs have the same record."""
+        for earlier in self.files.logs[: self.files.logs.index(log)]:
+            for other in self._read(earlier, record.zxid):
+                if other.zxid == record.zxid and not same_record(other._replace(digest=None), record):
+                    raise MixedEnsembleError(
+                        str(earlier.path),
+                        str(log.path),
+                        record.zxid,
+                        advice="copy the files of each ensemble into a folder of its own",
+                    )
+                if other.zxid >= record.zxid:
+                    break
 
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
         """Where the first record from a zxid on is; for none the last one of the log."""
@@ -223,6 +243,32 @@ class Server:
 
     def _note(self, path: Path, offset: int, expected: str, found: str) -> None:
         self.damages[path, offset] = LogDamage(path, offset, expected, found)
+
+
+def same_record(one: Transaction, other: Transaction) -> bool:
+    """Whether two servers wrote the same; one may lack the digest or the list of ephemerals of the other."""
+    return (
+        one.session == other.session
+        and one.cxid == other.cxid
+        and one.time_ms == other.time_ms
+        and one.type == other.type
+        and _are_same(one.operations, other.operations)
+        and one.timeout_ms == other.timeout_ms
+        and (one.digest == other.digest or None in (one.digest, other.digest))
+        and (one.closed_paths == other.closed_paths or None in (one.closed_paths, other.closed_paths))
+    )
+
+
+def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
+    """Whether the operations are the same, as far as both servers have them."""
+    return one == other or (
+        len(one) == len(other)
+        and all(
+            mine == its
+            or any(each.type == TransactionType.ERROR and each.error == OVERWRITTEN for each in (mine, its))
+            for mine, its in zip(one, other, strict=True)
+        )
+    )
 
 
 def _hopping(path: Path) -> LogReader:

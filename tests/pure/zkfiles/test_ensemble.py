@@ -237,6 +237,27 @@ def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
         assert str(tmp_path / "b") in str(error.value)
 
 
+@pytest.mark.parametrize("is_same", [False, True], ids=["two ensembles", "one"])
+def test_logs_of_two_ensembles_in_one_folder_are_an_error(tmp_path: Path, is_same: bool) -> None:
+    """A server writes a zxid once: logs that overlap have the same record, or are not of one server."""
+    first, other = ServerHistory(), ServerHistory()
+    for number in range(8):
+        first.create(f"/{number}")
+        other.create(f"/other-{number}")
+    first.log(tmp_path, to_zxid=5)
+    (first if is_same else other).log(tmp_path, from_zxid=3)
+    history = History(tmp_path)
+
+    for act in (history.tree_at, history.verify, lambda: list(history.transactions())):
+        if is_same:
+            act()
+            continue
+        with pytest.raises(
+            MixedEnsembleError, match=r"log.1 and .*log.3 are not .* 0x3, differs; copy the files"
+        ):
+            act()
+
+
 def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
     """Archives of one ensemble's days: nothing in them contradicts that they are."""
     world = ensemble_world()
