@@ -1,7 +1,13 @@
 """The group coordinator: members, generations and the rules of commits. Pure (docs/adr/0036).
 
-`coordinator` takes events and gives effects. `group` has the group and its members; `join_group`,
-`sync_group`, `membership` and `offsets` the requests; `rebalance` the phases of a rebalance; `retention` the
-offsets that expire.
+    coordinator        takes `events` and gives `effects`; `slots` has what it leads, with the groups
+    context            what its parts share: time, effects, writes in flight; `timers` as data
+    group              a group and its members; `records` as they are stored, `descriptions` as tools see them
+    join_group         JoinGroup; `sync_group` SyncGroup, `membership` Heartbeat and LeaveGroup
+    offsets            OffsetCommit, OffsetFetch and OffsetDelete; `subscriptions` says which are in use
+    rebalance          the phases of a rebalance
+    retention          which offsets have expired, and which groups are over
+    outcomes           which error code an outcome of a write becomes
+
 Names and rules: kafka/coordinator/group/*.scala@2.8.2.
 """

@@ -1,8 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: who may commit, which commits are in flight, what is in use.
 
 Source: kafka/coordinator/group/GroupCoordinator.scala@2.8.2 (doCommitOffsets, handleFetchOffsets,
-handleDeleteOffsets),
-GroupMetadataManager.scala (storeOffsets).
+handleDeleteOffsets), GroupMetadataManager.scala (storeOffsets).
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ def read_offsets(
 ) -> Procedure[dict[str, FoundOffsets]]:
     """The offsets of these partitions, for each group."""
     keys = [(group, partition) for group, each in partitions.items() for partition in each]
-    result = {group: FoundOffsets({}, {}) for group in partitions}
+    found: dict[str, dict[TopicPartition, FoundOffset]] = {group: {} for group in partitions}
+    unreadable: dict[str, dict[TopicPartition, str]] = {group: {} for group in partitions}
+    result = {group: FoundOffsets(found[group], unreadable[group]) for group in partitions}
     if not keys:
         return result
     topics = sorted({partition.topic for _, partition in keys})
@@ -130,20 +132,17 @@ def read_offsets(
     assert isinstance(metadata, ReadManyDone)
     stats = {topic: exists_done(each) for topic, each in zip(topics, exist, strict=True)}
     for (group, partition), offset, beside in zip(keys, offsets.znodes, metadata.znodes, strict=True):
-        found, unreadable = {}, {}
         if isinstance(offset, Code):
-            unreadable[partition] = offset.value
+            unreadable[group][partition] = offset.value
         elif offset is not None:
             try:
                 metadata_found = beside if isinstance(beside, Znode) else None
                 each = _found(offset, metadata_found, stats[partition.topic])
             except CorruptZnodeError as error:
-                unreadable[partition] = str(error)
+                unreadable[group][partition] = str(error)
             else:
                 if each.value >= 0:
-                    found[partition] = each
-        before = result[group]
-        result[group] = FoundOffsets({**before.found, **found}, {**before.unreadable, **unreadable})
+                    found[group][partition] = each
     return result
 
 

@@ -119,26 +119,16 @@ class SimulatedCoordinator:
     def ask(self, request: GroupRequest, on_result: OnResult) -> None:
         """Handles the request of a client; the result may come later, or never."""
         if isinstance(request, CommitOffsets):
-            request, on_result = self._without_unknown(request, on_result)
-            if not request.offsets:
-                on_result(CommitOffsetsResult({}))
+            unknown = frozenset(tp for tp in request.offsets if not self._is_known(tp))
+            self._world.figures["commits of unknown partitions"] += bool(unknown)
+            if len(unknown) == len(request.offsets):  # as a broker: the coordinator is not asked
+                errors = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                on_result(CommitOffsetsResult(errors))
                 return
+            request = replace(request, unknown_partitions=unknown)
         number = self.stored.new_id()
         self._waiting[number] = on_result
         self.stored.handle(replace(request, request_id=number))
-
-    def _without_unknown(self, commit: CommitOffsets, on_result: OnResult) -> tuple[CommitOffsets, OnResult]:
-        """A commit without the partitions that the broker does not know: they are refused."""
-        known = {tp: offset for tp, offset in commit.offsets.items() if self._is_known(tp)}
-        unknown = dict.fromkeys(commit.offsets.keys() - known.keys(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._world.figures["commits of unknown partitions"] += bool(unknown)
-
-        def answer(result: ServiceResult) -> None:
-            if isinstance(result, CommitOffsetsResult):
-                result = CommitOffsetsResult({**result.errors, **unknown})
-            on_result(result)
-
-        return replace(commit, offsets=known), answer
 
     def _answer(self, number: int, result: ServiceResult) -> None:
         waiting = self._waiting.pop(number, None)
