@@ -2,6 +2,7 @@
 
     coordinator        takes `events` and gives `effects`; `slots` has what it leads, with the groups
     context            what its parts share: time, effects, writes in flight; `timers` as data
+    group_ids          which ids a group can have
     group              a group and its members; `records` as they are stored, `descriptions` as tools see them
     join_group         JoinGroup; `sync_group` SyncGroup, `membership` Heartbeat and LeaveGroup
     offsets            OffsetCommit, OffsetFetch and OffsetDelete; `subscriptions` says which are in use

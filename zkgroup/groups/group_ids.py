@@ -7,7 +7,7 @@ serves every name that can be that of a znode and is not too long: there are gro
 
 from __future__ import annotations
 
-from zkgroup.coordinator.coordinator import GROUP_ID_BYTES_MAX, is_znode_name
+from zkgroup.coordinator.group_ids import GROUP_ID_BYTES_MAX, is_znode_name
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.ids import validate_group
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.coordinators import GROUP, SETTINGS, TIMEOUT_MS, Coordinator
-from zkgroup.coordinator.coordinator import is_valid_group_id
 from zkgroup.coordinator.effects import FetchOffsetsResult, LeaveGroupResult, ReadOffsets, WriteGroup
 from zkgroup.coordinator.events import (
     LeaseExtended,
@@ -16,6 +15,7 @@ from zkgroup.coordinator.events import (
     Stopped,
     WriteOutcome,
 )
+from zkgroup.coordinator.group_ids import is_valid_group_id
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model.error_codes import ErrorCode

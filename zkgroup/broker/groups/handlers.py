@@ -27,7 +27,6 @@ from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
 from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
 from zkgroup.broker.server.later import Later, given
 from zkgroup.coordinator import events
-from zkgroup.coordinator.coordinator import is_valid_group_id, is_znode_name
 from zkgroup.coordinator.effects import (
     DescribedGroupResult,
     FetchOffsetsResult,
@@ -39,6 +38,7 @@ from zkgroup.coordinator.effects import (
     SyncGroupResult,
 )
 from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.coordinator.group_ids import is_valid_group_id, is_znode_name
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode

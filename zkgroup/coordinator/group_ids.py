@@ -1,0 +1,30 @@
+"""Which group ids can be names of znodes, and which of these a group can be made with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP_ID_BYTES_MAX: Final = 255
+"""Longest group id, in UTF-8.
+
+ZooKeeper sends the names of all groups in one packet, and clients refuse one above 1 MiB (`jute.maxbuffer`).
+About 4,000 names of this length fit; of Kafka's longest group ids, of 32,767 bytes, 31. Offsets of a group
+of ZooKeeper consumers that has a longer id are read, described and deleted all the same.
+"""
+
+
+def is_valid_group_id(group_id: str) -> bool:
+    """Whether a group can be made with this id."""
+    return is_znode_name(group_id) and len(group_id.encode()) <= GROUP_ID_BYTES_MAX
+
+
+def is_znode_name(group_id: str) -> bool:
+    """Whether ZooKeeper can have a znode of this name, and no other group could have the same."""
+    return group_id not in (".", "..") and not any(
+        each in "/%" or _is_refused_in_paths(ord(each)) for each in group_id
+    )
+
+
+def _is_refused_in_paths(code: int) -> bool:
+    """Characters that ZooKeeper refuses (PathUtils.validatePath); Java has two surrogates above U+FFFF."""
+    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
