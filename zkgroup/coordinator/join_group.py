@@ -173,7 +173,7 @@ def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: Joi
     answer_join(context, group, member, JoinGroupResult(error=fenced, member_id=old_id))
     answer_sync(context, member, SyncGroupResult(error=fenced))
     _log_replacement(context, group, member, new_id)
-    former = _Former(member, group.leader or "")
+    former = _FormerMember(member, group.leader or "")
     group.replace_id(member, new_id)
     restart_session(context, member)
     group.update(member, join.protocols)
@@ -188,7 +188,7 @@ def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: Joi
         prepare_rebalance(context, group, f"static member {join.group_instance_id} has a new id")
 
 
-class _Former:
+class _FormerMember:
     """What a static member was before its id was replaced."""
 
     def __init__(self, member: MemberMetadata, leader: str) -> None:
@@ -221,7 +221,7 @@ def _replacement_written(
     group: GroupMetadata,
     member: MemberMetadata,
     new_id: str,
-    former: _Former,
+    former: _FormerMember,
     outcome: WriteOutcome,
 ) -> None:
     """Answers the new process, unless a rebalance has begun, which will answer it.
