@@ -439,6 +439,11 @@ def run(
     else:
         out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys)
     for each in audited:
+        facts = each.facts
+        if chroot and not (facts.topics or facts.members or facts.brokers or facts.controllers):
+            echo_err(
+                f"note: {each.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"
+            )
         for text in each.damages:
             echo_err(f"damaged: {text}")
     if any(each.damages or each.count("error") for each in audited):

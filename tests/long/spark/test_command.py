@@ -30,19 +30,21 @@ def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: 
 
 
 def test_what_to_do_next_is_said(spark: Any, tmp_path: Path) -> None:
-    """How the incidents are read; that two ensembles need names; that a damaged output is made anew."""
+    """How incidents are read, ensembles named, a misspelt chroot noticed, and a damaged output made anew."""
     assert spark.version
     shell, out = Shell(tmp_path), tmp_path / "out"
 
-    def ran(code: int, *inputs: Path) -> str:
+    def ran(code: int, *inputs: Path, more: tuple[str, ...] = ()) -> str:
         words = [word for each in inputs for word in ("--input", str(each))]
-        ended = shell.run("audit", "run", *words, "--output", str(out))
+        ended = shell.run("audit", "run", *words, "--output", str(out), *more)
         assert ended.code == code
         return ended.err
 
     first, other = folder(INCIDENTS), folder(HEALTHY[0])
     assert f"incidents as text: zkgroup audit findings --input {out}\n" in ran(3, first)
     assert "or give each ensemble a NAME of its own" in ran(2, first, other)
+    misspelt = ran(0, first, more=("--chroot", "/kafak", "--only", "open_acl"))
+    assert "no topic, member, broker or controller is below the chroot /kafak" in misspelt
     (file, *_) = sorted(out.glob("operations/**/bucket=cluster/*.parquet"))
     file.unlink()
     assert f"error: {file}: expected Parquet that `audit run` wrote, found nothing; convert" in ran(2, first)
