@@ -439,15 +439,17 @@ def run(
     else:
         out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys)
     for each in audited:
-        facts = each.facts
-        if chroot and not (facts.topics or facts.members or facts.brokers or facts.controllers):
-            echo_err(
-                f"note: {each.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"
-            )
-        for text in each.damages:
-            echo_err(f"damaged: {text}")
+        echo_notes(_notes_of(each, chroot), each.damages)
     if any(each.damages or each.count("error") for each in audited):
         ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _notes_of(audited: Audited, chroot: str) -> list[str]:
+    """What may be wrong with what was asked: a chroot in which there was nothing may be misspelt."""
+    facts = audited.facts
+    if not chroot or facts.topics or facts.members or facts.brokers or facts.controllers:
+        return []
+    return [f"{audited.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"]
 
 
 @contextmanager
