@@ -135,7 +135,7 @@ class PlainRows:
     def __init__(self, rows: Rows, group: str | None) -> None:
         self.rows, self.group = rows, group
         self.groups: set[str] = set()
-        self.facts = facts_of(self.events())
+        self.facts = rows.ended(facts_of(self.events()))
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         return find_all(rules, self.events(), self.facts, bounds)

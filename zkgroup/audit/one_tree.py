@@ -43,7 +43,7 @@ class OneTree:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             return events_of((), stored, self.chroot)
 
-        return Rows(events, seen, None)
+        return Rows(events, seen, None, is_one_tree=True)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None

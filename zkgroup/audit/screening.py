@@ -60,7 +60,7 @@ def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
     matters: Flags = wanted[columns.path]
     of_rows = np.flatnonzero(groups[columns.path] >= 0)
     matters[of_rows[first_places(groups[columns.path[of_rows]])]] = True
-    return facts_in(columns), list(columns.events(np.flatnonzero(matters)))
+    return rows.ended(facts_in(columns)), list(columns.events(np.flatnonzero(matters)))
 
 
 def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
@@ -70,7 +70,7 @@ def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
         columns = _or_of_events(rows.columns() if rows.session_columns is None else None, rows)
         given = columns, transactions_of(columns)
     columns, transactions = given
-    facts = facts_in(columns)
+    facts = rows.ended(facts_in(columns))
     groups, _ = groups_of_paths(columns.paths)
     return facts, sessions_in(columns, facts, transactions=transactions), set(groups)
 

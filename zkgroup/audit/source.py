@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.zkfiles.diffs import ZnodeChange
@@ -64,6 +66,19 @@ class Rows(NamedTuple):
     those of all rows. None where rows cannot be left out before they are columns."""
     session_columns: Callable[[], tuple[Columns, Transactions] | None] | None = None
     """The same, perhaps without creates and sets of offsets, and all transactions."""
+    is_one_tree: bool = False
+    """Whether `seen` is all there is: an export, or what a walk found."""
+
+    def ended(self, facts: Facts) -> Facts:
+        """The facts of these rows. What stands in one tree has stood until it was read, which may be long
+        after the last change in it."""
+        if not self.is_one_tree:
+            return facts
+        return replace(
+            facts,
+            end_zxid=max(facts.end_zxid, self.seen.zxid),
+            end_ms=max(facts.end_ms, self.seen.time_ms or 0),
+        )
 
 
 class Source(Protocol):

@@ -327,7 +327,7 @@ def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Even
     try:
         from zkgroup.audit.screening import partition_rows
     except ImportError:
-        return facts_of(rows.events()), rows.events()
+        return rows.ended(facts_of(rows.events())), rows.events()
     return partition_rows(rows, group)
 
 
@@ -336,7 +336,7 @@ def read_sessions(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
     try:
         from zkgroup.audit.screening import session_views
     except ImportError:
-        facts = facts_of(rows.events())
+        facts = rows.ended(facts_of(rows.events()))
         return facts, sessions_of(rows.events(), facts), groups_of(rows.events())
     return session_views(rows)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
-from zkgroup.audit.engine import audit, bounds_of, find
+from zkgroup.audit.engine import PlainRows, audit, bounded_rows, bounds_of, find
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
@@ -99,6 +99,14 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
         ("rows", "needs a log"),
         ("whole", "needs the files of a server"),
     ]
+
+
+def test_what_stands_in_one_tree_has_stood_until_it_was_read() -> None:
+    """Its end is not its last change: in a cluster where nothing happens any more, things last on."""
+    rows = OneTree(znodes=tuple, zxid=5, time_ms=7_000, is_exact=True).rows()
+
+    for table in (PlainRows(rows, None), bounded_rows(rows, None)):
+        assert (table.facts.end_zxid, table.facts.end_ms, table.facts.has_log) == (5, 7_000, False)
 
 
 def test_a_group_is_asked_for_alone() -> None:

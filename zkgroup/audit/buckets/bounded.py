@@ -63,7 +63,7 @@ class BoundedRows:
         except BaseException:
             self.close()
             raise
-        self.facts = facts_in(self._columns)
+        self.facts = rows.ended(facts_in(self._columns))
 
     @property
     def written(self) -> int:

@@ -44,12 +44,13 @@ def test_questions_of_a_living_ensemble_are_those_of_its_export(
     """What needs no log is answered, the rest is named."""
     groups.parents("g")
     file = str(tmp_path / "tree.gz")
-    shell.json("audit", "export", file)
+    exported = shell.json("audit", "export", file)
 
     for words in (["tree", "/consumers"], ["findings"], ["sessions"], ["offsets", "--group", "g"]):
         live = shell.json("audit", *words)
         written = shell.json("audit", *words, "--input", file)
         assert {**live, "as_of": None} == {**written, "as_of": None}
+        assert written["as_of"] == exported["as_of"], "all of it stood until it was read"
     assert shell.json("audit", "findings")["skipped"]
     for words in (["owners", "--group", "g"], ["offsets", "--group", "g", "--rewinds"], ["sessions"]):
         assert "no transactions were read" in shell.run("audit", *words).err, "silence would mean health"
