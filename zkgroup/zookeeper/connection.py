@@ -11,6 +11,7 @@ the connection thread (see `kazoo_adapter`), so nothing there needs a lock.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 import threading
@@ -294,6 +295,10 @@ class ClientConnection:
     def _check_chroot(self) -> None:
         check = self._chroot
         if check.missing:
+            self._send_close_session()
+            if self.handler.socket is not None:
+                with contextlib.suppress(OSError):  # then the session expires
+                    self.handler.socket.flush()
             self._end("the chroot does not exist", check.error())
             raise ShutdownError("the chroot does not exist")
         if not check.asked:
