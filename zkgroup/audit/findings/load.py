@@ -418,14 +418,18 @@ def open_acl(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[
     if missing:
         example = _example(rights, _Rights.MISSING)
         lacking = f" {missing} have an ACL that the snapshot lacks (ZOOKEEPER-4689){example};"
+    changes = (
+        f"{count_text(len(changers), 'change')} of ACLs by {count_text(len(set(changers)), 'session')}"
+        if facts.has_log
+        else "changes of ACLs are in logs only"
+    )
     yield Finding(
         "open_acl",
         severity,
         from_zxid=first.zxid,
         from_ms=first.time_ms,
         detail=f"any client may change {opened} of {len(rights)} znodes below"
-        f" {' and '.join(_PROTECTED)}{_example(rights, _Rights.OPEN) if closed else ''};{lacking}"
-        f" {count_text(len(changers), 'change')} of ACLs by {count_text(len(set(changers)), 'session')}",
+        f" {' and '.join(_PROTECTED)}{_example(rights, _Rights.OPEN) if closed else ''};{lacking} {changes}",
     )
 
 

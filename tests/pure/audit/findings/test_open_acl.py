@@ -87,4 +87,5 @@ def test_an_acl_that_the_snapshot_lacks_is_warned_of() -> None:
 
     assert found.severity == "warning"
     assert "1 have an ACL that the snapshot lacks (ZOOKEEPER-4689), such as /consumers;" in found.detail
+    assert found.detail.endswith("changes of ACLs are in logs only")
     assert unread.find(RULE) == []
