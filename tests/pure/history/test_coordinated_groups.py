@@ -326,6 +326,10 @@ def goes_back(history: CoordinatedHistory) -> None:
     history.commit(FIRST, "b.1", 2, 3, owner="b")
 
 
+def goes_back_within_a_generation(history: CoordinatedHistory) -> None:
+    history.commit(FIRST, "b.1", 1, 3, owner="b")
+
+
 def consumer_goes_back(history: CoordinatedHistory) -> None:
     history.store(FIRST, 101, members=0)
     history.write(CONSUMER, Change("set", offset_path("g", P0), b"3"))
@@ -426,6 +430,7 @@ def former_topic_fetched(history: CoordinatedHistory) -> None:
         (consumer_beside_members, "S27"),
         (members_without_a_marker, "S27"),
         (goes_back, "S28"),
+        (goes_back_within_a_generation, "S28"),
         (consumer_goes_back, "S28"),
         (acknowledged_only, "S29"),
         (removed_with_members, "S30"),
@@ -451,6 +456,25 @@ def test_each_violation_has_its_name(mistake: Callable[[CoordinatedHistory], Non
     mistake(history)
 
     assert history.broken() == {rule}
+
+
+@pytest.mark.parametrize(("kept", "broken"), [((0,), set[str]()), ((), {"S28"})])
+def test_a_member_that_missed_a_generation_commits_what_it_kept(
+    kept: tuple[int, ...], broken: set[str]
+) -> None:
+    """S28: it claims the partition until it is told otherwise, and no protocol refuses its commit."""
+    history = good()
+    history.begin(2)
+    history.join(2, "b", leads=True)
+    history.store(FIRST, 2, marks=False)
+    history.sync(2, "b", 0)
+    history.commit(FIRST, "b.1", 2, 9, owner="b")
+    history.begin(3)
+    history.join(3, "a", *kept, leads=True)
+    history.store(FIRST, 3, marks=False)
+    history.commit(FIRST, "a.3", 3, 5)
+
+    assert history.broken() == broken
 
 
 def test_members_lose_the_offsets_of_a_deleted_topic() -> None:

@@ -6,7 +6,8 @@
          outside only without members
     S26  only the broker that set the slot last writes what a coordinator writes
     S27  ZooKeeper consumers and members of a coordinator are never in a group at once
-    S28  an offset goes back only within a generation, or by a client outside the group, or an operator
+    S28  an offset goes back only by the member that wrote it last, a client outside the group, an operator,
+         or where a cooperative member has missed a generation and kept what that one gave to another member
     S29  a commit that was acknowledged is stored, or another one that was collected with it
     S30  a group is removed only without members, leaves nothing, and gets no commit of a former member
     S31  offsets are deleted only where no member of either kind needs them
@@ -76,6 +77,11 @@ def check_coordinator(
     """
     found = tuple(records)
     figures: Counter[str] = Counter()
+    kept = {
+        _membership(each): frozenset(TopicPartition(*place) for place in each.fields.get("kept", ()))
+        for each in found
+        if each.kind == "join.ok"
+    }
     sent = {
         str(each.fields["commit"]): SentCommit(
             group=each.fields["group"],
@@ -83,6 +89,7 @@ def check_coordinator(
             owner=str(each.fields["owner"]),
             member_id=each.fields.get("member_id", ""),
             sent_ms=each.ms,
+            kept=kept.get(_membership(each), frozenset()),
         )
         for each in found
         if each.kind == "commit.sent"
@@ -103,6 +110,11 @@ def check_coordinator(
         *check_fetches(found, replay, figures),
     ]
     return CoordinatorReport(tuple(violations), figures)
+
+
+def _membership(record: HistoryRecord) -> tuple[str, int, str]:
+    """Group, generation and owner."""
+    return record.fields["group"], record.fields["generation"], str(record.fields["owner"])
 
 
 def check_generations(

@@ -40,6 +40,8 @@ class SentCommit:
     owner: str
     member_id: str = field(default="", compare=False)
     sent_ms: float = field(default=0, compare=False)
+    kept: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
+    """What the member that sent it has kept when it joined the generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +325,7 @@ class CoordinatedGroupsReplay:
         before = group.offsets.get(tp)
         if before is not None and self._topic(tp.topic).is_former(before.zxid):
             before = None
-        if before is not None and offset < before.offset and not _may_go_back(commit, before.commit):
+        if before is not None and offset < before.offset and not _may_go_back(tp, commit, before.commit):
             detail = f"{tp} of {name} goes back from {before.offset} ({before.commit}) to {offset} ({commit})"
             self._violated("S28", detail, transaction)
         group.offsets[tp] = _Written(offset, commit, transaction.zxid)
@@ -424,16 +426,20 @@ class CoordinatedGroupsReplay:
                 self._violated("S30", f"{name} is removed, and {kept} are left", transaction)
 
 
-def _may_go_back(commit: SentCommit | int, before: SentCommit | int) -> bool:
+def _may_go_back(tp: TopicPartition, commit: SentCommit | int, before: SentCommit | int) -> bool:
     """Whether a commit may lower the offset of the one before.
 
-    Requests of one member may change places. A cooperative member that has missed a generation commits what
-    it revokes in the next one, in which another member owns it: the protocol has nothing to refuse that by.
+    Requests of one member may change places. A cooperative member that has missed a generation keeps what
+    that one has given to another member, and commits it in the next one before it revokes it: the protocol
+    has nothing to refuse that by. So may the other member, which has not read that commit.
     """
-    if isinstance(commit, SentCommit):
-        is_of_generation = isinstance(before, SentCommit) and before.generation == commit.generation
-        return commit.generation == OUTSIDE or is_of_generation
-    return commit == OPERATOR
+    if not isinstance(commit, SentCommit):
+        return commit == OPERATOR
+    if commit.generation == OUTSIDE or commit == before:
+        return True
+    if not isinstance(before, SentCommit) or before.owner == commit.owner:
+        return False
+    return tp in commit.kept or (tp in before.kept and before.generation == commit.generation)
 
 
 def _below(path: str, parent: str) -> list[str]:
