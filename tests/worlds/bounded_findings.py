@@ -10,13 +10,17 @@ from pathlib import Path
 
 from tests.worlds.history_files import consistent, write_history
 from tests.worlds.random_histories import history_of
+from tests.worlds.whole_columns import whole_columns
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.findings import RULES
+from zkgroup.audit.groups import groups_of
 from zkgroup.audit.rules import Bounds
-from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.screening import facts_in, find_screened, partition_rows, session_views
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
+from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.sessions import sessions_of
 
 TIGHT = RowLimits(most_rows=1, rows_per_part=40, buckets=3)
 """Short histories, too, are written in several parts."""
@@ -30,10 +34,16 @@ def rows_of(place: Path, seed: int) -> Rows:
 
 
 def assert_same(rows: Rows, bounds: Mapping[str, Bounds], what: str) -> Counter[str]:
-    """Facts and findings are the same; gives how often each finding was found."""
-    columns = rows.columns() or columns_of(rows.events())
+    """Facts, sessions, rows of partitions and findings are the same; counts what was found."""
+    columns = whole_columns(rows) or columns_of(rows.events())
     facts = facts_in(columns)
     whole = Counter(find_screened(RULES, columns, facts, bounds))
+    events = list(rows.events())
+    assert session_views(rows, TIGHT.rows_per_part)[:2] == (facts, sessions_of(events, facts)), what
+    for group in (None, *sorted(groups_of(events))[:2]):
+        seen, some = partition_rows(rows, group, TIGHT.rows_per_part)
+        assert (seen, groups_of(some)) == (facts, groups_of(events)), what
+        assert rows_by_partition(some, group) == rows_by_partition(events, group), what
     with closing(BoundedRows(rows, None, TIGHT)) as bounded:
         assert (what, bounded.written > 0) == (what, (~columns.seed).sum() > TIGHT.most_rows)
         assert bounded.facts == facts, what

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from zkgroup.audit.columns.rows import columns_of
-from zkgroup.audit.columns.session_rows import sessions_in
 from zkgroup.audit.engine import bounds_of, find_all
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.views.sessions import sessions_of
 
 _SHARES = (1, 0, 0.1, 0.001)
 """Of the default bounds: most findings of long histories need small ones in a short one."""
@@ -33,12 +31,11 @@ def bounds_for(seed: int) -> Mapping[str, Bounds]:
 
 
 def assert_same(events: Sequence[Event], bounds: Mapping[str, Bounds], what: str) -> Counter[str]:
-    """Rows, facts, sessions and findings are the same in columns; gives how often each finding was found."""
+    """Rows, facts and findings are the same in columns; gives how often each finding was found."""
     columns = columns_of(events)
     assert list(columns.events()) == list(events), what
     facts = facts_of(events)
     assert facts_in(columns) == facts, what
-    assert sessions_in(columns, facts) == sessions_of(events, facts), what
     exact = Counter(find_all(RULES, events, facts, bounds))
     screened = Counter(find_screened(RULES, columns, facts, bounds))
     assert (what, exact - screened) == (what, Counter())

@@ -54,15 +54,12 @@ class ConvertedSource:
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
-        def columns() -> Columns:
-            return self._columns(before, to_zxid)
-
         def parts(_rows_per_part: int) -> Parts:
             return self._parts(before, to_zxid)
 
         converted = self.tables.converted
         seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
-        return Rows(lambda: columns().events(), seen, to_zxid, columns, parts, self.progress)
+        return Rows(lambda: self._columns(before, to_zxid).events(), seen, to_zxid, parts, self.progress)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None

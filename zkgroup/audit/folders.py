@@ -21,9 +21,8 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.parts import Parts
-    from zkgroup.audit.columns.rows import Columns
-    from zkgroup.audit.columns.transactions import Transactions, TransactionsBuilder
+    from zkgroup.audit.columns.parts import Parts, SessionParts
+    from zkgroup.audit.columns.transactions import TransactionsBuilder
 
 _EVERY = 1000
 
@@ -66,37 +65,37 @@ class Folders:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             return events_of((), stored, self.chroot, seeds.sessions)
 
-        def columns(
-            left_out: LeftOutWrites | None = None, transactions: TransactionsBuilder | None = None
-        ) -> Columns | None:
-            from zkgroup.audit.columns.logs import columns_of_logs
-
-            return columns_of_logs(
-                self.history, after, to_zxid, before(), self.chroot, self.progress, left_out, transactions
-            )
-
-        def parts(rows_per_part: int) -> Parts | None:
+        def parts(
+            rows_per_part: int,
+            left_out: LeftOutWrites | None = None,
+            transactions: TransactionsBuilder | None = None,
+        ) -> Parts | None:
             from zkgroup.audit.columns.logs import parts_of_logs
 
             if self.chroot or len(self.history.ensemble.servers) != 1:
                 return None
-            return parts_of_logs(self.history, after, to_zxid, before(), self.progress, rows_per_part)
+            return parts_of_logs(
+                self.history, after, to_zxid, before(), self.progress, rows_per_part, left_out, transactions
+            )
 
-        def columns_of_group(group: str) -> Columns | None:
+        def parts_of_group(group: str, rows_per_part: int) -> Parts | None:
             # In a tree that lacks something a group may be known by a set alone.
-            return columns(offsets_of_others(group) if past.account.is_whole else None)
+            return parts(rows_per_part, offsets_of_others(group) if past.account.is_whole else None)
 
-        def session_columns() -> tuple[Columns, Transactions] | None:
-            from zkgroup.audit.columns.transactions import TransactionsBuilder, transactions_of
+        def session_parts(rows_per_part: int) -> SessionParts | None:
+            from zkgroup.audit.columns.parts import SessionParts
+            from zkgroup.audit.columns.transactions import TransactionsBuilder
 
             if not past.account.is_whole:
-                found = columns()
-                return None if found is None else (found, transactions_of(found))
+                found = parts(rows_per_part)
+                return None if found is None else SessionParts.of(found)
             builder = TransactionsBuilder()
-            found = columns(offsets_of_others(None), builder)
-            return None if found is None else (found, builder.transactions())
+            found = parts(rows_per_part, offsets_of_others(None), builder)
+            if found is None:
+                return None
+            return SessionParts(found.before, ((part, builder.taken()) for part in found.logged))
 
-        return Rows(events, seen, to_zxid, columns, parts, self.progress, columns_of_group, session_columns)
+        return Rows(events, seen, to_zxid, parts, self.progress, parts_of_group, session_parts)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -12,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
+from zkgroup.audit.columns.ends import Ends
 from zkgroup.audit.columns.groups import groups_of_paths
-from zkgroup.audit.columns.parts import of_group
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers, columns_of, first_places
+from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, SessionParts, compact, of_group, parts_of
+from zkgroup.audit.columns.rows import Columns, Flags, Numbers, first_places
 from zkgroup.audit.columns.selection import Selection
-from zkgroup.audit.columns.session_rows import sessions_in
+from zkgroup.audit.columns.session_rows import SessionsBuilder
+from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.columns.tables import ScreenTables
-from zkgroup.audit.columns.transactions import transactions_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of, is_fact_path
 from zkgroup.audit.facts import Facts
@@ -28,6 +30,7 @@ from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.views.sessions import SessionRow
+from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
 
@@ -44,40 +47,68 @@ def of_one_group(columns: Columns, group: str | None, groups: set[str]) -> Colum
     return of_group(columns, group)
 
 
-def partition_rows(rows: Rows, group: str | None) -> tuple[Facts, list[Event]]:
-    """The facts, and the rows of owners and offsets of a group, or of all; of each other group one row."""
-    make = rows.columns
-    if group is not None and rows.columns_of_group is not None:
-        make = partial(rows.columns_of_group, group)
-    columns = _or_of_events(make(), rows)
-    names, groups = groups_of_paths(columns.paths)
-    is_asked = (
-        groups >= 0 if group is None else np.isin(groups, [names.index(group)] if group in names else [])
-    )
-    wanted = np.zeros(len(columns.paths), np.bool_)
-    for place in np.flatnonzero(is_asked).tolist():
-        wanted[place] = path_kind(columns.paths[place]).kind in ("owner", "offset")
-    matters: Flags = wanted[columns.path]
-    of_rows = np.flatnonzero(groups[columns.path] >= 0)
-    matters[of_rows[first_places(groups[columns.path[of_rows]])]] = True
-    return rows.ended(facts_in(columns)), list(columns.events(np.flatnonzero(matters)))
+def partition_rows(
+    rows: Rows, group: str | None, rows_per_part: int = ROWS_PER_PART
+) -> tuple[Facts, list[Event]]:
+    """The facts, and the rows of owners and offsets of a group, or of all; of each other group one row.
+
+    Memory: these rows, and a part of the others.
+    """
+    if group is not None and rows.parts_of_group is not None:
+        parts = rows.parts_of_group(group, rows_per_part)
+    else:
+        parts = rows.parts(rows_per_part)
+    if parts is not None:
+        with suppress(NotPlainError):
+            return _partition_rows(rows, parts, group)
+    return _partition_rows(rows, parts_of(rows.events(), rows_per_part), group)
 
 
-def session_views(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
-    """The facts, every session, and the names of all groups."""
-    given = None if rows.session_columns is None else rows.session_columns()
-    if given is None:
-        columns = _or_of_events(rows.columns() if rows.session_columns is None else None, rows)
-        given = columns, transactions_of(columns)
-    columns, transactions = given
-    facts = rows.ended(facts_in(columns))
-    groups, _ = groups_of_paths(columns.paths)
-    return facts, sessions_in(columns, facts, transactions=transactions), set(groups)
+def _partition_rows(rows: Rows, parts: Parts, group: str | None) -> tuple[Facts, list[Event]]:
+    ends, seen = Ends(parts.before), set[str]()
+    known: list[Columns] = []
+    found: list[Event] = []
+    for part in chain((parts.before,), map(ends.added, parts.logged)):
+        known.append(compact(part.take(fact_rows(part))))
+        names, groups = groups_of_paths(part.paths)
+        is_asked = (
+            groups >= 0 if group is None else np.isin(groups, [names.index(group)] if group in names else [])
+        )
+        wanted = np.zeros(len(part.paths), np.bool_)
+        for place in np.flatnonzero(is_asked).tolist():
+            wanted[place] = path_kind(part.paths[place]).kind in ("owner", "offset")
+        matters: Flags = wanted[part.path]
+        is_new = np.append([name not in seen for name in names], False).astype(np.bool_)[groups]
+        of_rows = np.flatnonzero(is_new[part.path])
+        matters[of_rows[first_places(groups[part.path[of_rows]])]] = True
+        seen.update(names)
+        found += part.events(np.flatnonzero(matters))
+    return rows.ended(facts_in(joined(known))), found
 
 
-def _or_of_events(columns: Columns | None, rows: Rows) -> Columns:
-    """Columns, or where there are none those of rows that are objects."""
-    return columns_of(rows.events()) if columns is None else columns
+def session_views(rows: Rows, rows_per_part: int = ROWS_PER_PART) -> tuple[Facts, list[SessionRow], set[str]]:
+    """The facts, every session, and the names of all groups. Memory: the sessions, and a part of the rows."""
+    if rows.session_parts is not None:
+        parts = rows.session_parts(rows_per_part)
+    else:
+        all_parts = rows.parts(rows_per_part)
+        parts = None if all_parts is None else SessionParts.of(all_parts)
+    if parts is not None:
+        with suppress(NotPlainError):
+            return _session_views(rows, parts)
+    return _session_views(rows, SessionParts.of(parts_of(rows.events(), rows_per_part)))
+
+
+def _session_views(rows: Rows, parts: SessionParts) -> tuple[Facts, list[SessionRow], set[str]]:
+    ends, builder, groups = Ends(parts.before), SessionsBuilder(), set[str]()
+    known: list[Columns] = []
+    for logged, transactions in chain(((parts.before, None),), parts.logged):
+        part = logged if logged is parts.before else ends.added(logged)
+        builder.add(part, transactions)
+        known.append(compact(part.take(fact_rows(part))))
+        groups |= set(groups_of_paths(part.paths)[0])
+    facts = rows.ended(facts_in(joined(known)))
+    return facts, builder.rows(facts, ends.living), groups
 
 
 def facts_in(columns: Columns) -> Facts:

@@ -15,9 +15,7 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.parts import Parts
-    from zkgroup.audit.columns.rows import Columns
-    from zkgroup.audit.columns.transactions import Transactions
+    from zkgroup.audit.columns.parts import Parts, SessionParts
 
 
 class SeenTree(NamedTuple):
@@ -56,15 +54,14 @@ class Rows(NamedTuple):
     """The tree before the first transaction."""
     to_zxid: int | None
     """The last transaction that is asked for; None for all there are."""
-    columns: Callable[[], Columns | None] = lambda: None
-    """The same as columns, where they can be made without objects; needs numpy and pyarrow."""
     parts: Callable[[int], Parts | None] = lambda _rows: None
-    """The same in parts of so many rows, or of some more."""
+    """The same as columns, in parts of so many rows or of some more, where they can be made without objects;
+    needs numpy and pyarrow."""
     progress: Progress = quiet
-    columns_of_group: Callable[[str], Columns | None] | None = None
+    parts_of_group: Callable[[str, int], Parts | None] | None = None
     """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are
     those of all rows. None where rows cannot be left out before they are columns."""
-    session_columns: Callable[[], tuple[Columns, Transactions] | None] | None = None
+    session_parts: Callable[[int], SessionParts | None] | None = None
     """The same, perhaps without creates and sets of offsets, and all transactions."""
     is_one_tree: bool = False
     """Whether `seen` is all there is: an export, or what a walk found."""

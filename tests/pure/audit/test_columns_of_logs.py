@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.whole_columns import whole_columns
 from zkgroup.audit.columns.codes import DELETE
 from zkgroup.audit.columns.logs import all_ends_are_named
 from zkgroup.audit.columns.record_facts import record_facts
@@ -32,7 +33,7 @@ def sessions(*, lists: bool) -> ServerHistory:
 
 def columns_in(folder: Path) -> Columns:
     rows = open_source([folder]).rows()
-    columns = rows.columns()
+    columns = whole_columns(rows)
     assert columns is not None
     assert list(columns.events()) == list(rows.events())
     return columns
@@ -74,7 +75,7 @@ def test_record_facts_are_noted_while_rows_are_read(tmp_path: Path) -> None:
     source = open_source([tmp_path])
     history = source.history
     assert history is not None
-    assert source.rows().columns() is not None
+    assert whole_columns(source.rows()) is not None
     noted, read = record_facts(history), record_facts(History(tmp_path))
 
     assert noted is record_facts(history)

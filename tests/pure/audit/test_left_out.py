@@ -11,6 +11,8 @@ from tests.programs.benchmarks.group_days import write_logs
 from tests.worlds.files_read import counted_reads
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.whole_columns import whole_columns
+from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.screening import partition_rows, session_views
@@ -20,6 +22,8 @@ from zkgroup.audit.views.group_rows import rows_by_partition
 from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.zkfiles.records import Operation, TransactionType
 
+SMALL = 30
+"""Rows of a part."""
 GROUPS = ("g", "gg", "offsets", "owners")
 """Also such that a path has `/offsets/` in front of the group's own offsets, or names that begin alike."""
 
@@ -29,11 +33,11 @@ def assert_same_answers(rows: Rows, groups: Iterable[str]) -> None:
     everything = list(rows.events())
     facts = facts_of(everything)
     for group in groups:
-        found, some = partition_rows(rows, group)
+        found, some = partition_rows(rows, group, SMALL)
         assert found == facts
         assert rows_by_partition(some, group) == rows_by_partition(everything, group)
         assert groups_of(some) == groups_of(everything)
-    found, sessions, names = session_views(rows)
+    found, sessions, names = session_views(rows, SMALL)
     assert found == facts
     assert sessions == sessions_of(everything, facts)
     assert names == groups_of(everything)
@@ -50,17 +54,24 @@ def test_answers_about_recorded_groups_are_those_of_all_rows(folder: Path) -> No
 def test_rows_of_other_groups_are_left_out(tmp_path: Path) -> None:
     """Nine tenths of a healthy day."""
     rows = open_source([write_logs(tmp_path / "day", 8_000, 2, groups=4)]).rows()
-    assert rows.columns_of_group is not None
-    assert rows.session_columns is not None
-    all_rows, columns, of_sessions = rows.columns(), rows.columns_of_group("group-1"), rows.session_columns()
+    assert rows.parts_of_group is not None
+    assert rows.session_parts is not None
+    all_rows, of_group, of_sessions = (
+        whole_columns(rows),
+        rows.parts_of_group("group-1", 1_000),
+        rows.session_parts(1_000),
+    )
 
     assert all_rows is not None
-    assert columns is not None
+    assert of_group is not None
     assert of_sessions is not None
+    columns = joined(list(of_group.logged))
     offsets = sum("/offsets/" in path for path in columns.paths)
     assert offsets < sum("/offsets/" in path for path in all_rows.paths) / 2
-    assert len(of_sessions[0]) < len(columns) < len(all_rows)
-    assert len(of_sessions[1].zxid) == (~all_rows.seed).sum()
+    parts = list(of_sessions.logged)
+    assert len(parts) > 1
+    assert sum(len(part) for part, _ in parts) < len(columns) < len(all_rows)
+    assert sum(len(each.zxid) for _, each in parts if each is not None) == (~all_rows.seed).sum()
     assert_same_answers(rows, ["group-0", "group-1"])
 
 
@@ -69,7 +80,7 @@ def test_columns_of_all_logs_are_made_by_reading_each_once(tmp_path: Path) -> No
     folder = write_logs(tmp_path / "day", 20_000, 2, groups=1)
     with counted_reads() as read:
         rows = open_source([folder]).rows()
-        assert rows.columns() is not None
+        assert whole_columns(rows) is not None
     newest = max(folder.iterdir(), key=lambda path: path.name)
     assert read[newest.name] < newest.stat().st_size * 3 / 2
 

@@ -14,6 +14,7 @@ from tests.worlds.golden_audits import folder as folder_of
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
 from tests.worlds.screened_findings import assert_same, bounds_for
+from tests.worlds.whole_columns import whole_columns
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import audit, bounds_of
 from zkgroup.audit.fact_builder import facts_of
@@ -56,7 +57,7 @@ def test_every_screened_finding_is_found_in_some_history() -> None:
 def test_recorded_histories_have_the_same_findings(folder: Path) -> None:
     """The rows that logs give as columns are those that they give as objects."""
     rows = open_source([folder]).rows()
-    events, columns = list(rows.events()), rows.columns()
+    events, columns = list(rows.events()), whole_columns(rows)
 
     assert columns is None or list(columns.events()) == events
     assert_same(events, bounds_of(RULES, {}), str(folder))
@@ -66,7 +67,7 @@ def test_a_healthy_day_makes_few_objects(tmp_path: Path) -> None:
     """Of healthy groups most rows are commits, and no rule needs to see them."""
     source = open_source([write_logs(tmp_path / "day", 20_000, 2, groups=2)])
     rows = source.rows()
-    columns = rows.columns()
+    columns = whole_columns(rows)
     assert columns is not None
     assert list(columns.events()) == list(rows.events())
     assert_same(list(rows.events()), bounds_of(RULES, {}), "a healthy day")
@@ -79,14 +80,14 @@ def test_logs_that_need_a_closer_look_are_read_as_objects(tmp_path: Path) -> Non
     whole = logs[1].read_bytes()
 
     logs[1].unlink()
-    assert open_source([folder]).rows().columns() is None
+    assert whole_columns(open_source([folder]).rows()) is None
 
     place = random.Random(1).randrange(len(whole) // 2, len(whole) - 100)
     logs[1].write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-    assert open_source([folder]).rows().columns() is None
+    assert whole_columns(open_source([folder]).rows()) is None
 
     logs[1].write_bytes(whole)
-    assert open_source([folder]).rows().columns() is not None
+    assert whole_columns(open_source([folder]).rows()) is not None
 
 
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])

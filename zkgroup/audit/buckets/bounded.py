@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from zkgroup.audit.buckets.finding import find_in_bucket, find_in_sessions, find_in_tree
@@ -12,10 +10,9 @@ from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import CLUSTER
 from zkgroup.audit.buckets.temporary import TemporaryBuckets
 from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import Parts, apart, closes_in, compact
-from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
+from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, apart, closes_in, compact, parts_of
+from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import in_order, joined
-from zkgroup.audit.events import Event
 from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import AuditedColumns, facts_in, of_one_group
 from zkgroup.audit.source import Rows
@@ -27,14 +24,13 @@ class RowLimits(NamedTuple):
 
     most_rows: int = 1_500_000
     """Of a history with more all are written by bucket."""
-    rows_per_part: int = 400_000
+    rows_per_part: int = ROWS_PER_PART
     """So many are read and written at a time, and those of one transaction more."""
     buckets: int = 32
     """For groups. How long the history is shows only when it has been read."""
 
 
 LIMITS: Final = RowLimits()
-_EVENTS_AT_A_TIME: Final = 1 << 15
 
 
 class PartsWatcher(Protocol):
@@ -139,27 +135,3 @@ class BoundedRows:
         """Writes rows; gives those of them that have to be seen together."""
         buckets.add(columns)
         return compact(columns.take(known_rows(columns)))
-
-
-def parts_of(events: Iterable[Event], rows_per_part: int) -> Parts:
-    """Rows that are objects in parts that each end with a transaction; seeds come first."""
-    kinds = groupby(events, key=attrgetter("seed"))
-    is_seed, some = next(kinds, (False, iter(())))
-    before = columns_of(some if is_seed else ())
-    logged = next(kinds, (False, iter(())))[1] if is_seed else some
-    return Parts(before, _in_parts(logged, rows_per_part))
-
-
-def _in_parts(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:
-    builder, some, rows = ColumnsBuilder(), list[Event](), 0
-    for _, of_one in groupby(events, key=attrgetter("zxid")):
-        some.extend(of_one)
-        if len(some) >= min(_EVENTS_AT_A_TIME, rows_per_part):
-            builder.add_events(some)
-            rows += len(some)
-            some.clear()
-        if rows >= rows_per_part:
-            yield builder.columns()
-            builder, rows = ColumnsBuilder(), 0
-    builder.add_events(some)
-    yield builder.columns()

@@ -54,30 +54,6 @@ _WANTED: Final = (
 )
 
 
-def columns_of_logs(
-    history: History,
-    after_zxid: int,
-    to_zxid: int | None,
-    before: Iterable[Event],
-    chroot: str,
-    progress: Progress,
-    left_out: LeftOutWrites | None = None,
-    transactions: TransactionsBuilder | None = None,
-) -> Columns | None:
-    """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
-
-    Without rows that are left out: `transactions` gets what is told of all records then. None where the logs
-    need a closer look, or where some have a chroot: ephemerals outside it count, too.
-    """
-    if chroot:
-        return None
-    try:
-        (logged,) = log_parts(history, after_zxid, to_zxid, progress, None, left_out, transactions)
-    except NotPlainError:
-        return None
-    return with_ends([logged], columns_of(before))
-
-
 def parts_of_logs(
     history: History,
     after_zxid: int,
@@ -85,9 +61,16 @@ def parts_of_logs(
     before: Iterable[Event],
     progress: Progress,
     rows_per_part: int,
+    left_out: LeftOutWrites | None = None,
+    transactions: TransactionsBuilder | None = None,
 ) -> Parts:
-    """The same part by part; that the logs need a closer look may show in any part."""
-    return Parts(columns_of(before), log_parts(history, after_zxid, to_zxid, progress, rows_per_part))
+    """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
+
+    Without rows that are left out: `transactions` gets what is told of all records then. That the logs need
+    a closer look may show in any part.
+    """
+    logged = log_parts(history, after_zxid, to_zxid, progress, rows_per_part, left_out, transactions)
+    return Parts(columns_of(before), logged)
 
 
 def log_parts(
@@ -95,12 +78,13 @@ def log_parts(
     after_zxid: int,
     to_zxid: int | None,
     progress: Progress,
-    rows_per_part: int | None,
+    rows_per_part: int,
     left_out: LeftOutWrites | None = None,
     transactions: TransactionsBuilder | None = None,
 ) -> Iterator[Columns]:
-    """The operations of a server alone, from the first zxid behind one to another, in parts or in one.
+    """The operations of a server alone, from the first zxid behind one to another, in parts.
 
+    A part has so many rows, with those that are left out.
     The ephemerals that went with a session without a record are not among them. Raises NotPlainError.
     """
     if len(history.ensemble.servers) != 1:
@@ -119,7 +103,8 @@ def log_parts(
     for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted, left_out):
         progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
         records = batch.records
-        rows += batch.rows if records is None else records.rows
+        read = batch.rows if records is None else records.rows
+        rows, in_part = rows + read, in_part + read
         zxids = numbers_of_column(batch, "zxid") if records is None else np.asarray(records.zxid, np.int64)
         first = first or int(zxids[0])
         subs = numbers_of_column(batch, "sub") if records is None else np.zeros(len(zxids), np.int64)
@@ -129,8 +114,7 @@ def log_parts(
         if records is not None and transactions is not None:
             transactions.add(records)
         _add(builder, batch)
-        in_part += batch.rows
-        if rows_per_part is not None and in_part >= rows_per_part:
+        if in_part >= rows_per_part:
             yield builder.columns()
             builder, in_part = ColumnsBuilder(), 0
     if facts is not None:

@@ -82,22 +82,6 @@ class SessionsBuilder:
         )
 
 
-def living_in(columns: Columns) -> Columns:
-    """A create of each ephemeral that there is at the end of a whole history."""
-    is_made = (columns.op == CREATE) & (columns.ephemeral == OF_SESSION)
-    rows = np.flatnonzero(columns.applied & (is_made | (columns.op == DELETE)))
-    # The last of these rows of each path.
-    last = rows[::-1][np.unique(columns.path[rows][::-1], return_index=True)[1]]
-    return columns.take(last[is_made[last]])
-
-
-def sessions_in(columns: Columns, facts: Facts, transactions: Transactions | None = None) -> list[SessionRow]:
-    """Every session of a whole history. `transactions` are all of them, where the columns lack some."""
-    builder = SessionsBuilder()
-    builder.add(columns, transactions)
-    return builder.rows(facts, living_in(columns))
-
-
 def _counted(values: Numbers) -> dict[int, int]:
     different, counts = np.unique(values, return_counts=True)
     return dict(zip(different.tolist(), counts.tolist(), strict=True))

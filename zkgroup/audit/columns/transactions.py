@@ -36,11 +36,13 @@ class TransactionsBuilder:
         opens = np.asarray(records.type) == TransactionType.CREATE_SESSION
         self._parts.append(Transactions(zxid, session, time_ms, opens))
 
-    def transactions(self) -> Transactions:
-        if not self._parts:
+    def taken(self) -> Transactions:
+        """All since it was asked last."""
+        parts, self._parts = self._parts, []
+        if not parts:
             nothing = np.zeros(0, np.int64)
             return Transactions(nothing, nothing, nothing, nothing.astype(np.bool_))
-        return Transactions(*map(np.concatenate, zip(*self._parts, strict=True)))
+        return Transactions(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def transactions_of(columns: Columns) -> Transactions:

@@ -19,7 +19,6 @@ from tests.worlds.golden_audits import INCIDENTS
 from tests.worlds.golden_audits import folder as folder_of
 from tests.worlds.made_reports import GROUP, busy
 from tests.worlds.random_histories import history_of
-from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
@@ -87,7 +86,7 @@ def check_equal(
 
 def rows_of(events: Sequence[Event]) -> Rows:
     seen = open_source([folder_of(INCIDENTS)]).rows().seen
-    return Rows(lambda: iter(events), seen, None, lambda: columns_of(events))
+    return Rows(lambda: iter(events), seen, None)
 
 
 @pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])
