@@ -355,6 +355,15 @@ class Owner:
     def thread(self) -> int | None:
         return self._parts[1] if self._parts else None
 
+    def is_of(self, member: str) -> bool:
+        """Whether `member` is named here: its thread id, as Kafka and zkgroup write it, or its id alone.
+
+        Consumers of kazoo-go (wvanbergen/kafka) and kafka-node write the id of their registration alone. Such
+        an id may end as a thread id does (`host-1`), so several members can be named: of these, the one that
+        is registered in the session of the znode is meant.
+        """
+        return member in (self.member, self.thread_id)
+
     @property
     def _parts(self) -> tuple[str, int] | None:
         try:

@@ -70,6 +70,20 @@ def test_an_owner_written_by_a_foreign_client_is_shown_as_it_is() -> None:
             Owner.decode("/x", data)
 
 
+def test_an_owner_names_a_member_by_its_thread_id_or_by_its_id_alone() -> None:
+    """kazoo-go and kafka-node write the id of the registration, which may look like a thread id."""
+    members = ["host", "host-1", "host-10", "host:7b0cfb39-0001", "hos"]
+
+    def named(text: str) -> list[str]:
+        return [member for member in members if Owner(text).is_of(member)]
+
+    assert named("host-0") == ["host"]
+    assert named("host-1") == ["host", "host-1"]
+    assert named("host-1-0") == ["host-1"]
+    assert named("host:7b0cfb39-0001") == ["host:7b0cfb39-0001"]
+    assert named("host-01") == named("ho") == []
+
+
 @pytest.mark.parametrize(
     ("value", "data"), [(0, b"0"), (42, b"42"), (-1, b"-1"), (2**63 - 1, b"9223372036854775807")]
 )
