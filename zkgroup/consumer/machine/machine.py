@@ -237,7 +237,7 @@ class MemberMachine:
         context.connected_to(session)
         components.snapshot.forget_watches()
         components.resets.forget_watches()
-        components.membership.wake()
+        components.membership.reconnected()
         self._scheduler.end_backoff()
         if components.membership.is_registered:
             self._scheduler.was_away = True

@@ -2,11 +2,13 @@
 
 The registration is created with its final data in one create, never set. The create is the first write of a
 session. If there is a registration of the same name, the member waits for its end: without limit if it
-belongs to one of this member's former sessions (a stale registration), else for twice the session timeout.
+belongs to one of this member's former sessions (a stale registration), else for twice the session timeout
+since its last connection: an election of ZooKeeper's closes all connections, and gives every session its time
+anew.
 
 The members of a group are of one kind at a time: the create is refused while the group's members are those of
-a coordinator, which the marker `protocol` shows (recipes.md 22). The member waits for its end, for twice the
-session timeout too: a group that is switched over may still have a client that was killed.
+a coordinator, which the marker `protocol` shows (recipes.md 22). The member waits for its end, for as
+long: a group that is switched over may still have a client that was killed.
 
 The lease limits how long delivery and commits are allowed without an acknowledged write:
 
@@ -81,8 +83,9 @@ class Membership:
         self.may_have_orphans = False
         """Whether the session of a shared client may have claims of an earlier member of this name."""
         self._waiting_since: int | None = None
-        self._stale_session: int | None = None
-        self._marked_since: int | None = None
+        """Milliseconds; None until the obstacle was read on this connection."""
+        self._obstacle: int | str | None = None
+        """What it waits for: the session of the other registration, or the marker's path."""
 
     # --- joining ----------------------------------------------------------------------------------
 
@@ -124,18 +127,13 @@ class Membership:
         znode = read_done(outcome)
         if znode is None:
             return
-        context, group = self._context, self._context.config.group
-        assert context.session is not None
-        if self._marked_since is None:
-            self._marked_since = context.now.ms
-            context.note("coordinated_group", path=znode.path)
-        context.reason = "waiting_for_coordinated_members"
-        limit_ms = self._marked_since + 2 * context.session.timeout_ms
-        if context.now.ms < limit_ms:
-            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + READ_BACK_MS))
-        else:
+        if self._obstacle != znode.path:
+            self._obstacle, self._waiting_since = znode.path, None
+            self._context.note("coordinated_group", path=znode.path)
+        self._context.reason = "waiting_for_coordinated_members"
+        if not self._wait():
+            group = self._context.config.group
             self.in_use = CoordinatedGroupError(znode.path, group, _broker_of(znode))
-        self.is_waiting = True
 
     def _read_obstacle(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.own, watch=True), Watch(self.wake)))
@@ -158,7 +156,7 @@ class Membership:
         context = self._context
         assert context.session is not None
         self.is_registered, self.is_waiting, self.is_outcome_unknown = True, False, False
-        self._waiting_since = self._stale_session = self._marked_since = None
+        self._waiting_since = self._obstacle = None
         self.may_have_orphans = not context.config.owns_client
         context.registered_zxid = czxid
         context.cancel_timer(WAIT_TIMER)
@@ -166,21 +164,32 @@ class Membership:
 
     def _wait_for(self, znode: Znode) -> None:
         context, holder = self._context, znode.stat.ephemeral_owner
-        assert context.session is not None
-        if self._stale_session != holder:
-            self._stale_session, self._waiting_since = holder, context.now.ms
+        if self._obstacle != holder:
+            self._obstacle, self._waiting_since = holder, None
             context.note("stale_registration", path=znode.path, session=holder)
         context.reason = "waiting_for_old_registration"
-        assert self._waiting_since is not None
-        limit_ms = self._waiting_since + 2 * context.session.timeout_ms
-        if holder in context.former_sessions:
-            context.set_timer(WAIT_TIMER, context.now.ms + READ_BACK_MS)
-        elif context.now.ms < limit_ms:
-            context.set_timer(WAIT_TIMER, min(limit_ms, context.now.ms + READ_BACK_MS))
-        else:
+        if not self._wait(without_limit=holder in context.former_sessions):
             host = member_host(context.config.group, context.config.member_id)
             self.in_use = MemberIdInUseError(znode.path, holder, host)
+
+    def _wait(self, *, without_limit: bool = False) -> bool:
+        """Waits for the end of the obstacle; False if it has stood for two timeouts of the session."""
+        context = self._context
+        assert context.session is not None
         self.is_waiting = True
+        if self._waiting_since is None:
+            self._waiting_since = context.now.ms
+        limit_ms = self._waiting_since + 2 * context.session.timeout_ms
+        next_ms = context.now.ms + READ_BACK_MS
+        if without_limit or context.now.ms < limit_ms:
+            context.set_timer(WAIT_TIMER, next_ms if without_limit else min(limit_ms, next_ms))
+            return True
+        return False
+
+    def reconnected(self) -> None:
+        """Ends the wait, and its time begins again: the time of the other session may have."""
+        self._waiting_since = None
+        self.wake()
 
     def wake(self) -> None:
         """Ends the wait: the other registration, or the marker, has changed, or is to be read again."""
@@ -211,7 +220,7 @@ class Membership:
         """Notes that the registration is gone; the next one has a new timestamp."""
         self.is_registered = self.is_waiting = self.must_replace = self.is_outcome_unknown = False
         self.data = None
-        self._waiting_since = self._stale_session = self._marked_since = None
+        self._waiting_since = self._obstacle = None
         self._context.registered_zxid = None
         self._context.cancel_timer(WAIT_TIMER)
 

@@ -137,6 +137,39 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
     assert effects_of(second, Finish) == []
 
 
+def test_the_wait_for_another_session_begins_again_with_each_connection() -> None:
+    """Recipes 2: an election closes the connections and gives the killed process's session its time anew."""
+    stage = SteppedGroup()
+    first = stage.join("a")
+    first.kill()
+    stage.actors.pop("a")
+    second = stage.join("a", client="other", run_ms=None)
+    for _ in range(3):
+        stage.run(5_000)  # the first member's session is kept by the pings of its client
+        stage.server.cut("other")
+
+    assert second.state is MemberState.JOINING
+    assert len(stage.notes("stale_registration")) == 1
+    stage.server.suspend("client-a")
+    stage.run(6_500)
+    assert is_stable(second)
+
+
+def test_the_wait_for_a_coordinator_begins_again_with_each_connection() -> None:
+    """Recipes 2, 22: it is reported once all the same, and its end comes two timeouts after the last one."""
+    stage = SteppedGroup()
+    stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
+    member = stage.join("a", run_ms=8_000)
+    stage.server.cut("client-a")
+    stage.run(11_000)
+
+    assert member.finished is None
+    assert len(stage.notes("coordinated_group")) == 1
+    stage.run(1_500)
+    (finish,) = effects_of(member, Finish)
+    assert isinstance(finish.error, CoordinatedGroupError)
+
+
 # --- groups of a coordinator ----------------------------------------------------------------------
 
 MARKER = ProtocolMarker.path(GROUP)
