@@ -10,8 +10,8 @@ import pytest
 from tests.programs.real_day.accounts import Account, Claimed, Committed, account_of_records, disagreements
 from tests.programs.real_day.day import run_day
 from tests.programs.real_day.faults import ACTS, MEMBER_FAULTS, SERVER_FAULTS, Fault, draw
-from tests.programs.real_day.judge import judge
-from zkgroup.history import HistoryRecord
+from tests.programs.real_day.judge import judge, unexcused
+from zkgroup.history import HistoryRecord, Violation
 from zkgroup.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -89,6 +89,23 @@ def test_refusals_are_within_what_is_not_known() -> None:
         found.refused[7] = count
         counts[count] = len(list(disagreements(told, found)))
     assert counts == {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}
+
+
+def test_an_early_end_of_a_session_excuses_its_overlap_alone() -> None:
+    """S8 needs a lease that ends before its session: a fault that ends the session first overrules it."""
+    records = [
+        HistoryRecord(token, token, 1, "day_m0-0", session, "deliver.start", {**_ROW, "token": token})
+        for token, session in ((3, 7), (5, 8), (9, 7))
+    ]
+    violations = [
+        Violation("S8", "", ORDERS, 5),
+        Violation("S8", "", ORDERS, 9),
+        Violation("S7", "", ORDERS, 5),
+    ]
+
+    assert list(unexcused(violations, records, {7})) == violations[1:]
+    assert list(unexcused(violations, records, {8})) == [violations[0], violations[2]]
+    assert list(unexcused(violations, records, ())) == violations
 
 
 def test_a_short_day_on_real_servers(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Day:
     """Of the servers' clock before the one of the members' records."""
     planted: list[int] = field(default_factory=list)
     """The zxids of the foreign client's writes."""
+    expired: list[int] = field(default_factory=list)
+    """The sessions that a fault ended before their time."""
     bitten: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -86,7 +88,8 @@ def run_day(
                 cast.leave()
             except (AssertionError, ZkGroupError) as error:
                 day.wrong.append(f"{type(error).__name__}: {error}")
-            day.planted, day.bitten, day.wrong = cast.planted, faults.bitten, [*day.wrong, *cast.wrong]
+            day.planted, day.expired, day.bitten = cast.planted, faults.expired, faults.bitten
+            day.wrong += cast.wrong
         day.ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
     day.minutes = (time.monotonic() - began_s) / 60
     day.keep(home)

@@ -61,6 +61,8 @@ class Faults:
     def __init__(self, cast: Cast) -> None:
         self.cast = cast
         self.bitten: Counter[str] = Counter()
+        self.expired: list[int] = []
+        """The sessions that were ended before their time."""
 
     def begin(self, fault: Fault) -> End:
         """Begins a fault; the returned function ends it. Operations need healthy servers and end at once."""
@@ -109,6 +111,7 @@ class Faults:
             case "expire":
                 with suppress(KeyError, StopIteration, OSError):
                     for session in network.sessions():
+                        self.expired.append(session)
                         network.expire_session(session)
                         self.bitten[kind] += 1
                 return _nothing

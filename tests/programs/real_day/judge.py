@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,9 +20,11 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.sources import open_source
 from zkgroup.history import (
     CheckOptions,
+    HistoryRecord,
     Recording,
     Report,
     ServerTransaction,
+    Violation,
     check_history,
     read_files,
     read_transactions,
@@ -66,7 +68,8 @@ def judge(home: Path, day: Day) -> Verdict:
         *day.wrong,
         *_differences(by_rows, by_checker),
         *disagreements(told, seen),
-        *(f"the checker: {each}" for each in (*report.violations, *report.damage)),
+        *(f"the checker: {each}" for each in unexcused(report.violations, recording.records, day.expired)),
+        *(f"the checker: {each}" for each in report.damage),
         *_unexpected_findings(found.findings, foreign_zxids, set(day.planted)),
     ]
     return Verdict(wrong, _figures(by_rows, told, seen, report, found.findings), found.findings)
@@ -76,6 +79,26 @@ def _checked(recording: Recording, log: Sequence[ServerTransaction], ahead_ms: f
     """Checks records and log; the members' clock starts with the machine, so the log's times are shifted."""
     shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
     return check_history(recording, shifted, CheckOptions(group=GROUP, half_claim_ms=HALF_CLAIM_MS))
+
+
+def unexcused(
+    violations: Iterable[Violation], records: Sequence[HistoryRecord], expired: Container[int]
+) -> Iterator[Violation]:
+    """The violations without S8 after a claim of a session that was ended early: its lease still ran.
+
+    Its commits stay fenced, but deliveries may overlap until its member learns of the end.
+    """
+    for each in violations:
+        older = [
+            record
+            for record in records
+            if record.kind == "deliver.start"
+            and record.topic_partition == each.topic_partition
+            and record.fields["token"] < (each.zxid or 0)
+        ]
+        latest = max(older, key=lambda record: record.fields["token"], default=None)
+        if each.invariant != "S8" or latest is None or latest.session not in expired:
+            yield each
 
 
 def _differences(rows: Tally, checker: Tally) -> Iterator[str]:
