@@ -20,9 +20,10 @@ from typing import Final, Self, TypeVar
 from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, connection_limits, open_controller
 from zkgroup.broker.server.apis import BrokerApis
+from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.broker.server.server import BrokerServer, ConnectionLimits
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from zkgroup.broker.server.server import ConnectionLimits
+from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.channels import ChannelSettings

@@ -20,8 +20,9 @@ from tests.programs.benchmarks.report import Line, Plan, Report
 from tests.programs.raw_groups import CLIENT_ID, COMMIT, UNKNOWN_MEMBER, Address, RawConnection, RawMember
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
+from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.handlers import ApiTable
-from zkgroup.broker.server.server import BrokerServer, Connection
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Multi, Operation, Outcome, Request

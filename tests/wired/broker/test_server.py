@@ -13,12 +13,9 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, served, until
+from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
-from zkgroup.broker.server.server import (
-    AHEAD_BYTES_MAX,
-    CHUNK_BYTES,
-    BrokerServer,
-)
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, decode_response, encode_request

@@ -22,13 +22,10 @@ from tests.worlds.serving import (
 )
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.replicas.replica import no_fetch
-from zkgroup.broker.server import server as server_module
+from zkgroup.broker.server import connection as connection_module
+from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits
 from zkgroup.broker.server.handlers import Answer, RequestContext
-from zkgroup.broker.server.server import (
-    ITEMS_AT_ONCE,
-    BrokerServer,
-    ConnectionLimits,
-)
+from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import ErrorCode, Request, encode_request
@@ -124,7 +121,7 @@ async def test_others_are_served_while_a_request_of_many_items_is_read_and_answe
     """On another thread than the loop's, which here goes on once another client has its answer."""
     loop_thread = threading.current_thread()
     works, may_end = threading.Event(), threading.Event()
-    real = getattr(server_module, part)
+    real = getattr(connection_module, part)
 
     def held_up(*arguments: object, **named: object) -> object:
         if threading.current_thread() is not loop_thread:
@@ -132,7 +129,7 @@ async def test_others_are_served_while_a_request_of_many_items_is_read_and_answe
             happened(may_end)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(server_module, part, held_up)
+    monkeypatch.setattr(connection_module, part, held_up)
     partitions = tuple(FetchPartition(number, 0, 1) for number in range(ITEMS_AT_ONCE + 1))
     large = encode_request(FetchRequest(-1, 0, 1, (FetchTopic("t", partitions),)), 9, "x", version=11)
     async with served(ScriptedHost(fetches=[no_fetch(0, ErrorCode.NONE)])) as broker:
@@ -160,7 +157,7 @@ async def test_requests_of_few_items_are_answered_on_the_loop(monkeypatch: pytes
         return noted
 
     for part in ("decode_request", "response_buffers"):
-        monkeypatch.setattr(server_module, part, noting(getattr(server_module, part)))
+        monkeypatch.setattr(connection_module, part, noting(getattr(connection_module, part)))
     name = "t" * 30_000
     partitions = tuple(FetchPartition(number, 0, 1) for number in range(ITEMS_AT_ONCE - 1))
     async with served(ScriptedHost(fetches=[no_fetch(0, ErrorCode.NONE)])) as broker:

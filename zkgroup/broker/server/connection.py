@@ -1,0 +1,529 @@
+"""One client's connection to a broker: reads its requests, and sends it the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, PeerAddress, RequestContext, Respond
+from zkgroup.broker.server.later import Later
+from zkgroup.broker.server.metadata_requests import unsupported_api_versions
+from zkgroup.broker.server.started_requests import StartedRequest, finish
+from zkgroup.errors import (
+    CorruptFrameError,
+    UnencodableError,
+    UnsupportedRequestError,
+    WireError,
+)
+from zkgroup.wire.messages import (
+    REQUEST_BYTES_MAX,
+    SIZE,
+    Api,
+    FrameSplitter,
+    RequestHeader,
+    Response,
+    ResponseHeader,
+    encode,
+    framed,
+    response_buffers,
+)
+from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
+from zkgroup.wire.primitives import TooManyItemsError
+from zkgroup.wire.requests import decode_request
+from zkgroup.wire.schema import Buffer
+
+_log = logging.getLogger("zkgroup.broker")
+
+CHUNK_BYTES = 64 * 1024
+"""Most bytes of one read."""
+AHEAD_BYTES_MAX = 1024 * 1024
+"""Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
+SEND_BYTES = 256 * 1024
+"""Most bytes of one write: the transport copies what the client has not received yet."""
+
+ITEMS_AT_ONCE = 2_000
+"""Most items of a request that are decoded on the event loop: they take some 5 ms."""
+REQUESTS_AT_ONCE = 32
+"""Most requests of a connection that are answered in one turn of the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The limits of connections to a broker. Kafka's setting is named where there is one."""
+
+    connections_max: int = 1_000
+    """`max.connections`: a further connection is closed at once."""
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    """`socket.request.max.bytes`."""
+    buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
+    """`queued.max.request.bytes`: of all connections; above it the one with the most bytes is closed."""
+    idle_ms: int = 600_000
+    """`connections.max.idle.ms`: longest time without a request."""
+    request_ms: int = 60_000
+    """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
+    answer_ms: int = 60_000
+    """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection: reads requests and sends answers until the connection ends.
+
+    Requests are handled one after the other. A handler begins where the request is read, in the same turn of
+    the loop, and most end there. A `Later` that a handler returns is answered where it is given; a coroutine
+    that waits for a future goes on as soon as that is done. All of this is work of the task that calls
+    `serve`, although that task waits: it is the current task of all handlers (as asyncio's eager tasks do
+    since Python 3.12), and its cancellation ends the request that waits. The task itself finishes only what
+    began before it waited, and what waits for a turn of the loop.
+    """
+
+    def __init__(
+        self,
+        chunk: memoryview,
+        limits: ConnectionLimits,
+        respond: Respond,
+        served: Mapping[int, range],
+        on_held: Callable[[int], None],
+    ) -> None:
+        """
+        Args:
+            chunk: filled by each read; connections share it, because what was read is copied at once.
+            on_held: called with each change of `held` in bytes, positive or negative.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._chunk = chunk
+        self._limits = limits
+        self._respond = respond
+        self._served = served
+        self._on_held = on_held
+        self._splitter = FrameSplitter(limits.request_bytes_max)
+        self._transport: asyncio.Transport
+        self._task: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        """What the task waits for while it finishes no request itself; None while it does."""
+        self._started: StartedRequest | None = None
+        """The request that waits, unless the task finishes it."""
+        self._later: Later[Answer] | None = None
+        """The answer that is given later."""
+        self._header: RequestHeader
+        """Of the request whose answer is given later."""
+        self._answered_bytes = 0
+        """Bytes of the request that is answered now."""
+        self._writable: asyncio.Future[None] | None = None
+        """What waits until the client has received the last bytes; None without such bytes."""
+        self._is_reading = True
+        self._is_sending = False
+        self._is_at_end = False
+        """Whether the client sends nothing more."""
+        self._end: Exception | None = None
+        """Why the connection ends, once something other than its task has ended it."""
+        self._lost = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer fires."""
+        self._deadline: float | None = None
+        """When the connection times out; None without a limit, while a request is handled."""
+        self._overdue = ""
+        """What has not happened by then."""
+        self.peer = PeerAddress("unknown", 0)
+        self.held = 0
+        """Buffered bytes: requests without an answer, and an answer not yet received.
+
+        A small answer that the system has taken at once is not counted."""
+
+    async def serve(self) -> None:
+        """Serves the client until the connection ends, then closes it; also if it is cancelled."""
+        self._task = asyncio.current_task()
+        try:
+            await self._serve()
+        except asyncio.CancelledError:
+            if self._end is None:
+                raise
+            self._report(self._end)
+        except Exception as error:  # noqa: BLE001  # reported; other connections are served
+            self._report(error)
+        finally:
+            self._end = self._end or EOFError("the connection was closed")
+            if self._timer is not None:
+                self._timer.cancel()
+            self.release_held()
+            if self._started is not None:
+                self._started.coroutine.close()
+            if self._later is not None:
+                self._later.drop()
+            # Not `close`: that would wait until the client has received the rest of an answer.
+            self._transport.abort()
+            await self._lost
+
+    def _report(self, error: Exception) -> None:
+        """Logs why the connection is closed."""
+        match error:
+            case WireError():
+                _log.warning("connection of %s closed: %s", self.peer, error)
+            case TimeoutError():
+                # An idle connection that times out is normal and logs no warning.
+                level = logging.WARNING if self.held else logging.DEBUG
+                _log.log(level, "connection of %s closed: %s", self.peer, error)
+            case OSError() | EOFError():
+                _log.debug("connection of %s lost: %s", self.peer, error)
+            case UnencodableError():
+                _log.error("connection of %s closed, the answer cannot be encoded: %s", self.peer, error)
+            case _:
+                _log.error("connection of %s closed by a bug", self.peer, exc_info=error)
+
+    def cut_off(self, why: str) -> None:
+        """Closes the connection at once because of its buffered bytes; its answers are dropped."""
+        _log.warning("connection of %s cut off: %s", self.peer, why)
+        self._transport.abort()
+        self.release_held()
+        self._end_by(EOFError(why))
+
+    def release_held(self) -> None:
+        """Sets the buffered bytes to 0."""
+        self._hold(-self.held)
+
+    def _hold(self, more: int) -> None:
+        self.held += more
+        self._on_held(more)
+
+    def _end_by(self, error: Exception) -> None:
+        """Ends the task. A request that was read before reaches its handler first."""
+        if self._end is None:
+            self._end = error
+            if self._task is not None:
+                self._loop.call_soon(self._task.cancel)
+
+    async def _serve(self) -> None:
+        self._answer_read()
+        while True:
+            error: BaseException | None = None
+            if self._started is None:
+                if self._end is not None or self._is_at_end:
+                    return
+                self._idle = self._loop.create_future()
+                try:
+                    await self._idle
+                except asyncio.CancelledError as cancelled:
+                    error = cancelled  # of the request that has begun meanwhile, if there is one
+                finally:
+                    self._idle = None  # a request that goes on after a timeout is finished by the task
+            started, self._started = self._started, None
+            if started is not None:
+                if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
+                    # As in a task: the request learns of it by the future that it waits for.
+                    started.waited._asyncio_future_blocking, error = True, None
+                await finish(started, error)
+            elif error is not None:
+                raise error
+            self._answer_read()
+
+    def _answer_read(self, is_begun: bool = False) -> None:
+        """Answers the requests that have been read, until one waits: that one is `_started` then.
+
+        is_begun: whether the time limit of the next request already runs.
+        """
+        for number in range(REQUESTS_AT_ONCE):
+            if self._end is not None or self._is_at_end:
+                return
+            frame = self._splitter.next_frame()
+            if frame is None:
+                if number or not is_begun:
+                    self._limit_wait()
+                if not self._is_reading:
+                    self._go_on_reading()
+                return
+            self._deadline = None
+            self._answered_bytes = SIZE.size + len(frame)
+            if not self._is_reading:
+                self._pause_if_far_ahead()
+            if self._begin(frame):
+                return
+        self._start(asyncio.sleep(0))
+
+    def _begin(self, frame: bytes) -> bool:
+        """Begins to answer a request; whether it waits."""
+        try:
+            header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
+        except UnsupportedRequestError as error:
+            return self._start(self._refuse_version(error))
+        except TooManyItemsError:
+            return self._start(self._answer_large(frame))
+        answer = self._respond(RequestContext(header, self.peer), request)
+        if not isinstance(answer, Later):
+            return self._start(self._answer(header, answer))
+        if answer.is_given:
+            rest = self._send(header, answer.value)
+            return rest is not None and self._start(rest)
+        self._later, self._header = answer, header
+        answer.then(self._is_given)
+        return True
+
+    def _is_given(self, later: Later[Answer]) -> None:
+        """Sends an answer that was waited for.
+
+        What takes more than one write, and what was read meanwhile, are left to the task: the answer may be
+        given within a step of another request.
+        """
+        self._later = None
+        if self._end is not None or self._idle is None or self._idle.done():
+            return  # the task is going to end
+        try:
+            rest = self._send(self._header, later.value)
+        except Exception as error:  # noqa: BLE001  # the task reports it
+            self._wake(error)
+            return
+        if rest is not None:
+            self._started = StartedRequest(rest, None)
+        if self.held or self._end is not None:
+            self._wake()
+        else:
+            self._limit(self._limits.idle_ms, "no request came")
+            if not self._is_reading:
+                self._go_on_reading()
+
+    def _wake(self, error: BaseException | None = None) -> None:
+        """Has the task do what it has to do itself, or report an error."""
+        idle, self._idle = self._idle, None
+        assert idle is not None
+        if error is None:
+            idle.set_result(None)
+        else:
+            idle.set_exception(error)
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> bool:
+        """Runs a coroutine until it waits or ends; whether it waits."""
+        try:
+            self._started = StartedRequest(coroutine, coroutine.send(None))
+        except StopIteration:
+            return False
+        return True
+
+    def _go_on(self, done: asyncio.Future[Any]) -> None:
+        """Runs the request that waits for this future until it waits again or ends; then what was read."""
+        started, idle = self._started, self._idle
+        if started is None or started.waited is not done or self._end is not None:
+            return  # the task has taken it, or is going to end it
+        if idle is None or idle.done():
+            return  # the task is cancelled
+        self._started = None
+        self._run_as_task(self._continue, started.coroutine)
+
+    def _continue(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        if not self._start(coroutine):
+            self._answer_read()
+
+    def _run_as_task(self, run: Callable[[Any], None], argument: Any) -> None:
+        """Answers requests while the task is idle; wakes it for what it has to do itself."""
+        task = self._task
+        assert task is not None
+        asyncio._enter_task(self._loop, task)
+        try:
+            run(argument)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
+            self._wake(error)
+        else:
+            started = self._started
+            if self._end is not None or (self._is_at_end if started is None else not self._follow(started)):
+                self._wake()
+        finally:
+            asyncio._leave_task(self._loop, task)
+
+    def _follow(self, started: StartedRequest) -> bool:
+        """Has the request go on when its future is done; False if it waits for none."""
+        waited = started.waited
+        if not asyncio.isfuture(waited):
+            return False
+        waited._asyncio_future_blocking = False  # what a task does: the future was yielded, and is awaited
+        waited.add_done_callback(self._go_on)
+        return True
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _limit_wait(self) -> None:
+        """Limits the time for the rest of the next request, or for its first byte."""
+        if self.held:
+            self._limit(self._limits.request_ms, "a request did not end")
+        else:
+            self._limit(self._limits.idle_ms, "no request came")
+
+    def _limit(self, ms: int, overdue: str) -> None:
+        """Closes the connection unless another limit is set, or none, within this time."""
+        self._deadline, self._overdue = self._loop.time() + ms / 1000, overdue
+        if self._timer is not None:
+            if self._timer_at <= self._deadline:
+                return  # it is set again when it fires: most requests set no timer
+            self._timer.cancel()
+        self._set_timer(self._deadline)
+
+    def _set_timer(self, at: float) -> None:
+        self._timer, self._timer_at = self._loop.call_at(at, self._check_time), at
+
+    def _check_time(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._deadline <= self._loop.time():
+            self._end_by(TimeoutError(f"{self._overdue} in time"))
+        else:
+            self._set_timer(self._deadline)
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.peer = PeerAddress(name[0], name[1])
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._chunk
+
+    def buffer_updated(self, nbytes: int) -> None:
+        idle = self._idle
+        is_cancelled = idle is not None and idle.done()
+        if self._end is not None or (is_cancelled and self._started is None):
+            return  # it ends
+        self._splitter.feed(bytes(self._chunk[:nbytes]))
+        is_begun = self.held > 0
+        self._hold(nbytes)
+        if idle is None or self._started is not None or self._later is not None:
+            self._pause_if_far_ahead()
+        else:
+            self._run_as_task(self._answer_read, is_begun)
+
+    def _pause_if_far_ahead(self) -> None:
+        """Reads no more while a request is answered and too many bytes are behind it."""
+        is_far = self.held - self._answered_bytes >= AHEAD_BYTES_MAX
+        if is_far and self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+        elif not is_far:
+            self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
+        being sent."""
+        self._is_at_end = True
+        if self._idle is not None and self._started is None and self._later is None:
+            try:
+                self._splitter.finish()
+            except CorruptFrameError as error:
+                self._end_by(error)
+        if not self._is_sending:
+            self._end_by(EOFError("the client has left"))
+        return True  # the task closes the transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._end_by(exc or EOFError("the connection was lost"))
+        self.resume_writing()
+
+    # --- out ------------------------------------------------------------------------------------
+
+    async def _answer(self, header: RequestHeader, answer: Awaitable[Answer]) -> None:
+        """Answers a request whose handler is a coroutine."""
+        rest = self._send(header, await answer)
+        if rest is not None:
+            await rest
+
+    async def _answer_large(self, frame: bytes) -> None:
+        """Answers a request with many items. It is decoded, and its response encoded, on another thread: the
+        loop serves the other connections meanwhile."""
+        header, request = await asyncio.to_thread(decode_request, frame, self._served)
+        answer = await self._respond(RequestContext(header, self.peer), request)
+        if isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
+            await self._send_buffers(
+                await asyncio.to_thread(
+                    response_buffers, answer, header.correlation_id, version=header.version
+                )
+            )
+        elif (rest := self._send(header, answer)) is not None:
+            await rest
+
+    async def _refuse_version(self, error: UnsupportedRequestError) -> None:
+        """Tells a client the versions of ApiVersions that are served; raises the error of another request."""
+        served = self._served.get(error.api_key)
+        if error.api_key != Api.API_VERSIONS or served is None:
+            raise error
+        await self._send_buffers(response_buffers(unsupported_api_versions(served), error.correlation_id))
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
+    def _send(self, header: RequestHeader, answer: Answer) -> Coroutine[Any, Any, None] | None:
+        """Sends an answer, and ends its request. What one write does not take is left to the result.
+
+        Without an answer the connection ends.
+        """
+        if answer is None:
+            self._end = EOFError("the request has no answer")
+            return None
+        if answer is not NO_ANSWER:
+            if isinstance(answer, MetadataResponse):
+                return self._send_in_pieces(header, answer)
+            buffers = response_buffers(answer, header.correlation_id, version=header.version)
+            if len(buffers) > 1 or len(buffers[0]) > SEND_BYTES:
+                return self._send_buffers(buffers)
+            self._transport.write(buffers[0])
+            if self._writable is not None:
+                self._is_sending = True
+                return self._until_taken(len(buffers[0]))
+        self.held -= self._answered_bytes
+        self._on_held(-self._answered_bytes)
+        return None
+
+    async def _send_in_pieces(self, header: RequestHeader, response: MetadataResponse) -> None:
+        """Sends a response that is encoded in many turns of the loop."""
+        head = ResponseHeader(header.correlation_id)
+        parts = [encode(head, response.header_version(header.version))]
+        for part in body_in_pieces(response, header.version):
+            if len(parts) > 1:
+                await asyncio.sleep(0)
+            parts.append(part)
+        await self._send_buffers([framed(*parts)])
+
+    async def _until_taken(self, size: int) -> None:
+        """Waits until the client has received an answer of one write."""
+        self._hold(size)
+        await self._until_writable()
+        self._is_sending = False
+        self._hold(-size - self._answered_bytes)
+
+    async def _until_writable(self) -> None:
+        if self._writable is not None:
+            if self._deadline is None:
+                self._limit(self._limits.answer_ms, "an answer was not taken")
+            await self._writable
+
+    async def _send_buffers(self, answer: list[Buffer]) -> None:
+        """Sends the buffers of an answer, each in parts that the client has received before the next one."""
+        size, held = sum(map(len, answer)), 0
+        self._is_sending = True
+        if size > SEND_BYTES:
+            self._hold(held := size)
+        for buffer in answer:
+            view: Buffer = buffer if len(buffer) <= SEND_BYTES else memoryview(buffer)
+            for at in range(0, len(view), SEND_BYTES):
+                if self._end is not None:
+                    return
+                self._transport.write(view[at : at + SEND_BYTES])  # of whole bytes no copy is made
+                if self._writable is not None and not held:
+                    self._hold(held := size)
+                await self._until_writable()
+        self._is_sending = False
+        self._hold(-held - self._answered_bytes)
