@@ -1,0 +1,50 @@
+"""Which znodes belong to a session, and how one that no session holds is recognised. Pure.
+
+They are ephemeral. A tree that was restored from a backup has them as persistent znodes: they end with no
+session, and every client takes what they say for alive. `zkgroup doctor --fix` removes them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from zkgroup.znodes.brokers import broker_ids_path
+from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus, standby_controllers_path
+from zkgroup.znodes.ids import number_of
+
+_SINGLES: Final = {
+    ControllerRegistration.path(): "no broker is elected while it is there",
+    ControllerStatus.path(): "it is taken for the status of the active controller",
+}
+_OF_BROKERS: Final = {
+    broker_ids_path(): "clients and controllers take this broker for alive, and it cannot start",
+    standby_controllers_path(): "the controller with this id cannot start",
+}
+_OF_GROUPS: Final = {
+    "ids": "the group shares partitions with this member, which cannot start",
+    "owners": "no member can claim the partition",
+    "views": "it says what a former member has computed",
+}
+
+
+@lru_cache(maxsize=1 << 16)
+def effect_without_session(path: str) -> str | None:
+    """What follows where no session holds this znode; None for a path that belongs to no session.
+
+    `path` is below the chroot. Results are cached: logs and trees have the same paths many times.
+    """
+    parent, _, name = path.rpartition("/")
+    if parent in _OF_BROKERS:
+        return _OF_BROKERS[parent] if number_of(name) is not None else None
+    match path.split("/"):
+        case ["", "consumers", _, "ids" | "views" as kind, _]:
+            return _OF_GROUPS[kind]
+        case ["", "consumers", _, "owners" as kind, _, partition] if number_of(partition) is not None:
+            return _OF_GROUPS[kind]
+    return _SINGLES.get(path)
+
+
+def lacks_session(path: str, ephemeral_owner: int) -> bool:
+    """Whether this znode belongs to a session, and none holds it: it is persistent."""
+    return ephemeral_owner == 0 and effect_without_session(path) is not None
