@@ -128,13 +128,15 @@ def _profile(name: str | None) -> Mapping[str, str]:
             return {}
         raise click.UsageError(f"no profile {name!r}: there is no {path}")
     try:
-        profiles = tomllib.loads(path.read_text(encoding="utf-8")).get("profiles", {})
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: not TOML: {error}") from error
     except OSError as error:
         raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if not isinstance(profiles, dict):
-        raise click.UsageError(f"{path}: expected tables [profiles.NAME], found {profiles!r}")
+    profiles = tables.pop("profiles", {})
+    if tables or not isinstance(profiles, dict):
+        found = ", ".join(tables) or repr(profiles)
+        raise click.UsageError(f"{path}: expected tables [profiles.NAME], found {found}")
     if name is None:
         return _checked(path, "default", profiles["default"]) if "default" in profiles else {}
     if name not in profiles:

@@ -142,12 +142,18 @@ class TopicAndPartitions(click.ParamType[tuple[str, tuple[int, ...]]]):
         return topic, tuple(int(part) for part in parts)
 
 
-def file_text(file: IO[str]) -> str:
-    """What a file holds. Raises ConfigError where it is no UTF-8."""
+TEXT_FILE = click.File("r", encoding="utf-8-sig", lazy=True)
+"""A file of text, with or without a byte order mark; `-` is standard input."""
+
+
+def named_text(file: IO[str]) -> tuple[str, str]:
+    """Name and content of a `TEXT_FILE`. Raises ConfigError where it cannot be read, or is no UTF-8."""
     try:
-        return file.read()
+        return file.name, file.read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file.name}: expected text in UTF-8, found {error.reason}") from error
+    except OSError as error:
+        raise ConfigError(f"{file.name}: cannot be read: {error.strerror}") from error
 
 
 def nearest(word: str, known: list[str]) -> str | None:

@@ -37,8 +37,9 @@ from ..confirm import (
 )
 from ..context import connected
 from ..param_types import (
+    TEXT_FILE,
     TopicAndPartitions,
-    file_text,
+    named_text,
 )
 from ..params import (
     confirm_options,
@@ -80,7 +81,7 @@ _STYLES = {
 @click.option(
     "--path-to-json-file",
     "file",
-    type=click.File("r", encoding="utf-8", lazy=True),
+    type=TEXT_FILE,
     help="Only the partitions of a file of Kafka's own tool.",
 )
 @wait_options("the leaders that were asked for lead")
@@ -110,7 +111,7 @@ def preferred(
     if topics and file:
         raise click.UsageError("--topic and --path-to-json-file contradict each other")
     out, longest = output(), wait_s(wait, timeout_ms)
-    given = parse_partitions(file.name, file_text(file)) if file else None
+    given = parse_partitions(*named_text(file)) if file else None
     with connected() as ensemble:
         change = elect_preferred_change(ensemble, _partitions(ensemble, topics) if topics else given)
         plan = change.plan

@@ -24,9 +24,10 @@ from ..app import output
 from ..confirm import run_changes
 from ..context import connected
 from ..param_types import (
+    TEXT_FILE,
     PartitionValue,
     TopicAndPartitions,
-    file_text,
+    named_text,
 )
 from ..params import (
     allow_missing_option,
@@ -111,7 +112,7 @@ def export(groups: tuple[str, ...]) -> None:
 
 
 @offsets.command("import")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=TEXT_FILE)
 @click.option("--group", metavar="GROUP", help="Only the offsets of this group.")
 @allow_missing_option
 @force_option(_FORCE)
@@ -125,7 +126,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
     Example:
       zkgroup offsets import billing.txt --execute
     """
-    saved = files.parse_offsets(file_text(file), group=group)
+    saved = files.parse_offsets(*named_text(file), group=group)
     with connected() as ensemble:
         changes = [
             set_offsets_change(
@@ -174,9 +175,7 @@ def set_(
 @click.option("--shift-by", type=int, metavar="N", help="Same as --to +N or --to -N.")
 @click.option("--to-datetime", metavar="TIME", help="Same as --to TIME.")
 @click.option("--by-duration", metavar="DURATION", help="To the time this long ago: P1DT2H, or 26h.")
-@click.option(
-    "--from-file", type=click.File("r", encoding="utf-8"), help="TOPIC,PARTITION,OFFSET on each line."
-)
+@click.option("--from-file", type=TEXT_FILE, help="TOPIC,PARTITION,OFFSET on each line.")
 @click.option(
     "--topic",
     "topics",
@@ -211,7 +210,7 @@ def reset(
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
         raise click.UsageError("give exactly one target: --to, --to-earliest, --shift-by, ...")
-    rows = files.parse_topic_rows(file_text(chosen["from_file"])) if "from_file" in chosen else None
+    rows = _rows(chosen["from_file"]) if "from_file" in chosen else None
     with connected() as ensemble, log_positions(source, ensemble) as log:
         options = {"allow_missing": allow_missing, "force": force}
         if rows is not None:
@@ -241,6 +240,10 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **confirm:
     """
     with connected() as ensemble:
         run_offset_changes([delete_offsets_change(ensemble, group, topics)], **confirm)
+
+
+def _rows(file: IO[str]) -> dict[TopicPartition, int]:
+    return files.parse_topic_rows(*named_text(file), "OFFSET")
 
 
 def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:

@@ -5,8 +5,7 @@ A plan is files for `reassign execute`, or is stored in ZooKeeper and carried ou
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +21,7 @@ from zkgroup.admin.changes.reassign import (
     start_plan_change,
 )
 from zkgroup.admin.cluster.controller import read_controller_info
-from zkgroup.admin.files import reassignment_text
+from zkgroup.admin.files import parse_topic_rows, reassignment_text
 from zkgroup.admin.reassign.proposals import (
     PhasedPlan,
     Planner,
@@ -47,7 +46,6 @@ from zkgroup.admin.reassign.stored_plans import (
 )
 from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model import TopicPartition
 
 from .. import reassign_documents, reassign_tables
 from ..app import EXIT_CHECK_FAILED, Group, output
@@ -60,8 +58,9 @@ from ..confirm import (
 )
 from ..context import connected
 from ..param_types import (
+    TEXT_FILE,
     Rate,
-    file_text,
+    named_text,
 )
 from ..params import (
     confirm_options,
@@ -151,7 +150,7 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--sizes-file",
             "sizes",
-            type=click.File("r", encoding="utf-8", lazy=True),
+            type=TEXT_FILE,
             help="TOPIC,PARTITION,BYTES on each line: even out bytes instead of replicas.",
         ),
         click.option(
@@ -367,7 +366,7 @@ def _make(
         topics=topics,
         rack_mode="disabled" if disable_rack_aware else "enforced",
         allow=tuple(allow),
-        sizes=_sizes(sizes.name, file_text(sizes)) if sizes else None,
+        sizes=parse_topic_rows(*named_text(sizes), "BYTES") if sizes else None,
         sizes_file=sizes.name if sizes else "sizes",
         max_moves=max_moves,
     )
@@ -462,18 +461,6 @@ def _write(found: PhasedPlan, target: Path) -> list[str]:
             raise ConfigError(f"{file}: the plan cannot be written: {error.strerror}") from error
         files.append(str(file))
     return files
-
-
-def _sizes(where: str, text: str) -> Mapping[TopicPartition, int]:
-    found = {}
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
-        if not row:
-            continue
-        if len(row) != 3 or not is_whole(row[1]) or not is_whole(row[2]):
-            message = ",".join(row)
-            raise ConfigError(f"{where}, line {number}: expected TOPIC,PARTITION,BYTES, found {message!r}")
-        found[TopicPartition(row[0], int(row[1]))] = int(row[2])
-    return found
 
 
 def _resume(plan_id: str, longest_s: float | None, *, execute: bool, yes: bool) -> int:

@@ -48,9 +48,10 @@ from ..confirm import (
 )
 from ..context import connected, target
 from ..param_types import (
+    TEXT_FILE,
     Rate,
     TopicAndPartitions,
-    file_text,
+    named_text,
 )
 from ..params import (
     confirm_options,
@@ -80,7 +81,7 @@ def _file_option(what: str, *, required: bool = True) -> Callable[..., Any]:
     return click.option(
         "--reassignment-json-file",
         "file",
-        type=click.File("r", encoding="utf-8", lazy=True),
+        type=TEXT_FILE,
         required=required,
         help=what,
     )
@@ -106,7 +107,7 @@ class BrokerList(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--topics-to-move-json-file",
     "file",
-    type=click.File("r", encoding="utf-8", lazy=True),
+    type=TEXT_FILE,
     required=True,
     help='The topics: {"topics":[{"topic":"orders"}],"version":1}.',
 )
@@ -139,7 +140,7 @@ def generate(
       zkgroup reassign generate --topics-to-move-json-file topics.json --broker-list 1,2,3
     """
     out = output()
-    topics = parse_topics(file.name, file_text(file))
+    topics = parse_topics(*named_text(file))
     with connected() as ensemble:
         found = propose(
             ensemble,
@@ -191,7 +192,7 @@ def execute(
       zkgroup reassign execute --reassignment-json-file moves.json --throttle 50MB --execute --wait
     """
     out, longest, status = output(), wait_s(wait, timeout_ms), None
-    moves = parse_reassignment(file.name, file_text(file))
+    moves = parse_reassignment(*named_text(file))
     with connected() as ensemble:
         change = reassign_change(ensemble, moves, throttle=throttle, force=force, format=notify_format)
         plan = change.plan
@@ -255,7 +256,7 @@ def verify(
         if not clear_throttle or wait:
             raise click.UsageError("--reassignment-json-file is needed, but for --clear-throttle alone")
         ctx.exit(_verify_none(out, execute=execute, yes=yes))
-    moves = parse_reassignment(file.name, file_text(file))
+    moves = parse_reassignment(*named_text(file))
     with connected() as ensemble:
         if longest is None:
             as_of, rows = verify_reassignments(ensemble, moves)
@@ -329,7 +330,7 @@ def list_() -> None:
 @click.option(
     "--reassignment-json-file",
     "file",
-    type=click.File("r", encoding="utf-8", lazy=True),
+    type=TEXT_FILE,
     help="Where they were: the rollback file of the execution.  [default: the newest one here that fits]",
 )
 @wait_options("the cancelled moves have ended; then a throttle is removed if nothing else moves")
@@ -354,7 +355,7 @@ def cancel_(
       zkgroup reassign cancel --topic orders:3 --execute --wait
     """
     out, longest = output(), wait_s(wait, timeout_ms)
-    former = parse_reassignment(file.name, file_text(file)) if file else ()
+    former = parse_reassignment(*named_text(file)) if file else ()
     status = None
     with connected() as ensemble:
         if (removal := remove_unreadable_request_change(ensemble)) is not None:

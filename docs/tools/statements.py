@@ -64,7 +64,7 @@ ITEMS = {
     59: "An offset never moves backwards without an explicit seek.",
     60: "Auto-commit first fires one interval after start and survives a failing write.",
     61: "Missing offset: reset policy decides; the reset position is committed.",
-    62: "Export output equals the JVM tool's line format; the JVM-format file imports, stopping at the first empty line.",
+    62: "Export output equals the JVM tool's line format; the JVM-format file imports, past empty lines.",
     63: 'Expressions are normalised as in Kafka (` "a, b" ` becomes `a|b`) and filter the same topics.',
     64: "Whole-name match: `top` does not accept `topic`.",
     65: "Internal topic excluded by default in white and black lists, and for peers' wildcards alike.",

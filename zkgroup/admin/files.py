@@ -4,8 +4,9 @@ The JSON files of moves and elections go into `kafka-reassign-partitions` and in
 (kafka/admin/ReassignPartitionsCommand.scala@0.8.2.2 and @2.8.2).
 
 Offsets: the line format is that of `kafka.tools.ExportZkOffsets` and `ImportZkOffsets` (0.8.2.2):
-`/consumers/<group>/offsets/<topic>/<partition>:<offset>`, read until the first empty line; JSON lines, JSON
-and CSV are zkgroup's own.
+`/consumers/<group>/offsets/<topic>/<partition>:<offset>`; JSON lines, JSON and CSV are zkgroup's own.
+Kafka's tool stops at an empty line, and says nothing of what follows; here blank lines are passed over, and
+every other line is an offset or an error that names it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from zkgroup.znodes.ids import validate_topic
 
 ANY_FOLDER = "any"
 
+_REASSIGNMENT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'
+
 
 def parse_reassignment(where: str, text: str) -> tuple[Move, ...]:
     """`{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}`.
@@ -38,13 +41,16 @@ def parse_reassignment(where: str, text: str) -> tuple[Move, ...]:
         ConfigError: no such file, no partition, one named twice, a broker twice in a list, an empty list, a
             folder in `log_dirs`, a name or number that cannot be. The message names the place.
     """
+    document = _json(where, text, _REASSIGNMENT)
     try:
         moves = Reassignment.decode(where, text.encode("utf-8", "surrogatepass")).moves
     except CorruptZnodeError as error:
-        raise ConfigError(f"{error}; {_hint_of_reassignment()}") from error
-    if (version := json.loads(text).get("version", 1)) != 1:
-        raise ConfigError(f"{where}: expected version 1, found {_shown(version)}; {_hint_of_reassignment()}")
-    _refuse_folders(where, text)
+        raise ConfigError(f"{error}; a file holds {_REASSIGNMENT}") from error
+    if (version := document.get("version", 1)) != 1:
+        raise ConfigError(
+            f"{where}: expected version 1, found {_shown(version)}; a file holds {_REASSIGNMENT}"
+        )
+    _refuse_folders(where, document)
     try:
         Reassignment(moves).encode()
     except ConfigError as error:
@@ -70,6 +76,7 @@ def parse_topics(where: str, text: str) -> tuple[str, ...]:
 
 def parse_partitions(where: str, text: str) -> tuple[TopicPartition, ...]:
     """`{"partitions":[{"topic":"t","partition":0}]}`, for an election. Raises ConfigError."""
+    _json(where, text, '{"partitions":[{"topic":"orders","partition":0}]}')
     try:
         partitions = PreferredElection.decode(where, text.encode("utf-8", "surrogatepass")).partitions
         PreferredElection(partitions).encode()
@@ -94,8 +101,8 @@ def reassignment_text(replicas: Mapping[TopicPartition, Sequence[int]]) -> str:
     return json.dumps(reassignment_json(replicas), separators=(",", ":"))
 
 
-def _refuse_folders(where: str, text: str) -> None:
-    for entry in json.loads(text)["partitions"]:
+def _refuse_folders(where: str, document: Mapping[str, Any]) -> None:
+    for entry in document["partitions"]:
         folders = entry.get("log_dirs") or ()
         if any(folder != ANY_FOLDER for folder in folders):
             raise ConfigError(
@@ -105,14 +112,20 @@ def _refuse_folders(where: str, text: str) -> None:
 
 
 def _json(where: str, text: str, expected: str) -> Any:
+    """The value, with each key once in its object: of two values `json` would drop the first."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: expected {expected}, found no JSON: {error}") from error
+        raise ConfigError(f"{where}: expected {expected}, found: {error}") from error
 
 
-def _hint_of_reassignment() -> str:
-    return 'a file holds {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"an object that has {twice!r} twice")
+    return found
 
 
 def _shown(value: object) -> str:
@@ -123,10 +136,9 @@ def _shown(value: object) -> str:
 CSV_COLUMNS = ("group", "topic", "partition", "offset")
 
 _LINE = re.compile(
-    rf"{consumers_path()}/(?P<group>[^/]+)/offsets/(?P<topic>[^/]+)/(?P<partition>\d+):(?P<offset>-?\d+)"
+    rf"{consumers_path()}/(?P<group>[^/]+)/offsets/(?P<topic>[^/]+)/(?P<partition>[^/:]+):(?P<offset>[^/:]+)"
 )
-
-_TOPIC_ROW = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+),(?P<partition>[0-9]{1,19}),(?P<offset>[0-9]{1,19})")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,104 +157,134 @@ def offset_lines(offsets: Iterable[SavedOffset]) -> Iterator[str]:
             yield f"{Offset.path(saved.group, saved.topic_partition)}:{saved.offset}"
 
 
-def parse_offsets(text: str, *, group: str | None = None) -> tuple[SavedOffset, ...]:
-    """Offsets from any of the formats that `export` writes, recognised by their first character.
+def parse_offsets(where: str, text: str, *, group: str | None = None) -> tuple[SavedOffset, ...]:
+    """Offsets from any of the formats that `export` writes, recognised by how they begin.
 
-    `group` keeps only that group. Raises ConfigError naming the line and what was expected there.
+    `where` names the text in errors, `group` keeps only that group. Raises ConfigError naming the line and
+    what was expected there, for every line that is neither an offset nor blank.
     """
-    stripped = text.lstrip()
-    if stripped.startswith("{"):
-        found = _from_json(text)
-    elif stripped.startswith("group,"):
-        found = _from_csv(text)
+    first = next((line for line in text.split("\n") if line.strip()), "").strip()
+    if first.startswith("{"):
+        found = (_from_json_lines if _is_row(first) else _from_json)(where, text)
+    elif first.startswith("group,"):
+        found = _from_csv(where, text)
     else:
-        found = _from_lines(text)
+        found = _from_lines(where, text)
     chosen = [saved for saved in found if group is None or saved.group == group]
     if not chosen:
-        raise ConfigError("the file holds no offset" + (f" of group {group!r}" if group else ""))
+        raise ConfigError(f"{where} holds no offset" + (f" of group {group!r}" if group else ""))
     seen: dict[tuple[str, TopicPartition], int] = {}
     for saved in chosen:
         known = seen.setdefault((saved.group, saved.topic_partition), saved.offset)
         if known != saved.offset:
             raise ConfigError(
-                f"{saved.group} {saved.topic_partition}: the file gives both {known} and {saved.offset}"
+                f"{where}: {saved.group} {saved.topic_partition} has both {known} and {saved.offset}"
             )
     return tuple(SavedOffset(name, tp, offset) for (name, tp), offset in seen.items())
 
 
-def parse_topic_rows(text: str) -> dict[TopicPartition, int]:
-    """Kafka's `--from-file` form: `topic,partition,offset` on each line, no header. Raises ConfigError."""
+def parse_topic_rows(where: str, text: str, last: str) -> dict[TopicPartition, int]:
+    """`topic,partition,number` on each line, no header, as in Kafka's `--from-file`; `last` names the number.
+
+    Raises ConfigError naming the line, for every line that is neither such a row nor blank.
+    """
     found: dict[TopicPartition, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        match = _TOPIC_ROW.fullmatch(line.strip())
-        if line.strip() and match is None:
-            raise ConfigError(f"line {number}: expected TOPIC,PARTITION,OFFSET, found {line!r}")
-        if match:
-            found[TopicPartition(match["topic"], int(match["partition"]))] = int(match["offset"])
+    for place, row in _csv_rows(where, text):
+        fields = [field.strip() for field in row]
+        if len(row) != 3 or not all(field.isdecimal() and _NUMBER.fullmatch(field) for field in fields[1:]):
+            raise ConfigError(f"{place}: expected TOPIC,PARTITION,{last}, found {','.join(row)!r}")
+        tp = TopicPartition(_at(place, validate_topic, fields[0]), int(fields[1]))
+        known = found.setdefault(tp, int(fields[2]))
+        if known != int(fields[2]):
+            raise ConfigError(f"{place}: {tp} has both {known} and {fields[2]}")
     if not found:
-        raise ConfigError("the file holds no offset")
+        raise ConfigError(f"{where}: expected TOPIC,PARTITION,{last}, found nothing")
     return found
 
 
-def _from_lines(text: str) -> Iterator[SavedOffset]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line:
-            return  # as ImportZkOffsets does
+def _from_lines(where: str, text: str) -> Iterator[SavedOffset]:
+    for place, line in _lines(where, text):
         match = _LINE.fullmatch(line)
         if match is None:
             raise ConfigError(
-                f"line {number}: expected /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, found {line!r}"
+                f"{place}: expected /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, found {line!r}"
             )
-        yield _saved(f"line {number}", match.groupdict())
+        yield _saved(place, match.groupdict())
 
 
-def _from_csv(text: str) -> Iterator[SavedOffset]:
-    for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
-        yield _saved(f"line {number}", row)
+def _from_csv(where: str, text: str) -> Iterator[SavedOffset]:
+    rows = _csv_rows(where, text)
+    place, columns = next(rows)
+    if any(columns.count(column) != 1 for column in CSV_COLUMNS):
+        raise ConfigError(f"{place}: expected the columns {','.join(CSV_COLUMNS)}, found {','.join(columns)}")
+    for place, row in rows:
+        if len(row) != len(columns):
+            raise ConfigError(f"{place}: expected {','.join(columns)}, found {','.join(row)!r}")
+        yield _saved(place, dict(zip(columns, row, strict=True)))
 
 
-def _from_json(text: str) -> Iterator[SavedOffset]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        yield from _from_json_lines(text)
-        return
+def _from_json(where: str, text: str) -> Iterator[SavedOffset]:
+    expected = 'a JSON object with a list "offsets", as `offsets export --format json` writes it'
+    document = _json(where, text, expected)
     rows = document.get("offsets") if isinstance(document, dict) else None
-    if rows is None and isinstance(document, dict) and "offset" in document:
-        rows = [document]
     if not isinstance(rows, list):
-        raise ConfigError(
-            'expected a JSON object with a list "offsets", as `offsets export --format json` writes it'
-        )
+        raise ConfigError(f"{where}: expected {expected}")
     for number, row in enumerate(rows):
-        yield _saved(f"offsets[{number}]", row)
+        yield _saved(f"{where}: offsets[{number}]", row)
 
 
-def _from_json_lines(text: str) -> Iterator[SavedOffset]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ConfigError(f"line {number}: not JSON: {error}") from error
-            yield _saved(f"line {number}", row)
+def _from_json_lines(where: str, text: str) -> Iterator[SavedOffset]:
+    for place, line in _lines(where, text):
+        yield _saved(place, _json(place, line, "a JSON object"))
 
 
-def _saved(where: str, row: object) -> SavedOffset:
-    if not isinstance(row, Mapping) or any(row.get(column) is None for column in CSV_COLUMNS):
-        raise ConfigError(f"{where}: expected {', '.join(CSV_COLUMNS)}, found {row!r}")
-    group, topic = str(row["group"]), str(row["topic"])
-    validate_group_id(group)
-    validate_topic(topic)
+def _is_row(line: str) -> bool:
+    """Whether a line is a whole JSON object that is about one group: then each line is one."""
     try:
-        partition, offset = int(str(row["partition"])), int(str(row["offset"]))
-    except ValueError:
+        return "group" in json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _lines(where: str, text: str) -> Iterator[tuple[str, str]]:
+    """Place and text of each line that is not blank, without the white space around it."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"{where}:{number}", line.strip()
+
+
+def _csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Place and fields of each row that is not blank."""
+    reader = csv.reader(io.StringIO(text), strict=True)
+    try:
+        for row in reader:
+            if len(row) > 1 or "".join(row).strip():
+                yield f"{where}:{reader.line_num}", row
+    except csv.Error as error:
+        raise ConfigError(f"{where}:{reader.line_num}: no CSV: {error}") from error
+
+
+def _saved(place: str, row: object) -> SavedOffset:
+    if not isinstance(row, Mapping) or any(row.get(column) is None for column in CSV_COLUMNS):
+        raise ConfigError(f"{place}: expected {', '.join(CSV_COLUMNS)}, found {row!r}")
+    group, topic, *numbers = (str(row[column]) for column in CSV_COLUMNS)
+    _at(place, validate_group_id, group)
+    _at(place, validate_topic, topic)
+    if not all(map(_NUMBER.fullmatch, numbers)):
         raise ConfigError(
-            f"{where}: partition and offset must be whole numbers, found {dict(row)!r}"
-        ) from None
+            f"{place}: expected whole numbers as partition and offset, found {' and '.join(numbers)}"
+        )
+    partition, offset = map(int, numbers)
     if not 0 <= partition <= PARTITION_MAX or not 0 <= offset <= OFFSET_MAX:
         raise ConfigError(
-            f"{where}: expected a partition from 0 to {PARTITION_MAX} and an offset from 0 to {OFFSET_MAX}, "
+            f"{place}: expected a partition from 0 to {PARTITION_MAX} and an offset from 0 to {OFFSET_MAX}, "
             f"found {partition} and {offset}"
         )
     return SavedOffset(group, TopicPartition(topic, partition), offset)
+
+
+def _at(place: str, validate: Callable[[str], str], name: str) -> str:
+    try:
+        return validate(name)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error

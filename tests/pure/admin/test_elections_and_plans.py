@@ -317,6 +317,14 @@ def test_a_file_of_another_version_is_refused() -> None:
     assert parse_reassignment("f", f'{{"partitions":[{entry}]}}') == (move("t", 0, 1),)
 
 
+def test_a_key_that_stands_twice_is_refused() -> None:
+    """JSON keeps the last of the two, so the moves of the first would be dropped."""
+    partitions = '"partitions":[{"topic":"t","partition":0,"replicas":[1]}]'
+    for parse in (parse_reassignment, parse_partitions):
+        with pytest.raises(ConfigError, match="'partitions' twice"):
+            parse("f", f'{{"version":1,{partitions},{partitions.replace(":0", ":1")}}}')
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"topics":[]}', '{"topics":[1]}', '{"topics":[{"topic":"a"},{"topic":"a"}]}']
 )

@@ -36,11 +36,21 @@ def test_lines_are_those_of_the_jvm_tool() -> None:
     ]
 
 
-def test_reading_lines_stops_at_the_first_empty_one() -> None:
-    """item 62: ImportZkOffsets reads until an empty line, so what follows is not imported."""
-    text = "/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/1:2\n\n/consumers/g/offsets/t/2:3\n"
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n\n", "\n \t\n"])
+def test_blank_lines_end_nothing_and_hide_nothing(line_end: str) -> None:
+    """item 62: wherever they stand, in every form, what follows them is read, or refused by its own line."""
+    forms = [
+        ["/consumers/g/offsets/t/0:1", "/consumers/g/offsets/t/1:2"],
+        ["group,topic,partition,offset", "g,t,0,1", "g,t,1,2"],
+        [f'{{"group":"g","topic":"t","partition":{n},"offset":{n + 1}}}' for n in (0, 1)],
+    ]
 
-    assert parse_offsets(text) == _saved(("g", "t", 0, 1), ("g", "t", 1, 2))
+    for lines in forms:
+        text = line_end.join(["", *lines, ""])
+        assert parse_offsets("f", text) == _saved(("g", "t", 0, 1), ("g", "t", 1, 2))
+        refused_at = len((text + line_end).split("\n"))
+        with pytest.raises(ConfigError, match=rf"^f:{refused_at}: expected"):
+            parse_offsets("f", f"{text}{line_end}nonsense{line_end}")
 
 
 @given(st.lists(saved_offsets, min_size=1, unique_by=lambda one: (one.group, one.topic_partition)))
@@ -63,31 +73,37 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
         csv,
     ]
 
-    assert [parse_offsets(form) for form in forms] == [tuple(saved)] * 4
+    assert [parse_offsets("f", form) for form in forms] == [tuple(saved)] * 4
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("", "no offset"),
-        ("/consumers/g/offsets/t/x:1", "line 1"),
-        ("/consumers/g/offsets/t/0:1\nnonsense", "line 2"),
+        ("/consumers/g/offsets/t/x:1", "f:1: "),
+        ("/consumers/g/offsets/t/0:1 # old", "f:1: "),
         ("/consumers/g/offsets/t/0:-1", "from 0 to"),
         (f"/consumers/g/offsets/t/0:{OFFSET_MAX + 1}", "from 0 to"),
         (f"/consumers/g/offsets/t/{PARTITION_MAX + 1}:1", "from 0 to"),
         ("group,topic,partition,offset\ng,t,zero,1", "whole numbers"),
-        ("group,topic,partition\ng,t,0", "expected group, topic, partition, offset"),
+        ("group,topic,partition\ng,t,0", "f:1: expected the columns group,topic,partition,offset"),
+        ("group,topic,partition,offset,offset\ng,t,0,1,2", "f:1: expected the columns"),
+        ('group,topic,partition,offset\n\ng,t,0,1,"\ng,t,1,2', "f:4: "),
+        ("group,topic,partition,offset\ng,t,0,1_0", "f:2: expected whole numbers"),
         ('{"groups":[]}', 'a list "offsets"'),
         ('{"offsets":[{"group":"g"}]}', "offsets[0]"),
-        ('{"group":"g","topic":"t","partition":0,"offset":1}\n{', "line 2"),
-        ('{"offsets":[{"group":"g/x","topic":"t","partition":0,"offset":1}]}', "group"),
+        ('{"group":"g","topic":"t","partition":0,"offset":1}\n{', "f:2: "),
+        ('{"offsets":[],\n"offsets":[]}', "'offsets' twice"),
+        ('{"offsets":[\n{"group":"g",\n}]}', "line 3"),
+        ("{" + '"a":{' * 100_000, "recursion"),
+        ('{"offsets":[{"group":"g/x","topic":"t","partition":0,"offset":1}]}', "f: offsets[0]: group"),
         ("/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/0:2", "both 1 and 2"),
     ],
 )
 def test_what_cannot_be_read_says_where_and_what_was_expected(text: str, told: str) -> None:
     """Nothing is guessed: the line and the expectation are in the error."""
     with pytest.raises(ConfigError) as refused:
-        parse_offsets(text)
+        parse_offsets("f", text)
 
     assert told in str(refused.value)
 
@@ -96,15 +112,24 @@ def test_one_group_can_be_picked() -> None:
     """`--group` keeps that group's offsets only."""
     text = "/consumers/g/offsets/t/0:1\n/consumers/h/offsets/t/0:2"
 
-    assert parse_offsets(text, group="h") == _saved(("h", "t", 0, 2))
+    assert parse_offsets("f", text, group="h") == _saved(("h", "t", 0, 2))
     with pytest.raises(ConfigError, match="'x'"):
-        parse_offsets(text, group="x")
+        parse_offsets("f", text, group="x")
 
 
 def test_rows_without_a_group_are_kafkas_from_file() -> None:
-    """`--from-file` reads topic, partition, offset."""
-    assert parse_topic_rows("t,0,5\n\nt,1,6\n") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
-    with pytest.raises(ConfigError, match="line 2"):
-        parse_topic_rows("t,0,5\nt;1;6")
-    with pytest.raises(ConfigError, match="line 1"):
-        parse_topic_rows(f"t,0,{'9' * 5000}")  # past bug: more digits than Python's int takes
+    """`--from-file` reads topic, partition, offset; Kafka's own export quotes long names."""
+    found = {TopicPartition("t", 0): 5, TopicPartition("u", 1): 6}
+
+    assert parse_topic_rows("f", '\n"t",0,5\n\nu,1,6\n', "OFFSET") == found
+    for text, told in (
+        ("t,0,5\n\nt;1;6", r"f:3: expected TOPIC,PARTITION,OFFSET, found 't;1;6'"),
+        (f"t,0,{'9' * 5000}", "f:1: "),  # past bug: more digits than Python's int takes
+        ("t,0,5\nt,0,6", "f:2: t-0 has both 5 and 6"),
+        ("t,0,-1", "f:1: "),
+        ("t/u,0,1", "f:1: .*t/u"),
+        ('t,0,5\n"t,1,6', "f:2: "),
+        ("\n", "found nothing"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            parse_topic_rows("f", text, "OFFSET")

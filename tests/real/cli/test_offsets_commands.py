@@ -113,10 +113,10 @@ def test_import_of_two_groups_is_one_report(shell: Shell, idle: ServerGroups) ->
 
 def test_a_broken_file_is_a_usage_error_with_the_line(shell: Shell, idle: ServerGroups) -> None:
     """Nothing is imported from a file that cannot be read to its end."""
-    ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/g/offsets/t/0:5\nnonsense\n")
+    ran = shell.run("offsets", "import", "-", "--execute", stdin="/consumers/g/offsets/t/0:5\n\nnonsense\n")
 
     assert ran.code == 2
-    assert "line 2" in ran.err
+    assert ":3: expected /consumers/GROUP/offsets" in ran.err
 
 
 def test_undo_gives_the_bytes_back_that_were_there(shell: Shell, idle: ServerGroups) -> None:

@@ -38,17 +38,14 @@ def test_a_plan_of_what_does_not_exist_is_not_found(shell: Shell, cluster: Serve
     assert ran[1].err == ran[2].err == f"error: {brokers} shows those there are\n"
 
 
-@pytest.mark.parametrize(("lines", "message"), [("", "orders-0, orders-1"), ("orders,1,5\n", "orders-0")])
-def test_a_file_that_lacks_sizes_is_named(
-    shell: Shell, cluster: ServerCluster, lines: str, message: str
-) -> None:
+def test_a_file_that_lacks_sizes_is_named(shell: Shell, cluster: ServerCluster) -> None:
     """With the partitions that are missing."""
     file = shell.home / "sizes.csv"
-    file.write_text(lines)
+    file.write_text("orders,1,5\n")
 
     ran = shell.run("plan", "balance", "--sizes-file", str(file))
 
-    expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of {message}"
+    expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of orders-0"
     assert (ran.code, ran.err) == (2, f"error: {expected}\n")
 
 

@@ -268,4 +268,4 @@ def test_sizes_are_read_from_a_file(shell: Shell, cluster: ServerCluster) -> Non
     bad = shell.run("plan", "balance", "--sizes-file", str(sizes))
 
     assert (good["moves"], good["bytes"]) == (2, 400)
-    assert (bad.code, "line 2" in bad.err) == (2, True)
+    assert (bad.code, f"{sizes}:2: " in bad.err) == (2, True)

@@ -268,7 +268,7 @@ class GroupMethods(AdminBase):
         Raises:
             PartlyDoneError: a group failed after others were written.
         """
-        saved = files.parse_offsets(text, group=group)
+        saved = files.parse_offsets("the text", text, group=group)
         changes = [
             offset_changes.set_offsets_change(
                 self._ensemble,
