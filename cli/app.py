@@ -38,6 +38,9 @@ _META = "zkgroup.shared"
 COMMAND_LINE = "zkgroup.command_line"
 """Key of `Context.meta` for the arguments as typed."""
 
+ACLS = ("open", "creator")
+"""Access lists of what is created, by their names on the command line."""
+
 _CONNECTION_OPTIONS = (
     "zookeeper",
     "profile",
@@ -46,6 +49,7 @@ _CONNECTION_OPTIONS = (
     "zk_tls_cert",
     "zk_tls_key",
     "zk_sasl_file",
+    "zk_acl",
 )
 
 
@@ -60,6 +64,7 @@ class Shared:
     zk_tls_cert: str | None = None
     zk_tls_key: str | None = None
     zk_sasl_file: str | None = None
+    zk_acl: str | None = None
     connect_timeout: int | None = None
     format: str | None = None
     verbose: int = 0
@@ -171,6 +176,12 @@ def shared_options() -> list[click.Option]:
         _option("--zk-tls-cert", metavar="FILE", help="Client certificate."),
         _option("--zk-tls-key", metavar="FILE", help="Key of the client certificate."),
         _option("--zk-sasl-file", metavar="FILE", help="TOML file with the SASL options."),
+        _option(
+            "--zk-acl",
+            type=click.Choice(ACLS),
+            help="Who may change what is created: everyone, or its creator, and everyone reads."
+            "  [default: open]",
+        ),
         _option(
             "--connect-timeout",
             type=SOME_TIME,

@@ -16,7 +16,7 @@ import click
 
 from zkgroup.errors import ConfigError, StoreUnavailableError
 
-from .app import Shared, quiet_connecting, shared
+from .app import ACLS, Shared, quiet_connecting, shared
 from .param_types import nearest
 from .render import echo_err
 
@@ -38,7 +38,7 @@ ECHO_WAITING_AFTER_S = 1.0
 _ECHOED = "zkgroup.echoed"
 """Key of `Context.meta` for messages that were printed already."""
 
-_PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
+_PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file", "acl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,8 @@ class ConnectionTarget:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     sasl_file: Path | None = None
+    acl: str = "open"
+    """`open` or `creator`: the access list of what is created."""
     timeout_s: float = 10.0
 
 
@@ -90,6 +92,7 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
         tls_cert=_file("tls_cert", options.zk_tls_cert, profile),
         tls_key=_file("tls_key", options.zk_tls_key, profile),
         sasl_file=_file("sasl_file", options.zk_sasl_file, profile),
+        acl=options.zk_acl or profile.get("acl", "open"),
         timeout_s=_connect_timeout_ms(options) / 1000,
     )
 
@@ -155,6 +158,10 @@ def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
                 f"{path}: profile {name!r}, key {key!r}: expected a string under one of "
                 + ", ".join(_PROFILE_KEYS)
             )
+        if key == "acl" and value not in ACLS:
+            raise click.UsageError(
+                f"{path}: profile {name!r}, key 'acl': expected {' or '.join(ACLS)}, found {value!r}"
+            )
     return profile
 
 
@@ -172,7 +179,7 @@ def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | Non
 
 def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings:
     """Settings of a client for this target: authentication and encryption. Raises ConfigError."""
-    from zkgroup.zookeeper.settings import ClientSettings, Digest, Sasl, Secret, Tls
+    from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, ClientSettings, Digest, Sasl, Secret, Tls
 
     if where.digest_file and where.sasl_file:
         raise click.UsageError("--zk-digest-file and --zk-sasl-file exclude each other")
@@ -188,7 +195,8 @@ def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings
         files = (where.tls_ca, where.tls_cert, where.tls_key)
         ca, cert, key = (str(file) if file else None for file in files)
         tls = Tls(ca_file=ca, cert_file=cert, key_file=key)
-    return ClientSettings(auth=auth, tls=tls, **overrides)
+    acl = CREATOR_ACL if where.acl == "creator" else OPEN_ACL
+    return ClientSettings(auth=auth, tls=tls, acl=acl, **overrides)
 
 
 def _sasl_options(path: Path) -> dict[str, str]:

@@ -38,10 +38,13 @@ class Duration(click.ParamType[int]):
         return found
 
 
-class Rate(click.ParamType[int]):
-    """A size with its unit, in bytes; at least 1."""
+class Size(click.ParamType[int]):
+    """A size with its unit, in bytes."""
 
     name = "size"
+
+    def __init__(self, least: str = "1B") -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
@@ -50,8 +53,8 @@ class Rate(click.ParamType[int]):
             found = parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if not 1 <= found < 2**63:
-            self.fail(f"{value!r}: expected at least 1B, and fewer than 2^63", param, ctx)
+        if not parse_size(self._least) <= found < 2**63:
+            self.fail(f"{value!r}: expected at least {self._least}, and fewer than 2^63 bytes", param, ctx)
         return found
 
 

@@ -141,6 +141,8 @@ class ServersReady:
 
     zookeeper: str
     pids: tuple[int, ...]
+    heap_bytes: int
+    """Of each server, the largest."""
 
 
 READY = JsonEvent("ready", Shape(ServersReady), is_timed=False)

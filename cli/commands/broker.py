@@ -26,6 +26,7 @@ from ..serving import StopSignals, rare_collections
 from ..units import counted, iso_time
 
 if TYPE_CHECKING:
+    from zkgroup.broker.controller_only import ControllerOnly
     from zkgroup.broker.settings import BrokerSettings
     from zkgroup.clients.log_ends import LogEnd, LogEnds
 
@@ -233,7 +234,8 @@ class _Id(click.ParamType[int | None]):
     default="127.0.0.1",
     show_default=True,
     metavar="H",
-    help="Where to listen. Every client that reaches the port is accepted, a controller too.",
+    help="Where to listen. Every client that reaches the port is accepted, a controller too. A wildcard "
+    "needs --set advertised.host.name=NAME.",
 )
 @click.option(
     "--port",
@@ -288,40 +290,38 @@ def run(
 
         require_native("broker run")
     where = target(shared())
-    if dry_run:
-        what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
-        echo_err(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
-        return
+
+    from zkgroup.broker.broker import Broker
+    from zkgroup.broker.controller_only import ControllerOnly
 
     from ..broker_events import BrokerPrinter
 
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
-    options = {"broker": broker, "connection": client_settings(where), **place}
-    if controller_only:
-        _serve_alone(where.zookeeper, options, printer)
+    options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
+    served: Broker | ControllerOnly = (
+        ControllerOnly(where.zookeeper, **options)
+        if controller_only
+        else Broker(where.zookeeper, data=data, **options)
+    )
+    if where.acl == "creator" and where.digest_file:
+        echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
+    if dry_run:
+        what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
+        echo_err(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
+    elif isinstance(served, Broker):
+        _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
-        _serve_broker(where.zookeeper, data, options, printer)
+        _serve_alone(served, printer)
 
 
-def _serve_alone(address: str, options: dict[str, Any], printer: BrokerPrinter) -> None:
-    from zkgroup.broker.controller_only import ControllerOnly
-
-    alone = ControllerOnly(address, **options)
-
+def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:
     def connect(stop: StopSignals) -> None:
         assert alone.serving is not None
         printer.waiting(alone.broker, *alone.serving)
         _wait_connected(alone, stop)
 
     _serve(alone, printer, connect)
-
-
-def _serve_broker(address: str, data: Path | None, options: dict[str, Any], printer: BrokerPrinter) -> None:
-    from zkgroup.broker.broker import Broker
-
-    one = Broker(address, data=data, **options)
-    _serve(one, printer, lambda stop: _wait_connected(one, stop), one.hurry)
 
 
 def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:

@@ -53,6 +53,7 @@ NEED_AN_ENSEMBLE = (
     "zk_tls_cert",
     "zk_tls_key",
     "zk_sasl_file",
+    "zk_acl",
     "connect_timeout",
 )
 """Shared options that say how to connect to an existing ensemble."""

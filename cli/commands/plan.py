@@ -59,7 +59,7 @@ from ..confirm import (
 from ..context import connected
 from ..param_types import (
     TEXT_FILE,
-    Rate,
+    Size,
     named_text,
 )
 from ..params import (
@@ -169,7 +169,7 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--save", is_flag=True, help="Store the plan in ZooKeeper; `plan resume` starts it."),
         click.option(
             "--throttle",
-            type=Rate(),
+            type=Size(),
             metavar="SIZE",
             help="Copy at most so much a second at each broker, for example 50MB; for a stored plan.",
         ),

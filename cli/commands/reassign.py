@@ -49,7 +49,7 @@ from ..confirm import (
 from ..context import connected, target
 from ..param_types import (
     TEXT_FILE,
-    Rate,
+    Size,
     TopicAndPartitions,
     named_text,
 )
@@ -163,7 +163,7 @@ def generate(
 @_file_option("The reassignment, in the form of Kafka's files.")
 @click.option(
     "--throttle",
-    type=Rate(),
+    type=Size(),
     metavar="SIZE",
     help="Copy at most so much a second at each broker, for example 50MB.",
 )

@@ -14,6 +14,7 @@ from .. import documents
 from ..app import group, output, shared
 from ..confirm import run_at_once
 from ..context import connected, target
+from ..param_types import Size
 from ..render import Output, echo_err
 from ..serving import READY, ServersReady, StopSignals
 from ..units import counted
@@ -34,6 +35,7 @@ zookeeper = group(
 )
 
 _CHECK_S = 1.0
+MIB = 1024**2
 
 
 @zookeeper.command("start")
@@ -48,7 +50,15 @@ _CHECK_S = 1.0
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder that keeps the data.  [default: a temporary one]",
 )
-def start(servers: str, port: int | None, data: Path | None) -> None:
+@click.option(
+    "--heap",
+    type=Size(least="16MiB"),
+    default="256MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Most memory for the objects of each server; its znodes must fit in.",
+)
+def start(servers: str, port: int | None, data: Path | None, heap: int) -> None:
     """Start ZooKeeper servers and serve until Ctrl-C or SIGTERM.
 
     The server processes come from the jars of pyspark. They end with this command, even when it is killed.
@@ -63,11 +73,16 @@ def start(servers: str, port: int | None, data: Path | None) -> None:
     if out.format not in ("table", "ndjson"):
         raise click.UsageError(f"zookeeper start prints events: --format table or ndjson, not {out.format}")
     count = int(servers)
-    ensemble = EmbeddedZooKeeper(servers=count, port=port, data_dir=data)
+    ensemble = EmbeddedZooKeeper(servers=count, port=port, data_dir=data, heap_mb=heap // MIB)
     with StopSignals(ensemble.abandon_start) as stop:
         try:
             if _is_started(ensemble, stop):
-                _ready(out, ensemble.address, ensemble.pids)
+                _ready(
+                    out,
+                    ServersReady(
+                        zookeeper=ensemble.address, pids=ensemble.pids, heap_bytes=heap // MIB * MIB
+                    ),
+                )
             while not stop.wait(_CHECK_S):
                 if len(ensemble.pids) < count:
                     lost = count - len(ensemble.pids)
@@ -121,9 +136,10 @@ def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
     return not stop.received
 
 
-def _ready(out: Output, address: str, pids: tuple[int, ...]) -> None:
+def _ready(out: Output, ready: ServersReady) -> None:
     if out.format == "ndjson":
-        out.event(READY.json(ServersReady(zookeeper=address, pids=pids)))
+        out.event(READY.json(ready))
         return
-    out.line(f"{out.paint('ready', 'good')}  {out.paint(address, 'bold')}  {counted(len(pids), 'server')}")
-    echo_err(f"try: export ZKGROUP_ZOOKEEPER={address}; zkgroup status\nCtrl-C ends it")
+    servers = f"{counted(len(ready.pids), 'server')} with a heap of {ready.heap_bytes // MIB} MiB"
+    out.line(f"{out.paint('ready', 'good')}  {out.paint(ready.zookeeper, 'bold')}  {servers}")
+    echo_err(f"try: export ZKGROUP_ZOOKEEPER={ready.zookeeper}; zkgroup status\nCtrl-C ends it")

@@ -31,7 +31,7 @@ from zkgroup.broker.network import BrokerHealth, BrokerNetwork
 from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.replicas.log_configs import log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.settings import BrokerSettings, check_advertised_host
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
@@ -108,7 +108,7 @@ class Broker:
             client: a ZooKeeper client instead of `address`; the broker closes it.
             broker: the broker id; None: the id stored in the data directory, else a generated one.
             host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
-                port may send control requests.
+                port may send control requests. A wildcard (`0.0.0.0`) needs `advertised_host_name`.
             port: the port to listen on; 0 lets the system choose.
             data: the data directory; None keeps the logs in memory, until `close`.
             settings: `BrokerSettings`, with Kafka's defaults where it is None.
@@ -124,6 +124,7 @@ class Broker:
         if (address is None) == (client is None):
             raise ConfigError("a broker takes an address or a client, and exactly one of them")
         self.settings = settings or BrokerSettings()
+        check_advertised_host(self.settings, host)
         self._storage = data if isinstance(data, MemoryStorage) else None
         self._folder = Path(data) if isinstance(data, str | Path) else None
         remembered = None if self._folder is None else stored_broker_id(self._folder)

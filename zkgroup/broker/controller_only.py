@@ -24,7 +24,7 @@ from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.server import BrokerServer
-from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.settings import BrokerSettings, check_advertised_host
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
@@ -74,7 +74,7 @@ class ControllerOnly:
             client: a ZooKeeper client instead of `address`; `close` closes it.
             broker: the broker id of the controller, which no other broker may have.
             host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
-                port may send requests.
+                port may send requests. A wildcard (`0.0.0.0`) needs `advertised_host_name`.
             port: the port to listen on; 0 lets the system choose.
             listener: is notified when it becomes the active controller, and when it resigns.
             connection: credentials and TLS for `address`.
@@ -86,6 +86,7 @@ class ControllerOnly:
             raise ConfigError("a controller takes an address or a client, and exactly one of them")
         self.broker = broker
         self.settings = settings or BrokerSettings()
+        check_advertised_host(self.settings, host)
         self._connected = threading.Event()
         self._bind = host, port
         self._address, self._client = address, client

@@ -1,6 +1,16 @@
 """The client of ZooKeeper: the only package that imports kazoo and tenacity."""
 
 from zkgroup.zookeeper.client import ZooKeeperClient
-from zkgroup.zookeeper.settings import Acl, ClientSettings, Digest, Sasl, Secret, Tls
+from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, ClientSettings, Digest, Sasl, Secret, Tls
 
-__all__ = ["Acl", "ClientSettings", "Digest", "Sasl", "Secret", "Tls", "ZooKeeperClient"]
+__all__ = [
+    "CREATOR_ACL",
+    "OPEN_ACL",
+    "Acl",
+    "ClientSettings",
+    "Digest",
+    "Sasl",
+    "Secret",
+    "Tls",
+    "ZooKeeperClient",
+]

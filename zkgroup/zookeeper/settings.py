@@ -168,8 +168,10 @@ _PERMISSIONS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 OPEN_ACL = (Acl("cdrwa", "world", "anyone"),)
 """The ACL of Kafka 0.8's znodes. Members of Kafka and of zkgroup can then use each other's."""
-CREATOR_ACL = (Acl("cdrwa", "auth", ""),)
-"""All permissions for the authenticated creator only."""
+CREATOR_ALL_ACL = (Acl("cdrwa", "auth", ""),)
+"""All permissions for the authenticated creator only (`ZooDefs.Ids.CREATOR_ALL_ACL`)."""
+CREATOR_ACL = (*CREATOR_ALL_ACL, Acl("r", "world", "anyone"))
+"""The ACL of secured Kafka (`zookeeper.set.acl`): the creator may do all, everyone may read."""
 
 
 def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
@@ -210,7 +212,7 @@ class ClientSettings:
     )
     acl: tuple[Acl, ...] = _setting(
         OPEN_ACL,
-        "Access list of every znode that is created.",
+        "Access list of every znode that is created: `OPEN_ACL`, `CREATOR_ACL` or entries of your own.",
         why="Kafka 0.8 members must be able to write znodes that zkgroup created.",
     )
     max_request_bytes: int = _setting(
@@ -245,6 +247,15 @@ class ClientSettings:
                 raise ConfigError(f"setting {name}: expected a whole number above 0, found {value!r}")
         if not self.acl:
             raise ConfigError("setting acl: expected at least one entry, found none")
+        if any(entry.scheme == "auth" for entry in self.acl) and not self._is_authenticated:
+            raise ConfigError(
+                "setting acl: rights of the creator need one that servers know, found no credentials: give "
+                "auth, or tls with a certificate (--zk-digest-file, --zk-sasl-file or --zk-tls-cert)"
+            )
+
+    @property
+    def _is_authenticated(self) -> bool:
+        return self.auth is not None or (self.tls is not None and self.tls.cert_file is not None)
 
 
 DEFAULT_PORT = 2181

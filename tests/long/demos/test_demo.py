@@ -22,7 +22,7 @@ from zkgroup.model.requests import SetData
 from zkgroup.zookeeper import ClientSettings, Digest, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 LAST = "/consumers/demo/offsets/flights/9"
 
@@ -64,7 +64,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
     """
     digest = tmp_path / "digest"
     digest.write_text("me:canary\n")
-    mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ACL)
+    mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ALL_ACL)
     with blocking(server.address, mine) as zk:
         zk.create_missing("/mine")
     monkeypatch.setattr(scenario, "GroupDemoOptions", partial(scenario.GroupDemoOptions, records_per_s=2_500))

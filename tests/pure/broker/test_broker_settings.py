@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.settings import BrokerSettings, check_advertised_host, is_wildcard
 from zkgroup.errors import ConfigError
 
 NUMBERS = {item.name: item.metadata["bounds"] for item in fields(BrokerSettings) if "int" in str(item.type)}
@@ -46,3 +46,20 @@ def test_the_bounds_are_those_of_what_a_number_is_for() -> None:
     assert NUMBERS["session_timeout_ms"] == range(1, 2**31)
     assert NUMBERS["log_retention_ms"] == range(-1, 2**63)
     assert NUMBERS["min_insync_replicas"] == range(1, 2**31)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "", "*", "0", "0x0", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0"]
+)
+def test_a_wildcard_is_registered_for_no_client(host: str) -> None:
+    """A broker may listen on it, but needs another name for its registration."""
+    with pytest.raises(ConfigError, match=r"--set advertised.host.name=NAME"):
+        check_advertised_host(BrokerSettings(), host)
+    with pytest.raises(ConfigError, match="setting advertised_host_name"):
+        BrokerSettings(advertised_host_name=host)
+    check_advertised_host(BrokerSettings(advertised_host_name="outside"), host)
+
+
+def test_other_hosts_are_no_wildcards() -> None:
+    """Names are not looked up."""
+    assert not any(map(is_wildcard, ("127.0.0.1", "::1", "localhost", "no.such.name", "é", "0.0.0.0.x")))

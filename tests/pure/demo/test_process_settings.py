@@ -6,7 +6,7 @@ import pytest
 
 from zkgroup.demo.group.worker import MemberChildSettings, decode_settings, encode_settings
 from zkgroup.zookeeper import ClientSettings
-from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
+from zkgroup.zookeeper.settings import CREATOR_ACL, Digest, Sasl, Secret, Tls
 
 
 def child_settings(connection: ClientSettings) -> MemberChildSettings:
@@ -20,7 +20,7 @@ def child_settings(connection: ClientSettings) -> MemberChildSettings:
     [
         ClientSettings(),
         ClientSettings(auth=Digest("ada", Secret("with:colon")), tls=Tls(ca_file="ca.pem")),
-        ClientSettings(auth=Sasl(username="ada", password=Secret("pw"))),
+        ClientSettings(auth=Sasl(username="ada", password=Secret("pw")), acl=CREATOR_ACL),
         ClientSettings(
             tls=Tls(cert_file="cert.pem", key_file="key.pem", key_password=Secret("k"), check_host_name=False)
         ),

@@ -27,7 +27,7 @@ from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.zookeeper import Acl, Digest, Secret
-from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL, OPEN_ACL
 
 ADA = Digest("ada", Secret("canary"))
 READ_ONLY = Acl("r", "world", "anyone")
@@ -67,7 +67,7 @@ def test_direct_writes_bypass_acls() -> None:
     assert server.acl("/n") == ((31, "world", "anyone"),)
 
 
-@pytest.mark.parametrize(("path", "acl"), [("/none", [READ_ONLY]), ("/n", []), ("/n", CREATOR_ACL)])
+@pytest.mark.parametrize(("path", "acl"), [("/none", [READ_ONLY]), ("/n", []), ("/n", CREATOR_ALL_ACL)])
 def test_an_acl_that_cannot_be_set_raises_an_error(path: str, acl: list[Acl]) -> None:
     """Otherwise a test with a wrong path would show nothing."""
     server = MemoryZooKeeper()
@@ -90,7 +90,7 @@ def test_an_acl_goes_with_its_znode() -> None:
 def test_a_client_authenticates_on_every_connection() -> None:
     """After a break, and in the session after an expired one."""
     server = MemoryZooKeeper()
-    client = server.client("a", auth=ADA, acl=CREATOR_ACL)
+    client = server.client("a", auth=ADA, acl=CREATOR_ALL_ACL)
     assert isinstance(ask(client, Multi((Create("/n", b""),))), MultiDone)
     server.suspend("a")
     server.resume("a")
@@ -105,7 +105,7 @@ def test_a_change_of_acl_is_in_the_log() -> None:
     server.client("a")
     ada = server.client("ada", auth=ADA)
     server.put("/n")
-    assert not isinstance(ada.set_acl("/n", *CREATOR_ACL), Code)
+    assert not isinstance(ada.set_acl("/n", *CREATOR_ALL_ACL), Code)
     done = server.log[-1]
     assert [(change.path, done.client, done.refused) for change in done.changes] == [("/n", "ada", None)]
     assert server.clients["a"].set_acl("/n", READ_ONLY) is Code.NO_AUTH

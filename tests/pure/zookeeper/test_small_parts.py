@@ -13,7 +13,7 @@ from kazoo.exceptions import EXCEPTIONS
 from tests.waiting import PATIENCE_S, happened, joined
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
-from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
+from zkgroup.zookeeper import CREATOR_ACL, Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.bulk_requests import Support
 from zkgroup.zookeeper.client import EventDispatcher
 from zkgroup.zookeeper.clock import SystemClock
@@ -89,12 +89,20 @@ def test_a_digest_file_that_cannot_be_used_is_named(tmp_path: Path, content: str
         {"max_in_flight": 0},
         {"bulk_paths": 0},
         {"acl": ()},
+        {"acl": CREATOR_ACL},
+        {"acl": CREATOR_ACL, "tls": Tls(ca_file="ca")},
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, object]) -> None:
     """The message names the setting."""
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ClientSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_creator_is_known_by_credentials_or_by_a_certificate() -> None:
+    """Otherwise the server would refuse every create."""
+    assert ClientSettings(acl=CREATOR_ACL, auth=Digest("me", Secret("x"))).acl == CREATOR_ACL
+    assert ClientSettings(acl=CREATOR_ACL, tls=Tls(cert_file="c", key_file="k")).acl == CREATOR_ACL
 
 
 def test_wrong_credentials_are_named() -> None:

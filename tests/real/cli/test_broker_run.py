@@ -157,6 +157,19 @@ def test_the_whole_wait_for_zookeeper_is_the_one_given(lone_shell: Shell, words:
     assert "no connection to ZooKeeper: expected 127.0.0.1:1 to answer within 0.6 s, found" in served.errors
 
 
+@pytest.mark.parametrize("kind", [("broker", "run"), ALONE])
+def test_a_preview_refuses_what_a_start_would(lone_shell: Shell, kind: tuple[str, ...]) -> None:
+    """A wildcard as the address of clients, and rights for a creator whom no server knows."""
+    quick = (*kind, "--id", "7", "-z", "127.0.0.1:1", "--dry-run")
+    anywhere = lone_shell.run(*quick, "--host", "0.0.0.0")
+    named = lone_shell.run(*quick, "--host", "0.0.0.0", "--set", "advertised.host.name=outside")
+    nobody = lone_shell.run(*quick, "--zk-acl", "creator")
+
+    assert (anywhere.code, named.code, nobody.code) == (2, 0, 2)
+    assert "--set advertised.host.name=NAME" in anywhere.err
+    assert "found no credentials" in nobody.err
+
+
 def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
     """One by the option, one by a setting, be they equal."""
     quick = ("-z", "127.0.0.1:1", "--dry-run", "--connect-timeout", "1s")

@@ -12,7 +12,7 @@ from zkgroup.testing.plugin import ServerTree
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 
 def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk_server: ServerTree) -> None:
@@ -41,7 +41,7 @@ def test_three_figures_stand_side_by_side(shell: Shell, groups: ServerGroups, zk
 def test_what_may_not_be_read_is_named_and_makes_it_partial(shell: Shell, groups: ServerGroups) -> None:
     """The rest is counted and printed; exit code 4, as with every command that could not read all."""
     ServerCluster(groups).topic("orders", (1, 2))
-    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ALL_ACL)
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address
     with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:

@@ -76,6 +76,18 @@ def test_a_broken_file_of_profiles_stops_only_what_needs_one(
             context.target(options, environment)
 
 
+def test_the_access_list_comes_from_option_then_profile(config: Path) -> None:
+    """Open by default; other words of a profile are refused."""
+    config.write_text('[profiles.default]\nacl = "creator"\n[profiles.odd]\nacl = "mine"\n')
+
+    assert context.target(Shared(zookeeper="o:1"), {}).acl == "creator"
+    assert context.target(Shared(zookeeper="o:1", zk_acl="open"), {}).acl == "open"
+    with pytest.raises(click.UsageError, match="key 'acl': expected open or creator, found 'mine'"):
+        context.target(Shared(zookeeper="o:1", profile="odd"), {})
+    config.unlink()
+    assert context.target(Shared(zookeeper="o:1"), {}).acl == "open"
+
+
 @pytest.mark.parametrize("key", ["digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file"])
 def test_a_missing_file_is_reported_with_the_option_or_profile_that_names_it(config: Path, key: str) -> None:
     """The error names the option, or the key of the profile."""

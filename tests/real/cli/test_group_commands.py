@@ -14,7 +14,7 @@ from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.consumers import Owner
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 
 def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroups) -> None:
@@ -65,7 +65,7 @@ def test_a_group_hidden_by_an_acl_is_named_and_the_others_are_listed(
     shell: Shell, groups: ServerGroups
 ) -> None:
     """Exit 4 beside listed groups, 1 where every group is hidden; the path is on stderr."""
-    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ALL_ACL)
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address
     with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:

@@ -325,12 +325,13 @@ def test_a_member_that_cannot_connect_is_exit_7(lone_shell: Shell) -> None:
 
 
 def test_the_embedded_server_serves_until_a_signal(lone_shell: Shell, tmp_path: Path) -> None:
-    """Ready with address and pids; exit code 0 by either signal; with --data what was written stays."""
-    words = ("zookeeper", "start", "--data", str(tmp_path / "zk"))
+    """Ready with address, pids and heap; exit code 0 by either signal; with --data what was written stays."""
+    words = ("zookeeper", "start", "--data", str(tmp_path / "zk"), "--heap", "100MB")
 
     with lone_shell.start(*words, fresh=True) as server:
         ready = server.until_event("ready")
         created = lone_shell.run("topic", "create", "orders", "--partitions", "2", "-z", ready["zookeeper"])
+        (java,) = (Path("/proc", str(pid), "cmdline").read_text().split("\0") for pid in ready["pids"])
         codes = [server.stop(signal.SIGINT)]
     with lone_shell.start(*words) as server:
         again = server.until_event("ready")
@@ -339,6 +340,7 @@ def test_the_embedded_server_serves_until_a_signal(lone_shell: Shell, tmp_path: 
 
     assert (created.code, codes, len(ready["pids"])) == (0, [0, 0], 1)
     assert [topic["topic"] for topic in topics] == ["orders"]
+    assert ("-Xmx95m" in java, ready["heap_bytes"]) == (True, 95 * 1024**2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -363,9 +365,10 @@ def test_the_embedded_server_ends_at_once_while_it_starts(
 
 
 def test_the_embedded_server_prints_events_only(lone_shell: Shell) -> None:
-    """json and csv are for documents."""
+    """json and csv are for documents. A heap has a unit, and room for a server."""
     assert lone_shell.run("zookeeper", "start", "--format", "json").code == 2
     assert lone_shell.run("zookeeper", "start", "--servers", "2").code == 2
+    assert [lone_shell.run("zookeeper", "start", "--heap", heap).code for heap in ("512", "1MB")] == [2, 2]
 
 
 def test_a_data_folder_that_cannot_be_used_is_named(lone_shell: Shell, tmp_path: Path) -> None:

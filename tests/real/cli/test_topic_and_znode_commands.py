@@ -16,7 +16,7 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 
 def _broker(groups: ServerGroups, number: int, **extensions: object) -> None:
@@ -448,7 +448,7 @@ def test_a_znode_that_an_acl_hides_is_an_error_that_names_the_options(shell: She
     """Exit 1 with the path and the options; with the right file it is shown."""
     file = tmp_path / "digest"
     file.write_text("me:canary\n")
-    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    settings = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ALL_ACL)
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
     assert address
     with ZooKeeperClient(address, settings) as client, Blocking(client) as owner:

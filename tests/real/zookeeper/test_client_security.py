@@ -21,7 +21,7 @@ from zkgroup.zookeeper import Acl, ClientSettings, Digest, Sasl, Secret, Tls, Zo
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 from zkgroup.zookeeper.embedded.java import find_jars
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 ME = Digest("me", Secret("canary"))
 
@@ -31,7 +31,7 @@ ME = Digest("me", Secret("canary"))
 
 def test_what_we_create_has_the_access_list_of_the_settings(zk_server: ServerTree) -> None:
     """Also inside a multi and for missing parents; nobody else may read or write it."""
-    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    private = ClientSettings(auth=ME, acl=CREATOR_ALL_ACL)
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
         owner.multi(Create("/private", b"data"))
         owner.create_missing("/parent")
@@ -50,7 +50,7 @@ def test_what_we_create_has_the_access_list_of_the_settings(zk_server: ServerTre
 
 def test_acls_are_given_path_by_path(zk_server: ServerTree) -> None:
     """With the Stat; who may not read a znode is told so for that one."""
-    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    private = ClientSettings(auth=ME, acl=CREATOR_ALL_ACL)
     with ZooKeeperClient(zk_server.address, private) as client, Blocking(client) as owner:
         owner.multi(Create("/private", b"data"))
         with ZooKeeperClient(zk_server.address) as other, Blocking(other) as stranger:
@@ -70,7 +70,7 @@ def test_acls_are_given_path_by_path(zk_server: ServerTree) -> None:
 
 def test_credentials_are_given_again_on_every_connection(zk_chaos_server: ChaosZooKeeper) -> None:
     """A second client, and the same one after a reconnect, may read what the first wrote."""
-    private = ClientSettings(auth=ME, acl=CREATOR_ACL)
+    private = ClientSettings(auth=ME, acl=CREATOR_ALL_ACL)
     with ZooKeeperClient(zk_chaos_server.address, private) as client, Blocking(client) as owner:
         owner.multi(Create("/private", b"data"))
         zk_chaos_server.cut()
@@ -249,7 +249,7 @@ def test_our_own_certificate_is_shown(secure: EmbeddedZooKeeper, certificates: C
         cert_file=certificates.path("server.crt"),
         key_file=certificates.path("server.key"),
     )
-    settings = ClientSettings(tls=tls, acl=CREATOR_ACL, session_timeout_ms=20_000)
+    settings = ClientSettings(tls=tls, acl=CREATOR_ALL_ACL, session_timeout_ms=20_000)
     with ZooKeeperClient(secure.address, settings) as client, Blocking(client, PATIENCE_S) as blocking:
         blocking.multi(Create("/mutual", b"data"))
         assert blocking.read("/mutual").data == b"data"

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
@@ -37,7 +37,7 @@ from zkgroup.demo.processes import ChildProcess
 from zkgroup.errors import MemberFailedError
 from zkgroup.history import HistoryFile
 from zkgroup.zookeeper import ClientSettings
-from zkgroup.zookeeper.settings import Digest, Sasl, Secret, Tls
+from zkgroup.zookeeper.settings import Acl, Digest, Sasl, Secret, Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class MemberChildSettings:
     session_timeout_ms: int
     server_tick_ms: int
     connection: ClientSettings
-    """Authentication and encryption; the other settings are not passed on."""
+    """Authentication, encryption and access list; the other settings are not passed on."""
 
 
 def encode_settings(child_settings: MemberChildSettings) -> bytes:
@@ -72,6 +72,7 @@ def encode_settings(child_settings: MemberChildSettings) -> bytes:
     plain["digest"] = auth.credential if isinstance(auth, Digest) else None
     plain["sasl"] = auth.options() if isinstance(auth, Sasl) else None
     plain["tls"] = _tls_fields(tls) if tls else None
+    plain["acl"] = [astuple(entry) for entry in child_settings.connection.acl]
     return json.dumps(plain).encode() + b"\n"
 
 
@@ -83,7 +84,8 @@ def decode_settings(line: bytes) -> MemberChildSettings:
     if tls is not None:
         password = tls.pop("key_password")
         tls = Tls(**tls, key_password=Secret(password) if password else None)
-    return MemberChildSettings(**plain, connection=ClientSettings(auth=auth, tls=tls))
+    acl = tuple(Acl(*entry) for entry in plain.pop("acl"))
+    return MemberChildSettings(**plain, connection=ClientSettings(auth=auth, tls=tls, acl=acl))
 
 
 def _tls_fields(tls: Tls) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing.conformance.reads import quiet
 from zkgroup.testing.conformance.target import AclTarget, Caller
-from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, Digest, Secret
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL, OPEN_ACL, Acl, Digest, Secret
 
 OWNER = Digest("owner", Secret("secret of the owner"))
 OWNER_ID = "owner:ESOSnpQxalFvEUMjxUPDmXjm2II="
@@ -96,7 +96,7 @@ def check_a_znode_keeps_the_acl_of_its_creation(target: AclTarget) -> None:
     Another client with the same authentication has the creator's permissions; one with another password has
     not.
     """
-    creator, again = target.connect_as(OWNER, *CREATOR_ACL), target.connect_as(OWNER)
+    creator, again = target.connect_as(OWNER, *CREATOR_ALL_ACL), target.connect_as(OWNER)
     others = target.connect_as(OTHER), target.connect()
     creator.write(Create("/a", b""), Create("/e", b"", ephemeral=True))
     creator.ask(CreateMissing(("/a", "/m", "/m/n")), CreateMissingDone)
@@ -276,7 +276,7 @@ def check_setacl_needs_admin(target: AclTarget) -> None:
 
 def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
     """Empty, of an unknown scheme, with an id that is none, `auth` of who has not authenticated."""
-    owner, caller = target.connect_as(OWNER, ALL), target.connect_as(None, *CREATOR_ACL)
+    owner, caller = target.connect_as(OWNER, ALL), target.connect_as(None, Acl("r", "digest", "user"))
     owner.write(Create("/n", b""))
     refused = caller.ask(Multi((Create("/none/child", b""),)), MultiRefused)
     assert refused == MultiRefused(0, Code.INVALID_ACL)
@@ -294,7 +294,7 @@ def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
     ):
         assert target.set_acl("/n", *acl, auth=OWNER) is Code.INVALID_ACL, acl
     assert target.set_acl("/none", auth=OWNER) is Code.INVALID_ACL
-    assert target.set_acl("/n", *CREATOR_ACL, auth=None) is Code.INVALID_ACL
+    assert target.set_acl("/n", *CREATOR_ALL_ACL, auth=None) is Code.INVALID_ACL
     assert _acl(owner, "/n")[0] == (AclEntry(31, "digest", OWNER_ID),)
 
 
@@ -303,7 +303,7 @@ def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
 
 def check_the_next_session_authenticates_again(target: AclTarget) -> None:
     """What the client created before is readable."""
-    owner = target.connect_as(OWNER, *CREATOR_ACL)
+    owner = target.connect_as(OWNER, *CREATOR_ALL_ACL)
     owner.write(Create("/n", b"data"))
     owner.store.abandon(1, "test")
     owner.session(2)

@@ -17,7 +17,7 @@ from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, write_export
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.settings import CREATOR_ACL
+from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 
 def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_memory_server_is_written_too(tmp_path: Path) -> None:
 
 def test_what_may_not_be_read_is_named_and_exit_4(shell: Shell, zk_server: Any, tmp_path: Path) -> None:
     """The rest is written."""
-    mine = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ACL)
+    mine = ClientSettings(auth=Digest("me", Secret("canary")), acl=CREATOR_ALL_ACL)
     with ZooKeeperClient(zk_server.address, mine) as client, Blocking(client) as owner:
         owner.multi(Create("/private", b"data"))
         owner.multi(Create("/private/below", b"data"))
