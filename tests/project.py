@@ -6,6 +6,7 @@ import ast
 import configparser
 import functools
 import gc
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +21,35 @@ def setup_cfg() -> configparser.ConfigParser:
     return parser
 
 
-def python_files(*folders: str) -> list[Path]:
-    """Every Python file below these folders, sorted."""
-    return sorted(
+@functools.cache
+def tracked_files(root: Path = ROOT) -> tuple[Path, ...]:
+    """The files that git tracks in the checkout at `root`; none if there is no git, or no checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted(file for name in done.stdout.split("\0") if name and (file := root / name).is_file()))
+
+
+def files_below(*folders: str, ending: str = "") -> list[Path]:
+    """The project's files below these folders whose names end so, sorted.
+
+    In an unpacked archive, which has no git, all files that are there belong to the project.
+    """
+    roots = [ROOT / folder for folder in folders]
+    return [
         file
-        for folder in folders
-        for file in (ROOT / folder).rglob("*.py")
-        if "__pycache__" not in file.parts
-    )
+        for file in tracked_files()
+        or sorted(each for root in roots for each in root.rglob("*") if each.is_file())
+        if file.name.endswith(ending) and any(file.is_relative_to(root) for root in roots)
+    ]
+
+
+def python_files(*folders: str) -> list[Path]:
+    """The project's Python files below these folders, sorted."""
+    return files_below(*folders, ending=".py")
 
 
 @functools.cache
@@ -55,6 +77,6 @@ def parsed(file: Path) -> ast.Module:
 def package_folders() -> Iterator[tuple[str, Path]]:
     """Import name and folder of every package that is shipped."""
     for top, name in (("zkgroup", "zkgroup"), ("cli", "zkgroup_cli")):
-        for init in sorted((ROOT / top).rglob("__init__.py")):
+        for init in files_below(top, ending="__init__.py"):
             parts = init.parent.relative_to(ROOT / top).parts
             yield ".".join((name, *parts)), init.parent

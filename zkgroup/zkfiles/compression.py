@@ -111,7 +111,7 @@ def open_regular(path: Path, expected: str) -> int:
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and not path.is_symlink():
             raise MissingFileError(str(path), expected, "nothing") from error
-        found = "a link, which is not followed" if path.is_symlink() else _words(error)
+        found = "a link, which is not followed" if path.is_symlink() else _words(path, error)
         raise NotZooKeeperFileError(str(path), f"{expected} to read", found) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -134,7 +134,7 @@ class _RawFile:
         try:
             return self.size_now(), os.pread(self._descriptor, len(snappy.STREAM_MAGIC), 0)
         except OSError as error:
-            raise NotZooKeeperFileError(str(self.path), "bytes to read", _words(error)) from error
+            raise NotZooKeeperFileError(str(self.path), "bytes to read", _words(self.path, error)) from error
 
     def read(self, most: int) -> bytes:
         piece = self.at_offset(self.at, most)
@@ -145,7 +145,9 @@ class _RawFile:
         try:
             return os.pread(self._descriptor, most, offset)
         except OSError as error:
-            raise DamagedFileError(str(self.path), offset, "bytes to read", _words(error)) from error
+            raise DamagedFileError(
+                str(self.path), offset, "bytes to read", _words(self.path, error)
+            ) from error
 
     def size_now(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -259,5 +261,7 @@ class _Unsnapped(_Packed):
         return bytes(block)
 
 
-def _words(error: OSError | ValueError) -> str:
+def _words(path: Path, error: OSError | ValueError) -> str:
+    if "\0" in str(path):  # each Python has other words for it
+        return "a null byte in its name"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import ROOT, parsed, python_files, walked
+from tests.project import ROOT, files_below, parsed, python_files, walked
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -145,11 +145,8 @@ def test_nothing_names_a_machine(folder: str) -> None:
 
     offences = [
         f"{_relative(file)}: {found.group()}"
-        for file in (ROOT / folder).rglob("*")
-        if file.is_file()
-        and file.suffix in suffixes
-        and "__pycache__" not in file.parts
-        and "_build" not in file.parts
+        for file in files_below(folder)
+        if file.suffix in suffixes
         and file.name != "test_architecture.py"
         and (found := pattern.search(file.read_text(encoding="utf-8", errors="replace")))
     ]

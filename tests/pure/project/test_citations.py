@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.project import ROOT, parsed, walked
+from tests.project import ROOT, files_below, parsed, python_files, walked
 
 DOCS = ROOT / "docs"
 _NUMBERS = r"\d+(?:\.\d+)?(?:(?:,? and |, | to |-)\d+(?:\.\d+)?)*"
@@ -64,21 +64,19 @@ def _said_in(tree: ast.Module, text: str) -> Iterator[str]:
 @functools.cache
 def _said() -> tuple[tuple[str, str], ...]:
     """File, docstrings and comments of every module except this one; each of them on a line of its own."""
-    folders = ("tests", "zkgroup", "cli")
-    files = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return tuple(
         (
             path.relative_to(ROOT).as_posix(),
             "\n".join(_said_in(parsed(path), path.read_text(encoding="utf-8"))),
         )
-        for path in files
+        for path in python_files("tests", "zkgroup", "cli")
         if path != Path(__file__)
     )
 
 
 def test_what_is_cited_stands_on_a_page() -> None:
     """A cited mark must exist on its page, and a page must have marks."""
-    pages = {path.name for path in DOCS.rglob("*.md")} | {"README.md", "CHANGELOG.md"}
+    pages = {path.name for path in files_below("docs", ending=".md")} | {"README.md", "CHANGELOG.md"}
     kinds = {**CITED, "page": (r"(?<![\w/*.-])([a-z][\w-]*\.md)\b", frozenset(pages))}
     missing, kept = [], dict.fromkeys(kinds, 0)
     for file, text in _said():
@@ -99,8 +97,7 @@ def test_nothing_outside_the_repository_is_cited() -> None:
 
 def test_every_invariant_that_is_reported_is_explained() -> None:
     """Each invariant that a checker names in a violation has a row on a page, with how it is decided."""
-    folder = ROOT / "zkgroup" / "history"
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in python_files("zkgroup/history"))
 
     named = set(re.findall(r"\"([SL]\d+)\"", text))
     assert len(named) > 20

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import fnmatch
 import importlib.metadata
 import re
+import subprocess
 import tomllib
+from pathlib import Path
 
-from tests.project import ROOT, package_folders, setup_cfg
+import pytest
+
+from tests.project import (
+    ROOT,
+    files_below,
+    package_folders,
+    python_files,
+    setup_cfg,
+    tracked_files,
+)
 
 FIXED_TOP_LEVEL = {
     *("setup.cfg", "zkgroup", "cli", "tests", "docker-compose.yml", "docs", "README.md"),
@@ -25,7 +35,7 @@ def test_package_list_names_every_folder_and_nothing_else() -> None:
 def test_every_folder_with_python_files_is_a_package() -> None:
     """A folder without `__init__.py` would be missing from the wheel without any warning."""
     packages = {folder for _, folder in package_folders()}
-    folders = {file.parent for top in ("zkgroup", "cli") for file in (ROOT / top).rglob("*.py")}
+    folders = {file.parent for file in python_files("zkgroup", "cli")}
 
     assert sorted(folders - packages) == []
 
@@ -75,7 +85,7 @@ def test_pyproject_holds_what_setup_cfg_cannot() -> None:
 def test_each_c_file_is_an_extension_without_which_the_install_goes_on() -> None:
     """Named by its place, with a stub, within the stable interface of the oldest Python."""
     modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
-    sources = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("zkgroup/**/*.c"))
+    sources = sorted(path.relative_to(ROOT).as_posix() for path in files_below("zkgroup", ending=".c"))
 
     assert sources == sorted(source for module in modules for source in module["sources"])
     for module in modules:
@@ -89,13 +99,20 @@ def test_each_c_file_is_an_extension_without_which_the_install_goes_on() -> None
     assert "**/*.pyi" in setup_cfg()["options.package_data"]["*"]
 
 
+def test_a_stray_file_does_not_belong_to_the_project(tmp_path: Path) -> None:
+    """Only what git tracks does, so a note or a log beside it fails no test."""
+    for name in ("stray.py", "tracked.py", "gone.py"):
+        (tmp_path / name).touch()
+    for command in ("init -q", "add tracked.py gone.py"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    (tmp_path / "gone.py").unlink()
+
+    assert tracked_files(tmp_path) == (tmp_path / "tracked.py",)
+
+
+@pytest.mark.skipif(not tracked_files(), reason="only git knows which files belong to the project")
 def test_top_level_is_fixed() -> None:
     """The tracked top-level names are a closed set: the project's first page does not grow by accident."""
-    ignored = {line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
-    found = {
-        entry.name
-        for entry in ROOT.iterdir()
-        if entry.name != ".git" and not any(fnmatch.fnmatch(entry.name, pattern) for pattern in ignored)
-    }
+    found = {file.relative_to(ROOT).parts[0] for file in tracked_files()}
 
     assert found <= FIXED_TOP_LEVEL, sorted(found - FIXED_TOP_LEVEL)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import zkgroup
-
-ROOT = Path(__file__).parents[3]
+from tests.project import ROOT, files_below
 
 PUBLIC = [
     "Admin",
@@ -103,7 +102,7 @@ def test_the_page_and_the_package_list_the_same_public_modules() -> None:
 def test_examples_of_the_pages_use_public_names() -> None:
     """contributing.md shows files of the package itself."""
     public = _public_modules(str(zkgroup.__doc__))
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *files_below("docs", ending=".md")]
     wrong = [
         f"{page.name}: {module} {name}"
         for page in pages

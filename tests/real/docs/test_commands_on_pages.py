@@ -10,12 +10,12 @@ import click
 import pytest
 from zkgroup_cli.app import root
 
-from tests.project import ROOT
+from tests.project import ROOT, files_below
 
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
-    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts),
+    *files_below("docs", ending=".md"),
 ]
 _CODE = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|shell|bash|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
