@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from zkgroup.model.groups import TopicPartition
+
+NOTHING_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""The `errno` of calls for which the system has no descriptor or memory now: nothing is broken, wait."""
 
 
 class ZkGroupError(Exception):

@@ -16,13 +16,14 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from zkgroup.errors import NOTHING_LEFT
+
 _log = logging.getLogger(__name__)
 _BACKLOG = 1024
 """Clients that the system accepts beforehand; those beyond wait for seconds, or are reset. All clients of a
 coordinator that has failed come to the next one at once. The system may have a lower limit (somaxconn)."""
 _AT_ONCE = 64
 """Most clients that are accepted in one turn of the loop."""
-_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_S = 1.0
 """Seconds before the next accept after the system had no resources for one; asyncio waits as long."""
 _WARNED_AGAIN_S = 60.0
@@ -119,7 +120,7 @@ class Acceptor:
             try:
                 client, _ = listening.accept()
             except OSError as error:
-                if error.errno in _NOTHING_LEFT:
+                if error.errno in NOTHING_LEFT:
                     self._pause(listening, error)
                 return  # none waits, or the client has left meanwhile
             self._take(client)
@@ -137,14 +138,22 @@ class Acceptor:
 
     def _warn(self) -> None:
         """Logs clients that were closed, at most once a minute: they come again and again."""
-        now_s = asyncio.get_running_loop().time()
-        if self._warned_s is None or now_s - self._warned_s >= _WARNED_AGAIN_S:
+        if self._warns():
             who = "a client was" if self._refused == 1 else f"{self._refused} clients were"
             _log.warning("%s closed: there are already %d connections", who, self._clients_max)
-            self._refused, self._warned_s = 0, now_s
+            self._refused = 0
+
+    def _warns(self) -> bool:
+        """Whether it is time for a warning again."""
+        now_s = asyncio.get_running_loop().time()
+        if self._warned_s is not None and now_s - self._warned_s < _WARNED_AGAIN_S:
+            return False
+        self._warned_s = now_s
+        return True
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        _log.error("no client can be accepted for %s s: %s", _PAUSE_S, error)
+        if self._warns():
+            _log.error("no client can be accepted for now: %s", error)
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening)
         loop.call_later(_PAUSE_S, self._go_on, listening)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from zkgroup.errors import ForkedClientError, StoreUnavailableError, ZkGroupError
+from zkgroup.errors import NOTHING_LEFT, ForkedClientError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import (
     Connected,
@@ -51,6 +51,8 @@ _log = logging.getLogger("zkgroup.zookeeper")
 
 _CLOSE_SESSION_S = 1.0
 """Seconds in which a session that was given up may still be closed at the server."""
+_NOTHING_LEFT_PAUSE_S = 0.5
+"""Seconds before a session is opened again for which there was no descriptor."""
 _CRASH_PAUSE_S = 0.5
 """Seconds before the session after one that ended unexpectedly, which avoids a busy loop."""
 
@@ -327,16 +329,25 @@ class ZooKeeperClient:
         self._events.post(action)
 
     def _reopen(self, lost: ClientConnection) -> None:
+        said = False
         with self._changed:
-            if not self._closed and self._connection is lost:
-                self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
+            while not self._closed and self._connection is lost:
+                try:
+                    self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
+                except OSError as error:
+                    if error.errno not in NOTHING_LEFT:
+                        raise
+                    if not said:
+                        _log.warning("%s: no new session yet: %s", self._address, error.strerror)
+                    said = True
+                    self._changed.wait(_NOTHING_LEFT_PAUSE_S)
 
     def _open_next(self, pause_s: float) -> None:
-        """Opens the next session. Called with the lock taken."""
-        self._incarnation += 1
+        """Opens the next session. Called with the lock taken. Raises OSError without a descriptor for it."""
         self._connection = ClientConnection(
-            self, self._incarnation, self._address, self._settings, self._tls, self._clock
+            self, self._incarnation + 1, self._address, self._settings, self._tls, self._clock
         )
+        self._incarnation += 1
         self._connections.add(self._connection)
         self._connection.open(pause_s)
 

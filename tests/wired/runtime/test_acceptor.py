@@ -133,7 +133,7 @@ def test_files_that_have_run_out_are_waited_for(
 
     asyncio.run(scenario())
     assert len(tried) == 4  # the last one finds nobody
-    assert caplog.text.count("no client can be accepted") == 2
+    assert caplog.text.count("no client can be accepted") == 1  # at most once a minute
 
 
 @pytest.mark.parametrize("families", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET6,)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import struct
 import threading
 from collections.abc import Callable
@@ -39,6 +42,7 @@ from zkgroup.testing import FakeClock
 from zkgroup.testing.conformance import Caller
 from zkgroup.testing.conformance.target import Pending
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import client as client_module
 from zkgroup.zookeeper.sockets import Waker
 from zkgroup.zookeeper.wire import Op
 
@@ -68,6 +72,32 @@ def test_a_write_without_an_answer_is_never_sent_again() -> None:
         caller.ask(Sync("/"), SyncDone)
         assert len(write.outcomes) == 1
     assert [one.op for one in asked] == [Op.SYNC, CLOSE_SESSION]
+
+
+def test_a_session_waits_for_a_descriptor(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that has lost its session opens the next one as soon as the system lets it."""
+    monkeypatch.setattr(client_module, "_NOTHING_LEFT_PAUSE_S", 0.001)
+    pair, refused = socket.socketpair, list[int]()
+
+    def scarce() -> tuple[socket.socket, socket.socket]:
+        if len(refused) < 3:
+            refused.append(errno.EMFILE)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return pair()
+
+    def script(peer: Peer, number: int) -> None:
+        peer.greet(session_id=number)
+        peer.serve()
+
+    with connected(script) as (client, caller):
+        monkeypatch.setattr(socket, "socketpair", scarce)
+        client.abandon(1, "for a test")
+        caller.await_event(Lost)
+        assert client.wait_connected(PATIENCE_S).incarnation == 2
+    assert len(refused) == 3
+    assert caplog.text.count("no new session yet: Too many open files") == 1
 
 
 def test_unsent_requests_are_distinguished() -> None:
