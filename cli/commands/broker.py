@@ -293,9 +293,11 @@ def run(
 
     from zkgroup.broker.broker import Broker
     from zkgroup.broker.controller_only import ControllerOnly
+    from zkgroup.broker.descriptors import raise_descriptor_limit
 
     from ..broker_events import BrokerPrinter
 
+    raise_descriptor_limit()
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}

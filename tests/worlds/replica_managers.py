@@ -10,9 +10,10 @@ from typing import Protocol
 
 from zkgroup.broker.log.checkpoints import LEADER_EPOCHS, decode_leader_epochs
 from zkgroup.broker.log.data_dir import DataDir, stored_records
+from zkgroup.broker.log.disk_storage import DiskStorage
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage
+from zkgroup.broker.log.storage import Flush, MemoryStorage, Storage
 from zkgroup.broker.replica_view import AppendResult, FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition

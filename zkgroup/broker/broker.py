@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zkgroup.broker.hosted_controller import client_settings, open_controller
+from zkgroup.broker.hosted_controller import client_settings, descriptor_shares, open_controller
 from zkgroup.broker.lifecycle import (
     BrokerComponents,
     BrokerLifecycle,
@@ -258,7 +258,8 @@ class Broker:
         if self._folder is None:
             data_dir = DataDir.in_memory(config, wall_ms, self._storage)
         else:
-            data_dir = DataDir.on_disk(self._folder, broker, cluster_id, config, wall_ms)
+            files = descriptor_shares(self.settings).files
+            data_dir = DataDir.on_disk(self._folder, broker, cluster_id, config, wall_ms, files)
         return ReplicaManager(broker, data_dir, wall_ms)
 
     def _fail(self, error: BaseException) -> None:

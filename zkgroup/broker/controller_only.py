@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from zkgroup.broker.broker import HOST_DEFAULT
-from zkgroup.broker.hosted_controller import client_settings, connection_limits, open_controller
+from zkgroup.broker.hosted_controller import client_settings, limits_of_process, open_controller
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
@@ -125,7 +125,7 @@ class ControllerOnly:
 
     async def _open(self) -> ControllerServer:
         settings = self.settings
-        port = ControllerServer(self.broker, self._clock, connection_limits(settings))
+        port = ControllerServer(self.broker, self._clock, limits_of_process(settings))
         try:
             host, number = await port.open(*self._bind)
         except BaseException:

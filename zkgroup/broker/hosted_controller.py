@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from zkgroup.broker.descriptors import DescriptorShares, descriptor_limit, shared
+from zkgroup.broker.log.disk_storage import OPEN_FILES_MAX
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
@@ -20,6 +23,8 @@ from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.wire.control import controller_client_id
 from zkgroup.zookeeper import ClientSettings
+
+log = logging.getLogger("zkgroup.broker")
 
 
 def open_controller(
@@ -88,16 +93,29 @@ def client_settings(settings: BrokerSettings, connection: ClientSettings | None)
     )
 
 
-def connection_limits(settings: BrokerSettings) -> ConnectionLimits:
-    """The limits of connections to the port."""
+def connection_limits(settings: BrokerSettings, shares: DescriptorShares) -> ConnectionLimits:
+    """The limits of connections to the port; fewer than the setting where descriptors are kept for files."""
     return ConnectionLimits(
-        connections_max=settings.max_connections,
+        connections_max=shares.connections,
         request_bytes_max=settings.socket_request_max_bytes,
         buffered_bytes_max=settings.queued_max_request_bytes,
         idle_ms=settings.connections_max_idle_ms,
         request_ms=settings.socket_request_timeout_ms,
         answer_ms=settings.socket_response_timeout_ms,
     )
+
+
+def descriptor_shares(settings: BrokerSettings) -> DescriptorShares:
+    """How this process shares its descriptors."""
+    return shared(descriptor_limit(), settings.max_connections, OPEN_FILES_MAX)
+
+
+def limits_of_process(settings: BrokerSettings) -> ConnectionLimits:
+    """The limits of connections to a port that is opened now; says how the descriptors are shared."""
+    shares = descriptor_shares(settings)
+    level = logging.WARNING if shares.connections < settings.max_connections else logging.INFO
+    log.log(level, "%s", shares)
+    return connection_limits(settings, shares)
 
 
 def _notify(listener: BrokerListener, news: ControllerNews) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.groups.broker_groups import BrokerGroups
-from zkgroup.broker.hosted_controller import connection_limits
+from zkgroup.broker.hosted_controller import limits_of_process
 from zkgroup.broker.machine.events import (
     BrokerEvent,
     ClaimProducerIds,
@@ -155,7 +155,7 @@ class BrokerNetwork:
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.table.respond)
-        self._server = BrokerServer(respond, self._apis.table.versions, connection_limits(settings))
+        self._server = BrokerServer(respond, self._apis.table.versions, limits_of_process(settings))
 
     def _make_fetchers(self, settings: BrokerSettings) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(

@@ -22,8 +22,8 @@ from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, 
 from tests.waiting import eventually
 from tests.worlds.led_brokers import ask as ask_broker
 from zkgroup.broker.log.data_dir import DataDir
+from zkgroup.broker.log.disk_storage import DiskStorage
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.log.storage import DiskStorage
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import SIZE, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse

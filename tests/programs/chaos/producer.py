@@ -10,7 +10,7 @@ from tests.programs.chaos.cluster import RECORDS, ChaosCluster
 from tests.programs.chaos.operations import PARTITIONS
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.broker.log.storage import DiskStorage
+from zkgroup.broker.log.disk_storage import DiskStorage
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, ProducerSettings, RecordProducer
 from zkgroup.errors import ZkGroupError
 from zkgroup.history import HistoryRecord

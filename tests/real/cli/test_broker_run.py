@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -64,9 +65,17 @@ def test_a_failure_just_before_a_signal_is_reported(hurry: Callable[[], None] | 
 def test_a_controller_is_active_until_a_signal(
     shell: Shell, witness: Blocking, number: signal.Signals
 ) -> None:
-    """Registered while it is active; at the end unregistered, with its record closed (exit 0)."""
-    with shell.start(*SERVED, fresh=number == signal.SIGTERM) as controller:
+    """Registered while it is active; at the end unregistered, with its record closed (exit 0). It may open
+    as many files as the system allows, as a JVM."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
+    try:
+        started = shell.start(*SERVED, fresh=number == signal.SIGTERM)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with started as controller:
         waiting = controller.until_event("waiting")
+        assert resource.prlimit(controller.pid, resource.RLIMIT_NOFILE) == (hard, hard)
         elected = controller.until_event("controller")
         described = shell.json("controller", "describe")
         listed = shell.json("broker", "list")["brokers"]

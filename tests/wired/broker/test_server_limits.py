@@ -20,6 +20,7 @@ from tests.worlds.serving import (
     served,
     until,
 )
+from zkgroup.broker.descriptors import shared
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
@@ -50,10 +51,11 @@ def test_each_limit_of_connections_is_a_setting() -> None:
         socket_response_timeout_ms=6,
     )
 
-    assert connection_limits(settings) == ConnectionLimits(
+    assert connection_limits(settings, shared(None, 1, 0)) == ConnectionLimits(
         connections_max=1, request_bytes_max=2, buffered_bytes_max=3, idle_ms=4, request_ms=5, answer_ms=6
     )
-    assert connection_limits(BrokerSettings()) == ConnectionLimits()
+    unlimited = shared(None, BrokerSettings().max_connections, 0)
+    assert connection_limits(BrokerSettings(), unlimited) == ConnectionLimits()
 
 
 @on_a_loop

@@ -17,7 +17,7 @@ from tests.pure.broker.log.made_batches import headers_of
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.unhurried import unhurried
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.broker.log.storage import DiskStorage
+from zkgroup.broker.log.disk_storage import DiskStorage
 from zkgroup.model import TopicPartition
 from zkgroup.testing.kafka_cluster import KafkaCluster
 from zkgroup.wire.record_batch import COMPRESSIONS, BatchHeader, Record, records_of

@@ -28,10 +28,11 @@ from zkgroup.broker.log.checkpoints import (
     encode_meta_properties,
     encode_offsets,
 )
+from zkgroup.broker.log.disk_storage import OPEN_FILES_MAX, DiskStorage, when_free
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.log_loader import LoadMarks, create_log, load_log
 from zkgroup.broker.log.partition_log import PartitionLog, folder_of
-from zkgroup.broker.log.storage import DiskStorage, Flush, MemoryStorage, Storage, storage_errors
+from zkgroup.broker.log.storage import Flush, MemoryStorage, Storage, storage_errors
 from zkgroup.errors import ConfigError, ConflictError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 
@@ -103,9 +104,11 @@ class DataDir:
         cluster_id: str | None,
         config: LogConfig,
         wall_ms: Callable[[], int],
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> DataDir:
         """Takes a folder for this process until `close`; a missing one is created in its parent.
 
+        `open_files_max`: most files of logs that stay open.
         Raises ConfigError where it is another broker's or cluster's, or not a broker's at all, and
         ConflictError where it is in use.
         """
@@ -116,7 +119,7 @@ class DataDir:
         except OSError as error:
             raise ConfigError(f"{path} cannot be a broker's folder: {error.strerror}") from error
         try:
-            storage = DiskStorage(path)
+            storage = DiskStorage(path, open_files_max)
             directory_id = _read_or_make_meta(storage, path, broker, cluster_id)
             return cls(storage, config, wall_ms, directory_id=directory_id, lock=lock)
         except (OSError, ReplicaStorageError) as error:
@@ -305,7 +308,7 @@ def stored_broker_id(folder: Path) -> int | None:
     """The id of the broker whose folder this is; None where no broker has used it yet. Raises ConfigError."""
     path = folder / META_PROPERTIES
     try:
-        return decode_meta_properties(path.read_bytes()).broker_id
+        return decode_meta_properties(when_free(path.read_bytes)).broker_id
     except FileNotFoundError:
         return None
     except (OSError, CheckpointError) as error:
@@ -325,7 +328,8 @@ class _Lock:
         self._folder = folder.resolve()
         if self._folder in _locked:
             raise ConflictError(f"{folder} is used by another broker")
-        self._file: int | None = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        path = folder / LOCK
+        self._file: int | None = when_free(lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Files of a data folder, on disk or in memory.
+"""Files of a data folder: the port of a log, and files in memory.
 
 A log opens, writes and deletes files by their paths below the data folder (`orders-0/…log`), with `/` between
-folder and name. Descriptors are the storage's own affair: it keeps those open that were used last.
+folder and name. Descriptors are the storage's own affair (`disk_storage`).
 
 All methods raise OSError, as the operating system does; `storage_errors` turns it into ReplicaStorageError.
 """
@@ -10,18 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
 from zkgroup.errors import ReplicaStorageError
-
-OPEN_FILES_MAX = 400
-"""Descriptors that a broker keeps for its logs; a process may usually have 1024."""
 
 
 class Flush(Enum):
@@ -91,152 +85,6 @@ class Storage(Protocol):
     def close(self) -> None:
         """Closes all files; they are opened again when they are needed."""
         ...
-
-
-class DiskStorage:
-    """A `Storage` on disk."""
-
-    def __init__(self, folder: Path, open_files_max: int = OPEN_FILES_MAX) -> None:
-        self._folder = str(folder)
-        self._maximum = open_files_max
-        self._open: OrderedDict[str, int] = OrderedDict()
-
-    def read(self, path: str, position: int, size: int) -> bytes:
-        try:
-            return self._read(self._descriptor(path), position, size)
-        except OSError as error:
-            raise self._named(error, path) from None
-
-    @staticmethod
-    def _read(file: int, position: int, size: int) -> bytes:
-        data = os.pread(file, size, position)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        done = len(data)
-        while done < size and (data := os.pread(file, size - done, position + done)):
-            parts.append(data)
-            done += len(data)
-        return b"".join(parts)
-
-    def write(self, path: str, position: int, data: bytes | bytearray | memoryview) -> None:
-        try:
-            file = self._descriptor(path, create=True)
-            done = os.pwrite(file, data, position)
-            while done < len(data):
-                done += os.pwrite(file, memoryview(data)[done:], position + done)
-        except OSError as error:
-            raise self._named(error, path) from None
-
-    def truncate(self, path: str, size: int) -> None:
-        try:
-            os.ftruncate(self._descriptor(path), size)
-        except OSError as error:
-            raise self._named(error, path) from None
-
-    def flush(self, path: str) -> None:
-        try:
-            if path in self._open:
-                os.fsync(self._open[path])
-                return
-            file = os.open(self._full(path), os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise self._named(error, path) from None
-
-    def size(self, path: str) -> int | None:
-        try:
-            return os.stat(self._full(path)).st_size  # noqa: PTH116  # paths are strings here: one per read
-        except FileNotFoundError:
-            return None
-
-    def modified_ms(self, path: str) -> int:
-        return os.stat(self._full(path)).st_mtime_ns // 1_000_000  # noqa: PTH116
-
-    def read_all(self, path: str) -> bytes | None:
-        try:
-            file = os.open(self._full(path), os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            return self._read(file, 0, os.fstat(file).st_size)
-        except OSError as error:
-            raise self._named(error, path) from None
-        finally:
-            os.close(file)
-
-    def replace(self, path: str, data: bytes, flush: bool) -> None:
-        full = self._full(path)
-        made = full + ".tmp"
-        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            done = 0
-            while done < len(data):
-                done += os.write(file, memoryview(data)[done:])
-            if flush:
-                os.fsync(file)
-        except OSError as error:
-            raise self._named(error, path) from None
-        finally:
-            os.close(file)
-        self._forget(path)
-        os.rename(made, full)  # noqa: PTH104  # a log is opened by some such calls: paths are strings
-        if flush:
-            self.flush(path.rpartition("/")[0])
-
-    def names(self, folder: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self._full(folder)))  # noqa: PTH208
-        except FileNotFoundError:
-            return []
-
-    def make_folder(self, folder: str) -> None:
-        Path(self._full(folder)).mkdir(exist_ok=True)
-
-    def rename(self, path: str, to: str) -> None:
-        self._forget(path)
-        Path(self._full(path)).rename(self._full(to))
-
-    def remove(self, path: str) -> None:
-        self._forget(path)
-        full = Path(self._full(path))
-        if full.is_dir():
-            shutil.rmtree(full)
-        else:
-            full.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        while self._open:
-            _close(self._open.popitem()[1])
-
-    def _named(self, error: OSError, path: str) -> OSError:
-        """An error of an open file does not name it by itself."""
-        error.filename = error.filename or self._full(path)
-        return error
-
-    def _full(self, path: str) -> str:
-        return f"{self._folder}/{path}" if path else self._folder
-
-    def _descriptor(self, path: str, *, create: bool = False) -> int:
-        if (file := self._open.get(path)) is None:
-            file = os.open(self._full(path), os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-            self._open[path] = file
-            if len(self._open) > self._maximum:
-                _close(self._open.popitem(last=False)[1])
-        else:
-            self._open.move_to_end(path)
-        return file
-
-    def _forget(self, path: str) -> None:
-        """Closes a file, or the files in a folder."""
-        if (file := self._open.pop(path, None)) is not None:
-            _close(file)
-        if "/" not in path:
-            for inner in [name for name in self._open if name.startswith(path + "/")]:
-                _close(self._open.pop(inner))
 
 
 class MemoryStorage:
@@ -347,8 +195,3 @@ def storage_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ReplicaStorageError(f"{error.filename or path}: {error.strerror or error}") from error
-
-
-def _close(file: int) -> None:
-    with suppress(OSError):
-        os.close(file)

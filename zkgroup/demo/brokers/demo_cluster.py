@@ -11,7 +11,7 @@ from pathlib import Path
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.broker.log.storage import DiskStorage
+from zkgroup.broker.log.disk_storage import DiskStorage
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.brokers.checks import Acknowledged
 from zkgroup.demo.brokers.view import BrokerRow, ClusterView, LedPartitionRow

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zkgroup.broker.log.storage import DiskStorage, MemoryStorage, Storage
+from zkgroup.broker.log.disk_storage import DiskStorage
+from zkgroup.broker.log.storage import MemoryStorage, Storage
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from zkgroup.broker.log.storage import DiskStorage, MemoryStorage, Storage, storage_errors
+from zkgroup.broker.log.disk_storage import DiskStorage
+from zkgroup.broker.log.storage import MemoryStorage, Storage, storage_errors
 from zkgroup.errors import ReplicaStorageError
 
 
@@ -81,6 +86,57 @@ def test_few_descriptors_are_open_at_once(tmp_path: Path) -> None:
     assert [storage.read(f"f{number}", 0, 9) for number in range(20)] == [b"%d" % n for n in range(20)]
     storage.close()
     assert _descriptors() == before
+
+
+def test_a_file_waits_for_a_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever opens one. First it gives up those that it has; then it says what it waits for, and no error
+    of a disk is reported. Past bug: a thousand idle connections ended a leader at its next segment."""
+    pauses: list[float] = []
+    left = 0
+
+    def scarce(opening: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(*arguments: Any, **named: Any) -> Any:
+            if len(storage._open) + 1 > left:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), arguments[0])
+            return opening(*arguments, **named)
+
+        return opened
+
+    def pause(seconds: float) -> None:
+        nonlocal left
+        pauses.append(seconds)
+        left = 1
+
+    storage = DiskStorage(tmp_path, 2, pause)
+    storage.make_folder("t-0")
+    calls: list[Callable[[], object]] = [
+        lambda: storage.write("t-0/b", 0, b"b"),
+        lambda: storage.replace("t-0/c", b"c", flush=True),
+        lambda: storage.names("t-0"),
+        lambda: storage.read_all("t-0/c"),
+        lambda: storage.flush("t-0"),
+        lambda: storage.remove("t-0"),
+    ]
+    for module, name in ((os, "open"), (os, "listdir"), (shutil, "rmtree")):
+        monkeypatch.setattr(module, name, scarce(getattr(module, name)))
+    for call in calls:
+        left = 2
+        storage.write("a", 0, b"a")
+        left = 1
+        call()
+        assert not pauses
+        storage.close()
+        storage.make_folder("t-0")
+        left = 0
+        with storage_errors("t-0"):
+            call()
+        assert pauses.pop() > 0
+        assert not pauses
+    assert caplog.text.count("it is tried again") == len(calls)
+    assert storage.read_all("a") == b"a"
+    storage.close()
 
 
 def _descriptors() -> int:
