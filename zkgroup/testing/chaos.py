@@ -38,11 +38,13 @@ class ChaosZooKeeper:
         self.zookeeper = zookeeper
         self.chroot = chroot
         self._links = links
-        self._proxies = [ClientProxy(server.port) for server in zookeeper.servers]
+        self._proxies = [ClientProxy(zookeeper.server(n).port) for n in range(len(zookeeper.addresses))]
         self._loop = ProxyLoop("zkgroup-chaos")
 
     def _do(self, action: Callable[[ClientProxy], object], server: int | None = None) -> None:
-        """Calls `action` on the loop's thread, for one proxy or all."""
+        """Calls `action` on the loop's thread, for one proxy or all. Raises ConfigError."""
+        if server is not None:
+            self.zookeeper.server(server)
 
         def work() -> None:
             for number, proxy in enumerate(self._proxies):
@@ -164,6 +166,8 @@ class ChaosZooKeeper:
         """
         if self._links is None:
             raise RuntimeError("these servers were started without PeerLinks: use the fixture zk_chaos")
+        for each in (server, *peers):
+            self.zookeeper.server(each)
         others = [other for other in range(len(self._proxies)) if other != server]
         self._links.cut(server, peers or others, to_peers=to_peers, from_peers=from_peers)
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Self, TypeVar
 
+from zkgroup.errors import RefusedError
 from zkgroup.runtime.acceptor import Acceptor, over_streams
 from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.zookeeper.embedded.server import HOST, PeerPorts
@@ -24,7 +25,6 @@ class ProxyLoop:
     """An event loop in a thread, called from other threads."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
@@ -32,10 +32,13 @@ class ProxyLoop:
         self._loop.run_forever()
 
     def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
 
     def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Awaits `work()` on the loop. Raises TimeoutError after `PATIENCE_S`."""
+        """Awaits `work()` on the loop. Raises RefusedError unless it runs; TimeoutError."""
+        if not self._thread.is_alive():
+            raise RefusedError(f"{self._thread.name} does not run: use it in its `with` block")
 
         async def run() -> T:
             return await work()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from zkgroup.errors import ConfigError
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Check,
@@ -173,6 +174,20 @@ def test_a_session_without_its_client_stays_at_the_server(server: MemoryZooKeepe
     assert former is not None
     server.expire_session(former.session_id)
     assert "/e" not in server.tree()
+
+
+def test_what_is_not_there_is_named(server: MemoryZooKeeper) -> None:
+    """A client, a session, or a znode; and a name that is taken."""
+    server.client("a")
+    for fault in (server.cut, server.suspend, server.resume, server.expire, server.ping, server.catch_up):
+        with pytest.raises(ConfigError, match="there is no client 'nope': expected one of a"):
+            fault("nope")
+    with pytest.raises(ConfigError, match="there is no session 0x7"):
+        server.expire_session(7)
+    with pytest.raises(ConfigError, match="there is a client 'a' already"):
+        server.client("a")
+    with pytest.raises(ValueError, match="/nope: NoNode"):
+        server.acl("/nope")
 
 
 def test_put_and_remove_write_without_a_client(server: MemoryZooKeeper) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.unhurried import unhurried
-from zkgroup.errors import ConfigError, ConflictError, ZkGroupError
+from zkgroup.errors import ConfigError, ConflictError, RefusedError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.testing import KafkaCluster
 from zkgroup.testing.kafka_cluster.cluster import FAST, LOG_LIMIT
@@ -267,8 +267,78 @@ def test_what_cannot_be_is_named(kafka_cluster_factory: Make) -> None:
         cluster.restart(1)
     with pytest.raises(ConfigError, match="at least one broker, not 0"):
         KafkaCluster(0)
-    with pytest.raises(ConfigError, match="start it first"):
-        KafkaCluster().address(1)
+    cluster.create_topic("t", 2)
+    for ask in (cluster.leader, cluster.isr):
+        with pytest.raises(ConfigError, match="there is no topic 'nope': create_topic makes one"):
+            ask("nope")
+        with pytest.raises(ConfigError, match="topic 't' has no partition 2: expected 0 to 1"):
+            ask("t", 2)
+
+
+CALLS: dict[str, Callable[[KafkaCluster], object]] = {
+    "bootstrap_servers": lambda cluster: cluster.bootstrap_servers,
+    "address": lambda cluster: cluster.address(1),
+    "broker": lambda cluster: cluster.broker(1),
+    "zookeeper_client": lambda cluster: cluster.zookeeper_client(1),
+    "controller": lambda cluster: cluster.controller,
+    "partitions": lambda cluster: cluster.partitions("t"),
+    "leader": lambda cluster: cluster.leader("t"),
+    "isr": lambda cluster: cluster.isr("t"),
+    "coordinator": lambda cluster: cluster.coordinator("g"),
+    "create_topic": lambda cluster: cluster.create_topic("t"),
+    "kill": lambda cluster: cluster.kill(1),
+    "stop": lambda cluster: cluster.stop(1),
+    "restart": lambda cluster: cluster.restart(1),
+    "pause": lambda cluster: cluster.pause(1),
+    "resume": lambda cluster: cluster.resume(1),
+    "isolate": lambda cluster: cluster.isolate(1),
+    "heal": lambda cluster: cluster.heal(),
+    "expire": lambda cluster: cluster.expire(1),
+    "wait_until_ready": lambda cluster: cluster.wait_until_ready(),
+    "wait_for_controller": lambda cluster: cluster.wait_for_controller(),
+    "wait_for_leader": lambda cluster: cluster.wait_for_leader("t"),
+    "wait_for_isr": lambda cluster: cluster.wait_for_isr("t", {1}),
+}
+"""Every public method and property that needs a cluster that runs."""
+
+
+def test_a_cluster_that_does_not_run_says_so() -> None:
+    """Before its start and after its end each call is refused with what to do, and has no effect."""
+    public = {name for name in vars(KafkaCluster) if not name.startswith("_")}
+    assert public - CALLS.keys() == {"start", "close", "brokers", "running"}
+    cluster = KafkaCluster(1)
+    for call in CALLS.values():
+        with pytest.raises(RefusedError, match="has not been started: use `with KafkaCluster"):
+            call(cluster)
+    assert (cluster.brokers, cluster.running) == ((1,), ())
+    with cluster, pytest.raises(RefusedError, match="started already"):
+        cluster.start()
+    for call in (*CALLS.values(), KafkaCluster.start):
+        with pytest.raises(RefusedError, match="the cluster is closed: make a new one"):
+            call(cluster)
+    cluster.close()
+    assert (cluster.brokers, cluster.running) == ((1,), ())
+
+
+def test_a_restart_that_fails_can_be_repeated(kafka_cluster_factory: Make) -> None:
+    """Another program has the port meanwhile; the others go on without the broker."""
+    cluster = kafka_cluster_factory(2)
+    host, _, port = cluster.address(1).partition(":")
+    cluster.kill(1)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((host, int(port)))
+        other.listen()
+        for _ in range(2):
+            with pytest.raises(ConflictError, match=f"cannot listen on {cluster.address(1)}"):
+                cluster.restart(1)
+            assert cluster.running == (2,)
+        with pytest.raises(ConflictError, match="broker 1 does not run: it has failed: cannot listen"):
+            cluster.broker(1)
+        cluster.create_topic("t")
+    cluster.restart(1)
+
+    assert cluster.running == (1, 2)
 
 
 def test_a_wait_says_what_is_missing(kafka_cluster: KafkaCluster) -> None:
@@ -279,8 +349,10 @@ def test_a_wait_says_what_is_missing(kafka_cluster: KafkaCluster) -> None:
 
     with pytest.raises(TimeoutError, match=r"not within 0 s: the ISR of t-0 is \[1, 2\]"):
         kafka_cluster.wait_for_isr("t", ALL, timeout_s=0)
-    with pytest.raises(TimeoutError, match="t-7 has no leader that can be reached: no state"):
+    with pytest.raises(TimeoutError, match="topic 't' has no partition 7: expected 0 to 0"):
         kafka_cluster.wait_for_leader("t", 7, timeout_s=0)
+    with pytest.raises(TimeoutError, match="there is no topic 'nope'"):
+        kafka_cluster.wait_for_isr("nope", ALL, timeout_s=0)
 
 
 def test_the_error_that_stops_a_broker_is_raised(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.slots import slot_of
-from zkgroup.errors import ConfigError, ConflictError, StoreUnavailableError, ZkGroupError
+from zkgroup.errors import ConfigError, ConflictError, RefusedError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, MultiRefused
 from zkgroup.testing.clock import wait_until
@@ -66,10 +66,27 @@ class KafkaClusterBroker:
     client: str = ""
     """Name of its client in `MemoryZooKeeper`."""
     state: str = "has not been started"
-    """For messages; "runs", "was killed", "was stopped"."""
+    """For messages; "runs", "was killed", "was stopped", "has failed: ..."."""
     starts: int = 0
     cuts: set[str] = field(default_factory=set)
     """Why it does not reach ZooKeeper: "pause" or "isolate"."""
+
+    @property
+    def running(self) -> Broker | None:
+        """The broker; None if it does not run, which `state` explains."""
+        try:
+            if self.broker is not None:
+                self.broker.check()
+        except Exception as error:  # noqa: BLE001 - whatever has stopped it
+            self.state = f"has failed: {error}"
+            return None
+        return self.broker
+
+    def bury(self) -> None:
+        """Closes the broker if it has failed: from now on it is one that does not run."""
+        if self.broker is not None and self.running is None:
+            self.broker.close(controlled_shutdown=False)
+            self.broker = None
 
 
 class KafkaCluster:
@@ -79,6 +96,8 @@ class KafkaCluster:
     replicate, and answer Kafka's clients. Time is real: a session without a connection expires after
     `settings.session_timeout_ms`. Methods may be called from any thread. Those that change something return
     when it has taken effect; a wait that is not over in time raises TimeoutError, which says what is missing.
+    A cluster that has not been started, or is closed, raises RefusedError; an id, a topic or a partition that
+    it does not have is a ConfigError.
 
     Example:
         >>> with KafkaCluster() as cluster:  # doctest: +SKIP
@@ -120,11 +139,7 @@ class KafkaCluster:
     # --- start and close --------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
+        self.start()
         return self
 
     def __exit__(
@@ -141,7 +156,22 @@ class KafkaCluster:
         await asyncio.to_thread(self.close)
 
     def start(self, timeout_s: float = PATIENCE_S) -> None:
-        """Starts all brokers; returns when each is registered and knows all others."""
+        """Starts all brokers, once; returns when each is registered and knows all others.
+
+        Raises TimeoutError, and the error that stopped a broker; the cluster is closed then.
+        """
+        self._check_open()
+        if self._brokers:
+            raise RefusedError("the cluster is started already")
+        try:
+            with self._lock:
+                self._start_all()
+            self.wait_until_ready(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_all(self) -> None:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
         for broker in range(1, self._number + 1):
@@ -151,9 +181,19 @@ class KafkaCluster:
             if isinstance(data, MemoryStorage):
                 data.directory_id = uuid.uuid4().hex
             self._brokers[broker] = KafkaClusterBroker(broker, port, BrokerLoops(broker, self._links), data)
-        for broker in self._brokers:
-            self._start(self._brokers[broker])
-        self.wait_until_ready(timeout_s)
+        for one in self._brokers.values():
+            self._start(one)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RefusedError("the cluster is closed: make a new one")
+
+    def _check_started(self) -> None:
+        self._check_open()
+        if not self._brokers:
+            raise RefusedError(
+                "the cluster has not been started: use `with KafkaCluster() as cluster`, or start()"
+            )
 
     def close(self) -> None:
         """Closes all brokers at the same time, without controlled shutdowns. Idempotent."""
@@ -181,7 +221,7 @@ class KafkaCluster:
         one.starts += 1
         one.client = f"broker-{one.id}-{one.starts}"
         settings = self._own_settings.get(one.id, self.settings)
-        one.broker = Broker(
+        broker = Broker(
             client=self.zookeeper.client(one.client, settings.session_timeout_ms),
             broker=one.id,
             port=one.port.number,
@@ -189,8 +229,12 @@ class KafkaCluster:
             settings=settings,
             make_loop=one.loops.make,
         )
-        one.state = "runs"
-        one.broker.start()
+        try:
+            broker.start()
+        except BaseException:
+            broker.close(controlled_shutdown=False)
+            raise
+        one.broker, one.state = broker, "runs"
 
     # --- addresses and state ----------------------------------------------------------------------
 
@@ -202,12 +246,12 @@ class KafkaCluster:
     @property
     def brokers(self) -> tuple[int, ...]:
         """The ids of all brokers, also of those that do not run."""
-        return tuple(self._brokers)
+        return tuple(range(1, self._number + 1))
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that run: not killed or stopped."""
-        return tuple(one.id for one in self._brokers.values() if one.broker is not None)
+        """The ids of the brokers that run: started, and not killed, stopped or failed."""
+        return tuple(one.id for one in self._brokers.values() if one.running is not None)
 
     def address(self, broker: int) -> str:
         """`HOST:PORT` of one broker, the same over all its starts. Raises ConfigError."""
@@ -216,9 +260,10 @@ class KafkaCluster:
     def broker(self, broker: int) -> Broker:
         """The running broker with this id. Raises ConfigError, and ConflictError if it does not run."""
         one = self._known(broker)
-        if one.broker is None:
+        running = one.running
+        if running is None:
             raise ConflictError(f"broker {broker} does not run: it {one.state}")
-        return one.broker
+        return running
 
     def zookeeper_client(self, broker: int) -> str:
         """The name of a broker's client in `zookeeper`, for its faults: `zookeeper.expire(name)`."""
@@ -227,6 +272,7 @@ class KafkaCluster:
     @property
     def controller(self) -> int | None:
         """The broker that is the active controller; None while there is none."""
+        self._check_started()
         found = self.zookeeper.find(ControllerRegistration.path())
         if found is None or found.data is None:
             return None
@@ -234,27 +280,44 @@ class KafkaCluster:
 
     def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
         """The partitions of a topic. Raises ConfigError if there is no such topic."""
+        self._check_started()
         found = self.zookeeper.find(Topic.path(topic))
         if found is None or found.data is None:
-            raise ConfigError(f"no topic {topic!r}")
+            raise ConfigError(f"there is no topic {topic!r}: create_topic makes one")
         numbers = sorted(Topic.decode(Topic.path(topic), found.data).partitions)
         return tuple(TopicPartition(topic, number) for number in numbers)
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The leader of a partition as ZooKeeper has it; None without one, and before it is elected."""
-        state = self._state(TopicPartition(topic, partition))
+        """The leader of a partition as ZooKeeper has it; None without one, and before it is elected.
+
+        Raises ConfigError if there is no such partition.
+        """
+        return self._leader(self._existing(TopicPartition(topic, partition)))
+
+    def _leader(self, tp: TopicPartition) -> int | None:
+        state = self._state(tp)
         return None if state is None or state.leader < 0 else state.leader
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The in-sync replicas of a partition as ZooKeeper has them."""
-        state = self._state(TopicPartition(topic, partition))
+        """The in-sync replicas of a partition as ZooKeeper has them. Raises as `leader`."""
+        state = self._state(self._existing(TopicPartition(topic, partition)))
         return () if state is None else state.isr
 
     def coordinator(self, group: str) -> int | None:
         """The broker that coordinates a group, as ZooKeeper has it; None before a client has used groups."""
+        self._check_started()
         if self.zookeeper.find(Topic.path(OFFSETS_TOPIC)) is None:
             return None
         return self.leader(OFFSETS_TOPIC, slot_of(group, len(self.partitions(OFFSETS_TOPIC))))
+
+    def _existing(self, tp: TopicPartition) -> TopicPartition:
+        """The partition itself. Raises ConfigError if there is no such one."""
+        found = self.partitions(tp.topic)
+        if tp not in found:
+            raise ConfigError(
+                f"topic {tp.topic!r} has no partition {tp.partition}: expected 0 to {len(found) - 1}"
+            )
+        return tp
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         path = PartitionState.path(tp)
@@ -262,9 +325,9 @@ class KafkaCluster:
         return None if found is None or found.data is None else PartitionState.decode(path, found.data)
 
     def _known(self, broker: int) -> KafkaClusterBroker:
+        self._check_started()
         if broker not in self._brokers:
-            ids = ", ".join(map(str, self._brokers)) or "no broker: start it first"
-            raise ConfigError(f"no broker {broker!r}: the cluster has {ids}")
+            raise ConfigError(f"no broker {broker!r}: the cluster has {', '.join(map(str, self._brokers))}")
         return self._brokers[broker]
 
     # --- topics -----------------------------------------------------------------------------------
@@ -289,6 +352,7 @@ class KafkaCluster:
 
         Raises ConfigError for a name, number or setting that cannot be, ConflictError if the topic exists.
         """
+        self._check_started()
         ids = self.brokers
         replicas = min(REPLICAS_DEFAULT, len(ids)) if replication_factor is None else replication_factor
         validate_new_topic(topic)
@@ -348,13 +412,21 @@ class KafkaCluster:
         self._links.heal(one.id)
 
     def restart(self, broker: int, timeout_s: float = PATIENCE_S) -> None:
-        """Starts a broker that was killed or stopped, with its data; returns when it is registered."""
+        """Starts a broker that was killed or stopped, or has failed; returns when it is registered.
+
+        It has its data and its port. Raises ConflictError if it runs, TimeoutError, and the error that stops
+        the broker, such as ConflictError if another program has its port meanwhile; it can be repeated.
+        """
         one = self._known(broker)
         with self._lock:
-            if one.broker is not None:
+            if one.running is not None:
                 raise ConflictError(f"broker {broker} runs already")
+            one.bury()
             self._start(one)
-        self.wait_until_ready(timeout_s)
+        try:
+            self.wait_until_ready(timeout_s)
+        finally:
+            one.bury()
 
     def pause(self, broker: int) -> None:
         """Stops a broker as SIGSTOP does: it accepts connections and answers nothing, until `resume`.
@@ -387,6 +459,7 @@ class KafkaCluster:
 
     def heal(self, broker: int | None = None) -> None:
         """Ends `isolate` of one broker or of all."""
+        self._check_started()
         with self._lock:
             for one in [self._known(broker)] if broker is not None else list(self._brokers.values()):
                 self._links.heal(one.id)
@@ -427,7 +500,7 @@ class KafkaCluster:
         tp = TopicPartition(topic, partition)
         while True:
             self._wait(lambda: self._unserved([tp]), timeout_s)
-            if (found := self.leader(topic, partition)) is not None:
+            if (found := self._leader(tp)) is not None:
                 return found
 
     def wait_for_isr(
@@ -437,13 +510,17 @@ class KafkaCluster:
         wanted = set(isr)
 
         def different() -> list[str]:
-            found = self.isr(topic, partition)
+            try:
+                found = self.isr(topic, partition)
+            except ConfigError as error:  # it may be created meanwhile
+                return [str(error)]
             return [] if set(found) == wanted else [f"the ISR of {topic}-{partition} is {sorted(found)}"]
 
         self._wait(different, timeout_s)
 
     def _wait(self, missing: Callable[[], list[str]], timeout_s: float) -> None:
         """Waits until nothing is missing."""
+        self._check_started()
         last: list[str] = []
 
         def is_over() -> bool:
@@ -498,7 +575,11 @@ class KafkaCluster:
         reachable = self._reachable()
         missing = []
         for tp in partitions:
-            state = self._state(tp)
+            try:
+                state = self._state(self._existing(tp))
+            except ConfigError as error:  # it may be created meanwhile
+                missing.append(str(error))
+                continue
             if state is None or state.leader not in reachable:
                 missing.append(f"{tp} has no leader that can be reached: {state or 'no state'}")
                 continue
@@ -510,6 +591,6 @@ class KafkaCluster:
             missing += [
                 f"broker {one} does not name the leader of {tp} yet"
                 for tp in partitions
-                if known.get(tp) != self.leader(*tp)
+                if known.get(tp) != self._leader(tp)
             ]
         return missing

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
 from zkgroup.model import Znode
-from zkgroup.model.requests import AclEntry, MultiDone, MultiRefused, Operation
+from zkgroup.model.requests import AclEntry, Code, MultiDone, MultiRefused, Operation
 from zkgroup.testing.memory_zookeeper.leader import QuorumLeader
 from zkgroup.testing.memory_zookeeper.tree import OPEN, SetAcl
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
@@ -69,6 +69,8 @@ class DirectWrites(ABC):
             raise ValueError(f"{path}: {refused.code.value}")
 
     def acl(self, path: str) -> tuple[AclEntry, ...]:
-        """The ACL of a znode."""
+        """The ACL of a znode. Raises ValueError if it does not exist."""
         with self._lock:
+            if path not in self.leader.tree.nodes:
+                raise ValueError(f"{path}: {Code.NO_NODE.value}")
             return self.leader.tree.acls.get(path, OPEN)

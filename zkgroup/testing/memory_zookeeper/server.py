@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, get_args
 
+from zkgroup.errors import ConfigError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import (
     Code,
@@ -191,7 +192,10 @@ class _Locked:
 
 
 class MemoryZooKeeper(DirectWrites):
-    """A ZooKeeper server in memory. `log` and `tree()` are the leader's state, which clients may see late."""
+    """A ZooKeeper server in memory. `log` and `tree()` are the leader's state, which clients may see late.
+
+    A name of a client, or the id of a session, that there is not raises ConfigError.
+    """
 
     bulk_paths: int | None = None
     """Number of paths of a bulk read that are read at once, in stepped mode; all of them when None."""
@@ -212,7 +216,8 @@ class MemoryZooKeeper(DirectWrites):
             log_limit: `log` has the last transactions, from so many up to twice that, for a process that
                 runs long. None keeps all, as stepped clients need.
         """
-        assert not (stepped and log_limit is not None), "stepped clients read the whole log"
+        if stepped and log_limit is not None:
+            raise ConfigError("log_limit: expected None, because stepped clients read the whole log")
         self.clock: FakeClock = clock if clock is not None else FakeClock()  # type: ignore[assignment]
         """The clock in the arguments, or a new `FakeClock`: pass it to members too."""
         self.stepped = stepped
@@ -247,7 +252,8 @@ class MemoryZooKeeper(DirectWrites):
         """
         with self.locked():
             name = name if name is not None else f"client-{len(self.clients)}"
-            assert name not in self.clients, f"a client {name!r} exists"
+            if name in self.clients:
+                raise ConfigError(f"there is a client {name!r} already: expected a name of its own")
             tree = self.leader.tree.copy() if self.stepped else self.leader.tree
             client = MemoryClient(self, name, session_timeout_ms, tree, credentials(auth, acl))
             client.applied = len(self.log)
@@ -255,6 +261,14 @@ class MemoryZooKeeper(DirectWrites):
             self._steps[name] = {kind: ServerStep(kind, name) for kind in get_args(StepKind)}
             self.queued(client, "connect")
         return client
+
+    def _known(self, name: str) -> MemoryClient:
+        """The client of this name. Raises ConfigError."""
+        if name not in self.clients:
+            raise ConfigError(
+                f"there is no client {name!r}: expected one of {', '.join(self.clients) or 'none yet'}"
+            )
+        return self.clients[name]
 
     # --- steps ----------------------------------------------------
 
@@ -381,7 +395,7 @@ class MemoryZooKeeper(DirectWrites):
 
     def catch_up(self, name: str, transactions: int | None = None) -> None:
         """Applies more transactions on the client's server, all where None; watches fire."""
-        client = self.clients[name]
+        client = self._known(name)
         log = self.leader.log
         if client.applied == len(log):
             return
@@ -479,7 +493,7 @@ class MemoryZooKeeper(DirectWrites):
         reconnected. `hold`: it cannot connect until `resume`; by default in direct mode only.
         """
         with self.locked():
-            client = self.clients[name]
+            client = self._known(name)
             client.held = not self.stepped if hold is None else hold
             if client.link is ClientLink.CONNECTED:
                 for _ in range(min(executed, len(client.requests))):
@@ -499,8 +513,9 @@ class MemoryZooKeeper(DirectWrites):
     def resume(self, name: str) -> None:
         """Lets a held client connect again, in its session or in a new one."""
         with self.locked():
-            self.clients[name].held = False
-            self.queued(self.clients[name], "connect")
+            client = self._known(name)
+            client.held = False
+            self.queued(client, "connect")
 
     def expire(self, name: str) -> None:
         """Ends the session of this client on the server now, whether it is connected or not; its ephemerals
@@ -510,8 +525,9 @@ class MemoryZooKeeper(DirectWrites):
         it when its next request is executed, or when it reconnects.
         """
         with self.locked():
-            client = self.clients[name]
-            assert client.session is not None, f"{name} has no session"
+            client = self._known(name)
+            if client.session is None:
+                raise ConfigError(f"client {name!r} has no session yet: it has not been connected")
             self.expire_session(client.session.session_id)
             if not self.stepped and client.link is ClientLink.CONNECTED:
                 self.disconnect(client, "session expired")
@@ -519,11 +535,13 @@ class MemoryZooKeeper(DirectWrites):
     def expire_session(self, session_id: int) -> None:
         """As `expire`, for any session, also one that its client has abandoned."""
         with self.locked():
+            if session_id not in self.leader.sessions:
+                raise ConfigError(f"there is no session 0x{session_id:x}, and there was none")
             self._end_session(self.leader.sessions[session_id])
 
     def ping(self, name: str) -> None:
         """A ping of a connected client."""
-        client = self.clients[name]
+        client = self._known(name)
         if client.link is ClientLink.CONNECTED and client.session is not None and client.session.alive:
             client.session.heard_ms = self.clock.now_ms()
 

@@ -103,7 +103,7 @@ class EmbeddedZooKeeper:
     def data_dir(self) -> Path:
         """Folder of the servers' data and logs. Raises EmbeddedServerError before `start`."""
         if self._data_dir is None:
-            raise EmbeddedServerError("the embedded ZooKeeper is not started")
+            raise _not_started()
         return self._data_dir
 
     @property
@@ -112,17 +112,23 @@ class EmbeddedZooKeeper:
         return tuple(self._servers)
 
     def server(self, number: int) -> EmbeddedServer:
-        """One server, counted from 0."""
+        """One server, counted from 0. Raises ConfigError, and EmbeddedServerError before `start`."""
+        if not self._servers:
+            raise _not_started()
+        if number not in range(len(self._servers)):
+            raise ConfigError(f"there is no server {number}: expected 0 to {len(self._servers) - 1}")
         return self._servers[number]
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """`host:port` of each server."""
+        """`host:port` of each server. Raises EmbeddedServerError before `start` and after `stop`."""
+        if not self._servers:
+            raise _not_started()
         return tuple(server.address for server in self._servers)
 
     @property
     def address(self) -> str:
-        """The connection string with all servers."""
+        """The connection string with all servers. Raises as `addresses`."""
         return ",".join(self.addresses)
 
     @property
@@ -213,13 +219,16 @@ class EmbeddedZooKeeper:
         """Creates one level of a chroot, so that clients may connect to `address + path`.
 
         Servers that have lost each other may still be electing a leader. Raises OSError if no server has
-        created it within `timeout_s`.
+        created it within `timeout_s`, EmbeddedServerError if no server runs.
         """
         deadline = time.monotonic() + timeout_s
-        running = itertools.cycle([server for server in self._servers if server.pid is not None])
+        running = [server for server in self._servers if server.pid is not None]
+        if not running:
+            raise EmbeddedServerError(f"{path} cannot be created: no server of the embedded ZooKeeper runs")
+        ports = itertools.cycle([server.port for server in running])
         while True:
             try:
-                return create_node(next(running).port, path, _CREATE_S)
+                return create_node(next(ports), path, _CREATE_S)
             except OSError:
                 if time.monotonic() >= deadline:
                     raise
@@ -320,3 +329,9 @@ class EmbeddedZooKeeper:
         if self._data_dir is not None and self._wanted_data_dir is None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
         self._data_dir = None
+
+
+def _not_started() -> EmbeddedServerError:
+    return EmbeddedServerError(
+        "the embedded ZooKeeper is not started: use `with EmbeddedZooKeeper() as zookeeper`, or start()"
+    )

@@ -143,7 +143,8 @@ class EmbeddedServer:
 
         Raises EmbeddedServerError with the end of the log when it stops or is not ready in time.
         """
-        assert self._process is not None, "wait_ready before spawn"
+        if self._process is None:
+            raise EmbeddedServerError(f"server {self.number} ({self.address}) has not been started")
         timeout_s = _FIRST_PROBE_S
         while not self._is_ready(timeout_s):
             timeout_s = min(timeout_s * 1.2, _ANSWER_S)
