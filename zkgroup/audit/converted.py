@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.manifest import ConvertedLog
-from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, zxid_range
+from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, unlogged_part, zxid_range
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.source import Rows, SeenTree, empty_chroot_text, standing_text
 from zkgroup.audit.stored_tables import StoredTables, read_manifest, stored_tables
@@ -51,14 +51,17 @@ class ConvertedSource:
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = self.zxids(start, end)
+        known = self.tables.converted
+        hole = unlogged_part(known.unlogged, known.last_record, from_zxid, to_zxid, end)
+        if hole is not None:
+            self._holes[hole] = None
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
         def parts(_rows_per_part: int) -> Parts:
             return self._parts(before, to_zxid)
 
-        converted = self.tables.converted
-        seen = SeenTree(Tree(digests=False), before, None, converted.is_exact, False, converted.detail)
+        seen = SeenTree(Tree(digests=False), before, None, known.is_exact, False, known.detail)
         return Rows(lambda: self._columns(before, to_zxid).events(), seen, to_zxid, parts, self.progress)
 
     def zxids(

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.groups import offsets_of_others
-from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, zxid_of, zxid_range
+from zkgroup.audit.points_in_time import (
+    Covered,
+    PointInTime,
+    outside_notes,
+    unlogged_part,
+    zxid_of,
+    zxid_range,
+)
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
 from zkgroup.errors import NotFoundError
-from zkgroup.zkfiles.diffs import Journal
-from zkgroup.zkfiles.history import History, PastTree
+from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
@@ -41,10 +48,13 @@ class Folders:
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         self._note_outside(None, at)
         at = at or PointInTime()
-        return self._seen(self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms))
+        past = self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms)
+        self._note_skipped(past.account)
+        return _seen(past)
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = self.zxids(start, end)
+        self._note_unlogged(from_zxid, to_zxid, end)
         if not self._has_anything(to_zxid):
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
@@ -53,8 +63,8 @@ class Folders:
             if not self._has_logs or from_zxid > 1:
                 raise
             return self._log_alone(to_zxid, str(error))
-        seeds, seen, after = past.tree, self._seen(past), past.account.zxid
-        self._note(seen)
+        seeds, seen, after = past.tree, _seen(past), past.account.zxid
+        self._note(past.account)
 
         def events() -> Iterator[Event]:
             stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
@@ -111,22 +121,24 @@ class Folders:
         for moment in (start, end):
             self._note_outside(None, moment)
         zxids = self.zxid_of(start), self.zxid_of(end)
-        past = self.history.tree_at(zxid=min(zxids))
-        tree, is_agreed = past.tree, True
-        journal = Journal(tree, below)
-        for transaction in self._counted(past.account.zxid, max(zxids)):
-            journal.note(transaction)
-            tree.apply(transaction)
-            if past.account.is_whole and tree.agrees(transaction) is False:
-                is_agreed = False
-        self._note(self._seen(past))
-        if not is_agreed:
-            self._details["the tree's digest is another than the servers' on the way"] = None
-        changes = list(journal.changes())
-        if zxids[0] > zxids[1]:
-            changes = [change.reversed() for change in changes]
-        is_exact = past.account.is_exact and is_agreed and not self._holes
-        return Difference(changes, *zxids, tree.time_ms, is_exact)
+        first, last = min(zxids), max(zxids)
+        found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
+        for account in found.accounts:
+            self._note(account)
+        if found.after is not None:
+            self._details["the logs do not lead from one tree to the other, so both were compared"] = None
+        if found.first_bad_zxid is not None:
+            bad = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
+            self._lost[bad] = None
+        behind = [
+            hole
+            for moment, zxid in zip((start, end), zxids, strict=True)
+            if moment.zxid is None and (hole := self.history.unlogged_behind(zxid)) is not None
+        ]
+        self._holes |= dict.fromkeys(behind)
+        is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
+        changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
+        return Difference(changes, *zxids, found.time_ms, is_exact and not behind)
 
     def zxid_of(self, moment: PointInTime) -> int:
         """The last transaction at or before it. Raises NotFoundError where the files begin later."""
@@ -148,25 +160,43 @@ class Folders:
             for server in ensemble.servers
             for path, zxid in server.overlaps.items()
         ]
-        if ensemble.splits:
+        undecided = {zxid: ensemble.splits[zxid][0] for zxid in ensemble.undecided}
+        decided = ensemble.splits.keys() - undecided.keys()
+        if decided:
             found.append(
-                f"servers have different records at {_some(ensemble.splits)}; what most of them have is taken"
+                f"servers have different records at {_some(decided)}; what most of them have is taken"
+            )
+        if undecided:
+            taken = few([str(folder) for folder in dict.fromkeys(chain(*undecided.values()))])
+            found.append(
+                f"servers have different records at {_some(undecided)}, and none is that of most; "
+                f"what {taken} has, which goes furthest, is taken"
             )
         if ensemble.rolled_back:
             found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
         return [*found, *self._details]
 
-    def _seen(self, past: PastTree) -> SeenTree:
+    def _note_skipped(self, account: Account) -> None:
         """Of a tree that is not exact, notes which snapshots could not be used, and why."""
-        seen = _seen(past)
-        if not seen.is_exact:
-            self._details |= {f"not used: {why}": None for why in past.account.skipped}
-        return seen
+        if not account.is_exact:
+            self._details |= {f"not used: {why}": None for why in account.skipped}
 
-    def _note(self, seen: SeenTree) -> None:
+    def _note(self, account: Account) -> None:
         """Notes that the tree that other answers stand on is not exact."""
-        if not seen.is_exact:
-            self._details[standing_text(seen.zxid, seen.detail)] = None
+        self._note_skipped(account)
+        if not account.is_exact:
+            self._holes |= dict.fromkeys(account.holes)
+            notes = self._lost if account.is_damaged and not account.holes else self._details
+            notes[standing_text(account.zxid, account.detail)] = None
+
+    def _note_unlogged(self, from_zxid: int, to_zxid: int | None, end: PointInTime | None) -> None:
+        """Notes what is asked for and in no log, though a snapshot is later."""
+        ensemble = self.history.ensemble
+        unlogged = ensemble.unlogged
+        last_record = None if unlogged is None else ensemble.last_record
+        hole = unlogged_part(unlogged, last_record, from_zxid, to_zxid, end)
+        if hole is not None:
+            self._holes[hole] = None
 
     def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
         if start is not None or end is not None:
@@ -207,7 +237,7 @@ class Folders:
             detail += ", as there is no snapshot"
         nothing = Tree.from_znodes((), zxid=before, digests=False)
         seen = SeenTree(nothing, before, None, False, False, detail)
-        self._note(seen)
+        self._details[standing_text(before, detail)] = None
         return Rows(events, seen, to_zxid, progress=self.progress)
 
     def _has_anything(self, to_zxid: int | None) -> bool:
@@ -223,12 +253,20 @@ class Folders:
     def _has_logs(self) -> bool:
         return any(server.files.logs for server in self.history.ensemble.servers)
 
+    def _leads_on_from(self, from_zxid: int) -> bool:
+        """Whether there is a record from a zxid on; where names tell, nothing is read."""
+        servers = self.history.ensemble.servers
+        if any(log.zxid >= from_zxid for server in servers for log in server.files.logs):
+            return True
+        last = self.history.ensemble.last_record
+        return last is not None and last >= from_zxid
+
     def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
         """The tree before a transaction, or the first one that is known to be of one moment.
 
-        Without logs nothing comes after any tree, so it is the last one that is asked for.
+        Where no record comes after it, it is the last one that is asked for.
         """
-        if not self._has_logs:
+        if not self._leads_on_from(from_zxid):
             return self.history.tree_at(zxid=to_zxid)
         if from_zxid > 1:
             try:
@@ -242,15 +280,21 @@ class Folders:
     def _counted(self, before: int, to_zxid: int | None) -> Iterator[Transaction]:
         """What comes after a zxid, up to another; what is missing is noted."""
         last = before
-        for count, transaction in enumerate(self.history.transactions(before + 1, to_zxid)):
-            if count % _EVERY == 0:
-                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
-                is_known = count > 0 and epoch_of(end) == epoch_of(last)
-                self.progress("reading transactions", count, count + end - last if is_known else None)
+        for transaction in self._shown(self.history.transactions(before + 1, to_zxid), to_zxid):
             hole = hole_between(last, transaction.zxid)
             if hole is not None:
                 self._holes[hole] = None
             last = transaction.zxid
+            yield transaction
+
+    def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
+        """The same transactions; how many were read is reported."""
+        for count, transaction in enumerate(transactions):
+            if count % _EVERY == 0:
+                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
+                is_known = count > 0 and epoch_of(end) == epoch_of(transaction.zxid)
+                left = end - transaction.zxid + 1
+                self.progress("reading transactions", count, count + left if is_known else None)
             yield transaction
 
 
@@ -261,7 +305,7 @@ def _seen(past: PastTree) -> SeenTree:
         account.zxid,
         account.time_ms,
         account.is_exact,
-        bool(account.holes) or account.first_bad_zxid is not None,
+        account.is_damaged,
         account.detail,
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 FOLDER: Final = "manifest"
 """Holds the manifests, the newest by its number."""
@@ -68,6 +69,19 @@ class Converted:
     """The path that clients have as their root: by the paths below it rows are in their buckets."""
     states: tuple[StoredState, ...] = ()
     """By zxid."""
+    newest_snapshot: int = 0
+    """The zxid in its name; 0 where there is none."""
+
+    @property
+    def last_record(self) -> int | None:
+        """The zxid of the last record; None where there is none."""
+        return max((log.last_zxid for log in self.logs if log.rows), default=None)
+
+    @property
+    def unlogged(self) -> Hole | None:
+        """Zxids behind the last record that the newest snapshot shows to have been; None for none."""
+        last = self.last_record
+        return None if last is None else hole_between(last, self.newest_snapshot + 1)
 
     @property
     def batches(self) -> tuple[int, ...]:

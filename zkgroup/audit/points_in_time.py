@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
-from zkgroup.zkfiles.zxids import hole_between
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 
 class PointInTime(NamedTuple):
@@ -86,6 +86,25 @@ def _first_of(start: PointInTime, zxid_at: Callable[[int], int]) -> int:
         return zxid_at(start.time_ms - 1) + 1
     except NotFoundError:
         return 0  # the files begin later, so everything in them is behind it
+
+
+def unlogged_part(
+    unlogged: Hole | None,
+    last_record: int | None,
+    from_zxid: int,
+    to_zxid: int | None,
+    end: PointInTime | None,
+) -> Hole | None:
+    """What a range asks for of zxids that are later than all records, as a snapshot shows; None for nothing.
+
+    Args:
+        from_zxid, to_zxid: of `zxid_range`, and its `end`: by a time behind the last record all may be meant.
+    """
+    if unlogged is None:
+        return None
+    is_late = end is not None and end.zxid is None and to_zxid == last_record
+    last = unlogged.last_missing if to_zxid is None or is_late else to_zxid
+    return unlogged.within(from_zxid, last)
 
 
 def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:

@@ -17,7 +17,7 @@ from zkgroup.errors import MixedEnsembleError
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.servers import Server, same_record
-from zkgroup.zkfiles.zxids import epoch_of
+from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""
@@ -48,6 +48,29 @@ class EnsembleFiles:
     def last_zxid(self) -> int:
         """The highest of any server."""
         return max(server.last_zxid for server in self.servers)
+
+    @property
+    def last_record(self) -> int | None:
+        """The highest zxid of a record; None where there is none."""
+        return max((zxid for each in self.servers if (zxid := each.last_record) is not None), default=None)
+
+    @property
+    def unlogged(self) -> Hole | None:
+        """Zxids behind the last record that a snapshot, by its name, shows to have been.
+
+        None where the logs go as far as the snapshots, or there is no record. Where the end of the newest log
+        tells, nothing else is read.
+        """
+        newest = max(server.newest_snapshot or 0 for server in self.servers)
+        if not newest or any(server.about_last_zxid() >= newest for server in self.servers):
+            return None
+        last = self.last_record
+        return None if last is None else hole_between(last, newest + 1)
+
+    @property
+    def undecided(self) -> list[int]:
+        """The zxids of `splits` of which no record is that of most servers that have one."""
+        return [zxid for zxid, (taken, *others) in self.splits.items() if len(taken) <= sum(map(len, others))]
 
     @property
     def certain_until(self) -> int:
@@ -89,7 +112,8 @@ class EnsembleFiles:
         """What the servers have together, by zxid, both ends included; each record once.
 
         Records that the ensemble went on without are left out and noted in `rolled_back`; where records
-        differ, the one that most servers have is taken, and `splits` says so. Memory: one record for each
+        differ, the one that most servers have is taken, else that of the server that goes furthest, and
+        `splits` says so. Memory: one record for each
         server beside the readers' buffers. Raises MixedEnsembleError where the folders are not of one.
         """
         self.require_one()

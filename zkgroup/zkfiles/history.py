@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,14 +64,22 @@ class Account:
     is_certain: bool
     """Whether all of it was committed for certain: `EnsembleFiles.certain_until`."""
     holes: tuple[Hole, ...]
-    """What the files lack of the way."""
+    """What the files lack of the way, up to what was asked for."""
+    undecided: tuple[int, ...]
+    """Transactions on the way that servers have different records of, and as many have one as another."""
     skipped: tuple[str, ...]
     """Snapshots nearer by that could not be used, each with the reason."""
 
     @property
     def is_exact(self) -> bool:
         """Whether the tree is proved to be the one that servers had."""
-        return self.is_sure and self.is_whole and not self.holes and self.first_bad_zxid is None
+        is_proved = self.is_sure and self.is_whole and not self.undecided
+        return is_proved and not self.is_damaged
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is missing or wrong, and not only unproved."""
+        return bool(self.holes) or self.first_bad_zxid is not None
 
     @property
     def detail(self) -> str:
@@ -86,6 +94,8 @@ class Account:
             told.append(f"{self.snapshot} was still being written, so it has some of what came later")
         elif not self.is_sure:
             told.append(f"{self.snapshot} does not say at which zxid it was complete")
+        if self.undecided:
+            told.append(f"servers have different records at {self.undecided[0]:#x}, and none is that of most")
         if self.first_bad_zxid is not None:
             told.append(f"the tree's digest is another than the servers' from {self.first_bad_zxid:#x} on")
         if not self.is_certain:
@@ -98,6 +108,23 @@ class PastTree(NamedTuple):
 
     tree: Tree
     account: Account
+
+
+class TreeDifference(NamedTuple):
+    """What differs between two trees of a history, and how they were got."""
+
+    changes: list[ZnodeChange]
+    before: Account
+    after: Account | None
+    """None where the log led there from the first tree."""
+    first_bad_zxid: int | None
+    """The first transaction on the way at which the digest was another."""
+    time_ms: int | None
+    """Of the last transaction that is in the later tree; None where no log has it."""
+
+    @property
+    def accounts(self) -> list[Account]:
+        return [self.before] if self.after is None else [self.before, self.after]
 
 
 class LeaderTime(NamedTuple):
@@ -135,11 +162,17 @@ class History:
         """The tree after a transaction, or at a time of the leader's clock; by default the last one known.
 
         Of a time: after the last transaction stamped at or before it. Starts from the nearest snapshot whose
-        seals hold and that had ended by then, and opens only the logs behind it. With `digests` each record's
-        digest is compared on the way. Raises NotFoundError where the files begin later.
+        seals hold and that had ended by then, and opens only the logs behind it. What a later snapshot shows
+        to be missing up to what was asked for is in `Account.holes`. With `digests` each record's digest is
+        compared on the way. Raises NotFoundError where the files begin later, or none can be read.
         """
         if time_ms is not None:
-            zxid = self.zxid_at(time_ms)
+            tree, account = self.tree_at(zxid=self.zxid_at(time_ms), digests=digests)
+            # What came behind the last record may have been before that time.
+            behind = self.unlogged_behind(account.zxid)
+            if behind is not None:
+                account = replace(account, holes=(*account.holes, behind))
+            return PastTree(tree, account)
         asked = self.last_zxid if zxid is None else zxid
         base, skipped = self._base_for(asked, digests=digests)
         if digests and len(self.ensemble.servers) == 1:
@@ -196,8 +229,44 @@ class History:
         if isinstance(before, Tree) or isinstance(after, Tree):
             return diff_trees(self._tree(before), self._tree(after), below)
         start, end = self._zxid(before), self._zxid(after)
-        changes = self._changes(min(start, end), max(start, end), below)
-        return changes if start <= end else (change.reversed() for change in changes)
+        changes = self.compared(min(start, end), max(start, end), below, digests=False).changes
+        return iter(changes) if start <= end else (change.reversed() for change in changes)
+
+    def compared(
+        self,
+        start: int,
+        end: int,
+        below: str = "/",
+        *,
+        digests: bool = True,
+        through: Callable[[Iterator[Transaction]], Iterator[Transaction]] = iter,
+    ) -> TreeDifference:
+        """What differs at and below a path between the trees after two transactions, the earlier one first.
+
+        Where the log leads from one to the other it is replayed in one tree, and `through` sees its records;
+        where something is missing on the way, both trees are got from what is nearest to each.
+        """
+        tree, account = self.tree_at(zxid=start, digests=digests)
+        journal, at, first_bad = Journal(tree, below), account.zxid, None
+        for transaction in through(self.transactions(at + 1, end)):
+            if not follows(transaction.zxid, at):
+                break
+            journal.note(transaction)
+            tree.apply(transaction)
+            at = transaction.zxid
+            if first_bad is None and account.is_whole and tree.agrees(transaction) is False:
+                first_bad = at
+        else:
+            if not _missing_behind(self.ensemble, at, end):
+                return TreeDifference(list(journal.changes()), account, None, first_bad, tree.time_ms)
+        before, after = self.tree_at(zxid=start, digests=digests), self.tree_at(zxid=end, digests=digests)
+        changes = list(diff_trees(before.tree, after.tree, below))
+        return TreeDifference(changes, before.account, after.account, None, after.account.time_ms)
+
+    def unlogged_behind(self, zxid: int) -> Hole | None:
+        """What is missing behind the last record, where this is its zxid and a snapshot is later."""
+        hole = self.ensemble.unlogged
+        return hole if hole is not None and zxid == self.ensemble.last_record else None
 
     def lives(self, path: str) -> Iterator[ZnodeLife]:
         """Each existence of a path in the files, with creator, owner, end and by whom; in order."""
@@ -233,37 +302,36 @@ class History:
             return point
         return self.tree_at(zxid=self._zxid(point), digests=False).tree
 
-    def _changes(self, start: int, end: int, below: str) -> Iterator[ZnodeChange]:
-        tree, account = self.tree_at(zxid=start, digests=False)
-        journal, at = Journal(tree, below), account.zxid
-        for transaction in self.transactions(start + 1, end):
-            if hole_between(at, transaction.zxid) is not None:
-                # What is missing may have been seen by a snapshot behind it.
-                yield from diff_trees(self._tree(start), self._tree(end), below)
-                return
-            journal.note(transaction)
-            tree.apply(transaction)
-            at = transaction.zxid
-        yield from journal.changes()
+    def _is_behind_logs(self, zxid: int) -> bool:
+        """Whether a snapshot is later than all records. Where names tell, nothing is read."""
+        logs = [server.files.logs[-1].zxid for server in self.ensemble.servers if server.files.logs]
+        if not logs or zxid <= max(logs):
+            return not logs
+        return self.ensemble.unlogged is not None and zxid > (self.ensemble.last_record or 0)
 
     def _base_for(self, zxid: int, *, digests: bool) -> tuple[Base, list[str]]:
         """An exact one if there is any: the newest snapshot that is, else the beginning of all.
 
-        Else the newest of which the window seems to be over, else the newest. Without a log nothing leads on
-        from an older snapshot, so the newest one is as near as can be.
+        Else the newest of which the window seems to be over, else the newest. Where no log leads on from an
+        older snapshot, the newest one is as near as can be.
         """
-        has_logs = any(server.files.logs for server in self.ensemble.servers)
         near = [each for each in candidates(self.ensemble) if each.zxid <= zxid]
+        alone = [each for each in near if self._is_behind_logs(each.zxid)]
         skipped: list[str] = []
-        for doubt in (_not_exact, _not_over, _no_doubt) if has_logs else (_no_doubt,):
-            skipped = []
+        for candidate in reversed(alone):
+            base = _loaded(candidate, zxid, _no_doubt, skipped, digests=digests)
+            if base is not None:
+                return base, skipped
+        near, of_alone = near[: len(near) - len(alone)], skipped
+        for doubt in (_not_exact, _not_over, _no_doubt):
+            skipped = [*of_alone]
             for candidate in reversed(near):
                 base = _loaded(candidate, zxid, doubt, skipped, digests=digests)
                 if base is not None:
                     return base, skipped
             if begins_with_nothing(self.ensemble):
                 return empty_base(digests=digests), skipped
-        why = "; ".join(skipped) or "the files begin later"
+        why = "; ".join(skipped) or "the files begin later, or cannot be read"
         raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
 
 
@@ -310,6 +378,18 @@ def _loaded(
 def _is_over(exact_from: int, at: int, asked: int) -> bool:
     """Whether a replay that came to `at` passed a window; an epoch starts with no record."""
     return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
+
+
+def _missing(at: int, following: int, asked: int) -> Hole | None:
+    """What is missing between two zxids that follow each other in the files, as far as is asked for."""
+    hole = hole_between(at, following)
+    return None if hole is None else hole.within(0, asked)
+
+
+def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
+    """What is missing behind the last record, where a snapshot is later."""
+    hole = None if at >= asked else _missing(at, ensemble.last_zxid + 1, asked)
+    return [] if hole is None else [hole]
 
 
 class _Replay:
@@ -369,7 +449,8 @@ def _replayed_in_columns(
     replay(ensemble.servers[0], run, base.zxid, asked)
     if run.first_bad is not None or not run.applied:
         raise NotPlainError("a digest that differs, or no record")
-    return _past(ensemble, base, asked, skipped, run.window, run.at, run.applied, run.checked)
+    holes = _missing_behind(ensemble, run.at, asked)
+    return _past(ensemble, base, asked, skipped, run.window, run.at, run.applied, run.checked, holes=holes)
 
 
 def _replayed(
@@ -389,9 +470,9 @@ def _replayed(
         zxid = transaction.zxid
         if until_proved and window.is_in_doubt:
             asked = max(asked, zxid)
-        hole = hole_between(at, zxid)
-        if hole is not None and hole.first_missing <= asked:
-            holes.append(Hole(hole.first_missing, min(hole.last_missing, asked)))
+        hole = _missing(at, zxid, asked)
+        if hole is not None:
+            holes.append(hole)
         if zxid > asked:
             break
         tree.apply(transaction)
@@ -401,6 +482,8 @@ def _replayed(
         checked += agrees is not None
         if agrees is False and first_bad is None:
             first_bad = zxid
+    else:
+        holes += _missing_behind(ensemble, at, asked)
     if not applied and at:
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
@@ -434,6 +517,7 @@ def _past(
         is_in_doubt=window.is_in_doubt,
         is_certain=ensemble.is_certain(at),
         holes=tuple(holes),
+        undecided=tuple(zxid for zxid in sorted(ensemble.undecided) if base.zxid < zxid <= at),
         skipped=tuple(skipped),
     )
     return PastTree(tree, account)

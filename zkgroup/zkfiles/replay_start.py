@@ -105,9 +105,12 @@ def candidates(ensemble: EnsembleFiles) -> Iterator[SnapshotCandidate]:
 
 
 def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
-    """Whether the logs go back to the first transaction ever."""
-    firsts = [server.first_logged for server in ensemble.servers if server.first_logged is not None]
-    return min(firsts, default=None) in FIRST_ZXIDS
+    """Whether the logs go back to the first transaction ever, by their names, and the first can be read."""
+    logged = [server for server in ensemble.servers if server.first_logged is not None]
+    first = min((server.first_logged or 0 for server in logged), default=None)
+    return first in FIRST_ZXIDS and any(
+        server.has_readable_front for server in logged if server.first_logged == first
+    )
 
 
 def empty_base(*, digests: bool = True) -> Base:

@@ -46,7 +46,8 @@ class Server:
         """Logs with records that a log before had, each with the first such zxid: they were left out."""
         self.seen_logs: dict[Path, SeenRecords] = {}
         """Logs that a replay read from end to end and found whole and in order."""
-        self._last: int | None = None
+        self._last_record: int | None = None
+        self._has_last_record = False
         self._gap: tuple[int, int | None] = (0, 0)
         """A zxid, and that of the first record behind it: what `_next_logged` found last."""
 
@@ -60,6 +61,12 @@ class Server:
         return self.files.logs[0].zxid if self.files.logs else None
 
     @property
+    def has_readable_front(self) -> bool:
+        """Whether a record of the first log can be read, or it has none and no damage."""
+        first = self.files.logs[0]
+        return self._first_in(first) is not None or not any(path == first.path for path, _ in self.damages)
+
+    @property
     def newest_snapshot(self) -> int | None:
         """The zxid of its name: what was applied then was committed."""
         return self.files.snapshots[-1].zxid if self.files.snapshots else None
@@ -67,14 +74,16 @@ class Server:
     @property
     def last_zxid(self) -> int:
         """Of the last record or snapshot; 0 where there is neither. Hops once over the newest log."""
-        if self._last is None:
-            self._last = self.newest_snapshot or 0
-            for log in reversed(self.files.logs):
-                found = self._last_in(log)
-                if found is not None:
-                    self._last = max(self._last, found)
-                    break
-        return self._last
+        return max(self.newest_snapshot or 0, self.last_record or 0)
+
+    @property
+    def last_record(self) -> int | None:
+        """The zxid of the last record; None where no log has any. Hops once over the newest log."""
+        if not self._has_last_record:
+            found = (self._last_in(log) for log in reversed(self.files.logs))
+            self._last_record = next((zxid for zxid in found if zxid is not None), None)
+            self._has_last_record = True
+        return self._last_record
 
     def about_last_zxid(self) -> int:
         """The zxid of the last record at the end of the newest log, which is not read; 0 where none is seen.
@@ -136,18 +145,23 @@ class Server:
     ) -> Generator[Transaction, None, None]:
         """Its records by rising zxid, both ends included; only the logs that can hold them are opened.
 
-        Raises MixedEnsembleError where a log has another record of a zxid than a log before it.
+        A record that comes too late, and is in no log before, is left out and noted as a damage: the log has
+        another name than its server gave it. Raises MixedEnsembleError where a log has another record of a
+        zxid than a log before it.
         """
-        last = -1
+        last, misplaced = -1, set[Path]()
         for log in self.files.logs_within(from_zxid, to_zxid):
             for transaction in self._read(log, from_zxid):
                 zxid = transaction.zxid
                 if to_zxid is not None and zxid > to_zxid:
                     break
                 if zxid <= last:
-                    if log.path not in self.overlaps:
-                        self._require_same_history(log, transaction)
-                    self.overlaps.setdefault(log.path, zxid)
+                    if log.path not in self.overlaps and log.path not in misplaced:
+                        if self._is_in_earlier_log(log, transaction):
+                            self.overlaps[log.path] = zxid
+                        else:
+                            misplaced.add(log.path)
+                            self._note_misplaced(log, transaction, last)
                 elif zxid >= from_zxid:
                     last = zxid
                     yield transaction
@@ -163,9 +177,7 @@ class Server:
                         zxid, time_ms = _ZXID_AND_TIME(chunk.data, start + ZXID_AT)
                         if to_zxid is not None and zxid > to_zxid:
                             return
-                        if zxid <= last:
-                            self.overlaps.setdefault(log.path, zxid)
-                        elif zxid >= from_zxid:
+                        if zxid >= from_zxid and zxid > last:
                             last = zxid
                             yield zxid, time_ms
 
@@ -180,8 +192,9 @@ class Server:
         with self._noting(reader):
             yield from reader
 
-    def _require_same_history(self, log: ServerFile, record: Transaction) -> None:
+    def _is_in_earlier_log(self, log: ServerFile, record: Transaction) -> bool:
         """A server writes a zxid once, and copies of its logs have the same record."""
+        is_there = False
         for earlier in self.files.logs[: self.files.logs.index(log)]:
             for other in self._read(earlier, record.zxid):
                 if other.zxid == record.zxid and not same_record(other._replace(digest=None), record):
@@ -192,7 +205,18 @@ class Server:
                         advice="copy the files of each ensemble into a folder of its own",
                     )
                 if other.zxid >= record.zxid:
+                    is_there = is_there or other.zxid == record.zxid
                     break
+        return is_there
+
+    def _note_misplaced(self, log: ServerFile, record: Transaction, last: int) -> None:
+        """One that the log before, by its name, should have had."""
+        self._note(
+            log.path,
+            record.offset,
+            f"a record behind {last:#x}, as the log's name says",
+            f"{record.zxid:#x}, which no log before it has: records up to {last:#x} are left out",
+        )
 
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
         """Where the first record from a zxid on is; for none the last one of the log."""

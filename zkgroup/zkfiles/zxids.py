@@ -21,6 +21,11 @@ class Hole(NamedTuple):
     first_missing: int
     last_missing: int
 
+    def within(self, first: int, last: int) -> Hole | None:
+        """The part of it from one zxid to another, both included; None where there is none."""
+        part = Hole(max(self.first_missing, first), min(self.last_missing, last))
+        return part if part.first_missing <= part.last_missing else None
+
     @property
     def text(self) -> str:
         """What is missing, in words."""

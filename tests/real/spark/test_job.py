@@ -83,6 +83,30 @@ def test_another_log_under_the_same_name_is_converted_anew(tmp_path: Path) -> No
     assert paths == [["/3-0", "/3-1", "/3-2"], ["/1-0"]]
 
 
+def test_a_snapshot_later_than_all_records_is_seen(tmp_path: Path) -> None:
+    """Of snapshots alone the newest counts, also once an older one was converted; else it is named."""
+    world, output = ServerHistory(), tmp_path / "out"
+    for number in range(6):
+        world.create(f"/n{number}")
+    alone, logged = tmp_path / "alone", tmp_path / "logged"
+    paths = []
+    for zxid in (2, 5):
+        world.snapshot(alone, zxid)
+        run(PlayedSpark(), [str(alone)], str(output), rules=RULES)
+        paths.append([row.path for row in open_source([output]).rows().events() if "n" in row.path])
+    world.snapshot(logged, 0)
+    world.log(logged, to_zxid=3)
+    run(PlayedSpark(), [str(logged)], str(tmp_path / "two"), rules=RULES)
+    world.snapshot(logged, 6)
+
+    (audited,) = run(PlayedSpark(), [str(logged)], str(tmp_path / "two"), rules=RULES)
+    source = open_source([tmp_path / "two"])
+    source.rows()
+
+    assert [len([path for path in some if path.startswith("/n")]) for some in paths] == [2, 5]
+    assert list(audited.damages) == source.damages() == ["zxids 0x4 to 0x6 are missing"]
+
+
 def test_servers_of_one_ensemble_are_joined(tmp_path: Path) -> None:
     """Logs that were rolled at different times, one server without the end: joined as locally."""
     world = ServerHistory(1 << 32 | 1)

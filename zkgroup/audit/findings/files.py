@@ -236,7 +236,8 @@ SPLIT_HISTORY: Final = WholeRule(
     needs=("log",),
     act="Two servers applied different histories, which ZooKeeper rules out: files of two ensembles in one"
     " folder, a restored or edited log, or a server that lost its disk and voted. What most servers have is"
-    " taken here. Stop the odd one, and let it start with an empty data folder.",
+    " taken here, or, where none is that of most, what the server has whose log goes furthest. Find out which"
+    " server is wrong, stop it, and let it start with an empty data folder.",
     find=split_history,
 )
 

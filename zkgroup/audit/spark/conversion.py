@@ -36,6 +36,7 @@ from zkgroup.audit.spark.units import ListedLog, Unit
 from zkgroup.audit.stored_files import FACTS, SEEDS, StoredFile
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, HopIndex
+from zkgroup.zkfiles.names import list_files
 
 _TASKS_AT_ONCE = 64
 """Where the driver writes what tasks made, so many results are in its memory."""
@@ -77,7 +78,8 @@ class Conversion:
         number = self.tables.manifest.number + 1
         wanted = [unit for plan in plans for unit in plan.units]
         self.converted_units = len(wanted)
-        if not wanted and not any(plan.seeds for plan in plans):
+        known = self.tables.manifest.ensembles
+        if not wanted and all(plan.kept == known.get(plan.given.name) for plan in plans):
             return
         self.tables.clear(number)
         progress("converting logs", len(wanted))
@@ -101,8 +103,9 @@ class Conversion:
         remote = self._remote.get(given.name)
         found = tuple(units.listed(given.paths) if remote is None else remote.listed())
         kept = self.tables.manifest.ensembles.get(given.name)
+        newest = newest_snapshot(given.paths) if remote is None else remote.newest_snapshot()
         seeds = None
-        if kept is None or not _still_holds(kept, given, found):
+        if kept is None or not _still_holds(kept, given, found, newest):
             rows = local_rows(given.paths) if remote is None else remote.rows()
             seeds = rows.seen
             kept = Converted(
@@ -113,6 +116,7 @@ class Conversion:
                 buckets=count_for(sum(max(each.sizes, default=0) for each in found)),
                 chroot=self._chroot,
             )
+        kept = replace(kept, newest_snapshot=newest)
         before = {log.start: log for log in kept.logs}
         wanted = [
             _unit(given, each, before.get(each.start), is_first=number == 0)
@@ -170,9 +174,16 @@ def local_rows(folders: Sequence[Path]) -> Rows:
     return Folders(History(*folders)).rows()
 
 
-def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[ListedLog]) -> bool:
+def newest_snapshot(folders: Sequence[Path]) -> int:
+    """The zxid in the name of the newest of all servers; 0 where there is none."""
+    return max((each.zxid for folder in folders for each in list_files(folder).snapshots), default=0)
+
+
+def _still_holds(
+    known: Converted, given: EnsembleInput, found: Sequence[ListedLog], newest_snapshot: int
+) -> bool:
     """Whether what was converted is a part of what the folders have now."""
-    if known.servers != len(given.folders):
+    if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
     before = {log.start: log for log in known.logs}
     newest = max(before, default=-1)

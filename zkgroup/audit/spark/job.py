@@ -24,7 +24,7 @@ from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.incidents.numbered import with_causes
 from zkgroup.audit.manifest import Converted, StoredState
-from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.points_in_time import PointInTime, unlogged_part
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.screening import facts_in
@@ -306,6 +306,12 @@ def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
     facts, rows = search.facts[of.name], search.rows.get(of.name, [])
     beside = rows_beside(of.name, search.found[of.name], facts, rows)
     damages = [] if of.history is None else Folders(of.history).damages()
+    part, converted = search.parts[of.name], of.converted
+    unlogged = unlogged_part(
+        converted.unlogged, converted.last_record, part.after_zxid + 1, part.to_zxid, search.question.end
+    )
+    if unlogged is not None:
+        damages.append(unlogged.text)
     return Audited(
         of.name,
         merged([beside, *rows], facts),

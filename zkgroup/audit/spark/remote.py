@@ -39,6 +39,11 @@ class RemoteFolder:
             replace(each, files=(self._storage.path(prefix + Path(each.files[0]).name),)) for each in found
         ]
 
+    def newest_snapshot(self) -> int:
+        """The zxid in its name; 0 where there is none."""
+        _, files = self._files()
+        return max((file.zxid for file, _ in files if file.kind == SNAPSHOT), default=0)
+
     def rows(self) -> Rows:
         """The history from its first known tree on, for which the files behind that tree are fetched."""
         prefix, files = self._files()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.real.cli.audit.golden import V346, V394, copy
+from tests.worlds.server_history import ServerHistory
 from tests.worlds.shell import Shell
 
 
@@ -303,6 +304,22 @@ def test_a_diff_over_what_is_missing_is_exit_3(lone_shell: Shell, tmp_path: Path
 
     assert (ran.code, ran.document["exact"]) == (3, False)
     assert "damaged: zxids 0x68 to 0x115 are missing" in ran.err
+
+
+def test_a_diff_of_snapshots_alone(lone_shell: Shell, tmp_path: Path) -> None:
+    """What no file has is exit code 3; what snapshots have at both ends is complete."""
+    world = ServerHistory()
+    for number in range(6):
+        world.create(f"/n{number}")
+    for zxid in (2, 5):
+        world.snapshot(tmp_path, zxid)
+    words = ("audit", "diff", "--input", str(tmp_path), "--format", "json")
+
+    whole, part = lone_shell.run(*words, "2", "5"), lone_shell.run(*words, "2", "4")
+
+    assert (whole.code, whole.document["exact"], len(whole.document["changes"])) == (0, True, 4)
+    assert (part.code, part.document["exact"], part.document["changes"]) == (3, False, [])
+    assert "damaged: zxids 0x3 to 0x4 are missing" in part.err
 
 
 def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
