@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import Znode
 from zkgroup.znodes.brokers import broker_ids_path
 from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus, standby_controllers_path
 from zkgroup.znodes.ids import number_of
@@ -28,6 +30,12 @@ _OF_GROUPS: Final = {
 }
 
 
+SINGLES_IN_CLUSTER: Final = tuple(_SINGLES)
+"""Those that belong to no group and have a path of their own."""
+PARENTS_IN_CLUSTER: Final = tuple(_OF_BROKERS)
+"""The parents of the others that belong to no group."""
+
+
 @lru_cache(maxsize=1 << 16)
 def effect_without_session(path: str) -> str | None:
     """What follows where no session holds this znode; None for a path that belongs to no session.
@@ -45,6 +53,24 @@ def effect_without_session(path: str) -> str | None:
     return _SINGLES.get(path)
 
 
-def lacks_session(path: str, ephemeral_owner: int) -> bool:
-    """Whether this znode belongs to a session, and none holds it: it is persistent."""
-    return ephemeral_owner == 0 and effect_without_session(path) is not None
+def lacks_session(path: str, ephemeral_owner: int, data: bytes | None) -> bool:
+    """Whether this znode belongs to a session, and none holds it: it is persistent.
+
+    `/controller` is persistent by right after a migration to KRaft, whose controller has no session; its data
+    shows that (kafka/zk/KafkaZkClient.scala@3.4, `tryRegisterKRaftControllerAsActiveController`).
+    """
+    if ephemeral_owner != 0 or effect_without_session(path) is None:
+        return False
+    return path != ControllerRegistration.path() or not _is_of_kraft(path, data)
+
+
+def is_leftover(znode: Znode) -> bool:
+    """The same of a znode as read."""
+    return lacks_session(znode.path, znode.stat.ephemeral_owner, znode.data)
+
+
+def _is_of_kraft(path: str, data: bytes | None) -> bool:
+    try:
+        return ControllerRegistration.decode(path, data).kraft_epoch is not None
+    except CorruptZnodeError:
+        return False

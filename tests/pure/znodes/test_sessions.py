@@ -48,5 +48,13 @@ OTHERS = [
 
 def test_a_persistent_znode_where_a_session_belongs_is_recognised() -> None:
     """By path and `ephemeralOwner`; other znodes are persistent, and those of a session are not."""
-    assert [path for path in [*OF_SESSIONS, *OTHERS] if lacks_session(path, 0)] == OF_SESSIONS
-    assert not [path for path in [*OF_SESSIONS, *OTHERS] if lacks_session(path, 0x10007)]
+    assert [path for path in [*OF_SESSIONS, *OTHERS] if lacks_session(path, 0, b"")] == OF_SESSIONS
+    assert not [path for path in [*OF_SESSIONS, *OTHERS] if lacks_session(path, 0x10007, b"")]
+
+
+def test_the_controller_of_a_migration_to_kraft_is_persistent_by_right() -> None:
+    """Brokers that may migrate write its epoch too, as -1, while one of them is the controller."""
+    data = b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":%d}'
+
+    assert not lacks_session(ControllerRegistration.path(), 0, data % 3)
+    assert lacks_session(ControllerRegistration.path(), 0, data % -1)
