@@ -72,6 +72,7 @@ def run_changes(
     *,
     execute: bool,
     yes: bool,
+    wait_s: float | None = None,
 ) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
     """Runs several changes as `run_change` does one, after a single question; each has an undo record."""
     for change in changes:
@@ -79,7 +80,7 @@ def run_changes(
     is_effective = any(change.is_effective for change in changes)
     if not is_effective or not _confirmed(execute, yes, question, show):
         return tuple(change.preview() for change in changes)
-    return apply_changes(changes, undo_recorder())
+    return apply_changes(changes, undo_recorder(), wait_s=wait_s)
 
 
 def run_at_once(

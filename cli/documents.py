@@ -15,7 +15,8 @@ from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.admin.offsets.planning import OffsetChange
+from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange
+from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.status import CLEAR_THROTTLE, Status
 from zkgroup.admin.topics.creation import LeadersSeen
@@ -83,6 +84,8 @@ OFFSET_CHANGE = Shape(
     JsonKey("after", nullable(COUNT), lambda change: change.after if change.after >= 0 else None),
     "changed=changes",
 )
+AFFECTED_MEMBER = Shape(AffectedMember, "member", "kind", "obeys", "partitions")
+OFFSET_STANDING = Shape(OffsetStanding)
 TOPIC_SUMMARY = Shape(TopicSummary)
 TOPIC_PARTITION = Shape(
     TopicPartitionDescription,
@@ -147,6 +150,9 @@ class OffsetChanges:
     executed: bool
     undo: str | None
     changes: Sequence[OffsetChange]
+    members: Sequence[AffectedMember]
+    standing: Sequence[OffsetStanding] | None
+    """Of each written offset; None without a wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

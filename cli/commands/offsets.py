@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import click
 
 from zkgroup.admin import files
-from zkgroup.admin.changes.change import AdminChange
-from zkgroup.admin.changes.offsets import delete_offsets_change, reset_offsets_change, set_offsets_change
+from zkgroup.admin.changes.offsets import (
+    OffsetsChange,
+    OffsetsResult,
+    delete_offsets_change,
+    reset_offsets_change,
+    set_offsets_change,
+)
+from zkgroup.admin.guards import named
 from zkgroup.admin.offsets import planning
-from zkgroup.admin.offsets.planning import OffsetPlan
-from zkgroup.admin.offsets.writes import Applied
 from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import describe_offsets, unreadable_offsets
@@ -35,6 +39,8 @@ from ..params import (
     force_option,
     group_argument,
     source_option,
+    wait_options,
+    wait_s,
 )
 from ..render import Output, echo_err
 from ..sources import log_positions, own_log_ends, own_positions
@@ -50,7 +56,22 @@ offsets = make_group(
     lazy={"undo": (".commands.undo:undo", "Same as `zkgroup undo`.")},
 )
 
-_FORCE = "Also where the group has members: their owners then continue from the new offsets."
+_FORCE = (
+    "Also where the group has members: those of zkgroup seek to the new offsets, others overwrite them with "
+    "their next commit."
+)
+
+
+def _write_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of commands that write offsets."""
+    for option in (
+        confirm_options,
+        wait_options("it is known of each new offset whether it stands. Exit code 4 where one does not"),
+        force_option(_FORCE),
+        allow_missing_option,
+    ):
+        function = option(function)
+    return function
 
 
 @offsets.command()
@@ -114,10 +135,8 @@ def export(groups: tuple[str, ...]) -> None:
 @offsets.command("import")
 @click.argument("file", type=TEXT_FILE)
 @click.option("--group", metavar="GROUP", help="Only the offsets of this group.")
-@allow_missing_option
-@force_option(_FORCE)
-@confirm_options
-def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **confirm: bool) -> None:
+@_write_options
+def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **confirm: Any) -> None:
     """Write the offsets in FILE, in any format that `export` writes.
 
     `-` is standard input. A group that does not exist yet is created.
@@ -144,11 +163,9 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
 @offsets.command("set")
 @group_argument()
 @click.argument("values", metavar="TOPIC:PARTITION=OFFSET...", nargs=-1, required=True, type=PartitionValue())
-@allow_missing_option
-@force_option(_FORCE)
-@confirm_options
+@_write_options
 def set_(
-    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **confirm: bool
+    group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **confirm: Any
 ) -> None:
     """Set the offsets of some partitions of GROUP.
 
@@ -185,9 +202,7 @@ def set_(
     help="Only these; may be repeated.",
 )
 @source_option
-@allow_missing_option
-@force_option(_FORCE)
-@confirm_options
+@_write_options
 def reset(
     group: str,
     topics: Sequence[tuple[str, tuple[int, ...]]],
@@ -196,6 +211,8 @@ def reset(
     force: bool,
     execute: bool,
     yes: bool,
+    wait: bool,
+    timeout_ms: int | None,
     **targets: Any,
 ) -> None:
     """Reset the offsets of GROUP to a target.
@@ -220,7 +237,7 @@ def reset(
             if source is None and planning.needs_log(target):
                 log = own_positions(ensemble)
             change = reset_offsets_change(ensemble, group, target, topics, log, **options)
-        run_offset_changes([change], execute=execute, yes=yes)
+        run_offset_changes([change], execute=execute, yes=yes, wait=wait, timeout_ms=timeout_ms)
 
 
 @offsets.command()
@@ -270,10 +287,18 @@ def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
 
 
 def run_offset_changes(
-    changes: Sequence[AdminChange[OffsetPlan, Applied, None]], *, execute: bool, yes: bool
+    changes: Sequence[OffsetsChange],
+    *,
+    execute: bool,
+    yes: bool,
+    wait: bool = False,
+    timeout_ms: int | None = None,
 ) -> None:
-    """Runs one change for each group after a single confirmation, and prints what was or would be changed."""
-    out, plans = output(), [change.plan for change in changes]
+    """Runs one change for each group after a single confirmation, and prints what was or would be changed.
+
+    Raises PartlyDoneError where an offset does not stand by the end of the wait.
+    """
+    out, plans, longest = output(), [change.plan for change in changes], wait_s(wait, timeout_ms)
     count = sum(len(plan.effective) for plan in plans)
     groups = ", ".join(plan.group for plan in plans)
     results = run_changes(
@@ -282,22 +307,47 @@ def run_offset_changes(
         lambda stderr: group_tables.offset_plan(stderr, plans, executed=False),
         execute=execute,
         yes=yes,
+        wait_s=longest,
     )
-    _report(out, plans, [one.undo_id for one in results], executed=any(one.executed for one in results))
+    _report(out, results)
+    fallen = [
+        f"{one.topic_partition} of {result.plan.group} {_STANDINGS[one.standing]}"
+        f" (at {one.offset}, owner {one.owner or 'none'})"
+        for result in results
+        for one in result.outcome or ()
+        if one.standing != "stands"
+    ]
+    if fallen:
+        raise PartlyDoneError(
+            f"written, but it does not stand: {named(fallen)}; stop the members that do not obey, and run "
+            "the command again"
+        )
 
 
-def _report(
-    out: Output, plans: Sequence[OffsetPlan], undo_ids: Sequence[str | None], *, executed: bool
-) -> None:
+_STANDINGS = {
+    "overwritten": "is overwritten",
+    "pending": "has not been committed since, so it is not known whether its owner obeys",
+}
+
+
+def _report(out: Output, results: Sequence[OffsetsResult]) -> None:
+    executed, plans = any(one.executed for one in results), [one.plan for one in results]
     if out.is_table:
         group_tables.offset_plan(out, plans, executed=executed)
         return
     changes = [
         (
-            plan.as_of,
-            documents.OffsetChanges(group=plan.group, executed=executed, undo=undo, changes=plan.changes),
+            one.plan.as_of,
+            documents.OffsetChanges(
+                group=one.plan.group,
+                executed=executed,
+                undo=one.undo_id,
+                changes=one.plan.changes,
+                members=one.plan.members,
+                standing=one.outcome,
+            ),
         )
-        for plan, undo in zip(plans, undo_ids, strict=True)
+        for one in results
     ]
     many = documents.OFFSET_CHANGES_LIST.json(plans[-1].as_of, documents.OffsetChangesList(groups=changes))
     shown = many["groups"]

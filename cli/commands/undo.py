@@ -20,7 +20,7 @@ from .. import documents
 from ..app import command, output, shared
 from ..confirm import command_text, run_change
 from ..context import connected, target
-from ..params import confirm_options, force_option
+from ..params import confirm_options, force_option, wait_options
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import age, counted
 from .offsets import run_offset_changes
@@ -35,8 +35,17 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Se
 @click.argument("undo_id", metavar="[ID | list]", required=False, shell_complete=_complete)
 @click.option("--all", "everywhere", is_flag=True, help="With list: changes of every ensemble.")
 @force_option("Also where it has changed again since, or the group has members.")
+@wait_options("it is known of each offset whether it stands (for an undo of offsets)")
 @confirm_options
-def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes: bool) -> None:
+def undo(
+    undo_id: str | None,
+    everywhere: bool,
+    force: bool,
+    wait: bool,
+    timeout_ms: int | None,
+    execute: bool,
+    yes: bool,
+) -> None:
     """Undo a change, the last one by default; `undo list` shows them.
 
     Every command that creates a topic, overwrites or deletes prints the ID, or says before that it cannot be
@@ -64,6 +73,10 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
     if record.no_undo is not None:
         raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.no_undo}")
     confirmation = {"execute": execute, "yes": yes}
+    if wait and record.group is None:
+        raise click.UsageError(
+            f"--wait is for an undo of offsets; {record.undo_id} is one of {record.summary}"
+        )
     if record.undo_command:
         with connected() as ensemble:
             if not force:
@@ -74,7 +87,8 @@ def undo(undo_id: str | None, everywhere: bool, force: bool, execute: bool, yes:
         if record.group is None:
             _restore(ensemble, output(), record, **confirmation)
         else:
-            run_offset_changes([undo_offsets_change(ensemble, record, force=force)], **confirmation)
+            change = undo_offsets_change(ensemble, record, force=force)
+            run_offset_changes([change], **confirmation, wait=wait, timeout_ms=timeout_ms)
 
 
 def _run(arguments: Sequence[str], *, execute: bool, yes: bool) -> None:

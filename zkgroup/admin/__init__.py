@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.groups import DeletionPlan as DeletionPlan
     from zkgroup.admin.groups import NudgePlan as NudgePlan
     from zkgroup.admin.offsets.planning import Absolute as Absolute
+    from zkgroup.admin.offsets.planning import AffectedMember as AffectedMember
     from zkgroup.admin.offsets.planning import AtTime as AtTime
     from zkgroup.admin.offsets.planning import Earliest as Earliest
     from zkgroup.admin.offsets.planning import Latest as Latest
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.offsets.planning import OffsetPlan as OffsetPlan
     from zkgroup.admin.offsets.planning import Shift as Shift
     from zkgroup.admin.offsets.planning import Target as Target
+    from zkgroup.admin.offsets.standing import OffsetStanding as OffsetStanding
     from zkgroup.admin.offsets.writes import Applied as Applied
     from zkgroup.admin.reassign.cancellation import CancelPlan as CancelPlan
     from zkgroup.admin.reassign.cancellation import Removal as Removal
@@ -125,6 +127,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Absolute": "zkgroup.admin.offsets.planning",
     "AlterationPlan": "zkgroup.admin.topics.alteration",
+    "AffectedMember": "zkgroup.admin.offsets.planning",
     "Applied": "zkgroup.admin.offsets.writes",
     "AsOf": "zkgroup.groups.ensemble",
     "AtTime": "zkgroup.admin.offsets.planning",
@@ -177,6 +180,7 @@ _HOMES = {
     "OffsetChange": "zkgroup.admin.offsets.planning",
     "OffsetDescription": "zkgroup.groups.descriptions",
     "OffsetPlan": "zkgroup.admin.offsets.planning",
+    "OffsetStanding": "zkgroup.admin.offsets.standing",
     "PartitionDescription": "zkgroup.groups.descriptions",
     "PartitionVerdict": "zkgroup.znodes.admin_requests",
     "Partitions": "zkgroup.admin.client.base",
@@ -234,6 +238,7 @@ _HOMES = {
 __all__ = [
     "NO_LEADER",
     "Absolute",
+    "AffectedMember",
     "AlterationPlan",
     "Applied",
     "AsOf",
@@ -286,6 +291,7 @@ __all__ = [
     "OffsetChange",
     "OffsetDescription",
     "OffsetPlan",
+    "OffsetStanding",
     "PartitionDescription",
     "PartitionVerdict",
     "Partitions",

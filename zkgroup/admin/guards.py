@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from zkgroup.errors import (
     ConflictError,
@@ -22,8 +23,17 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
-_NAMED_MEMBERS = 5
-_NAMED_PARTITIONS = 5
+T = TypeVar("T")
+
+NAMED = 5
+"""Members or partitions that one message names."""
+
+
+def named(names: Iterable[object]) -> str:
+    """The first few in order, and how many more there are."""
+    texts = [str(name) for name in names]
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return ", ".join(texts[:NAMED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +65,34 @@ def idle_guard(ensemble: Ensemble, group: str) -> Guard:
     return Guard(path, (Delete(path, found.stat.version), Create(path, found.data), *unmarked), marker)
 
 
-def read_back(unknown: OutcomeUnknownError, is_applied: Callable[[], bool]) -> None:
-    """Resolves a write without an answer: returns where it was applied, by what `is_applied` reads now.
+def read_back(unknown: OutcomeUnknownError, applied: Callable[[], T]) -> T:
+    """Resolves a write without an answer: what `applied` reads now where it was applied.
 
-    Raises the unknown outcome where it was not found, or where nothing can be read: "ZooKeeper cannot be
+    Raises the unknown outcome where that is nothing, or where nothing can be read: "ZooKeeper cannot be
     reached" alone would hide that something may have been written.
     """
     try:
-        applied = is_applied()
+        found = applied()
     except StoreUnavailableError as error:
         raise OutcomeUnknownError(
             f"{unknown}, and reading back failed: {error}; check before you repeat"
         ) from error
-    if not applied:
+    if not found:
         raise unknown
+    return found
 
 
 def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
     """What was asked for partitions that do not exist; names the first few, and where they should be."""
-    named = ", ".join(map(str, missing[:_NAMED_PARTITIONS]))
-    more = f" and {len(missing) - _NAMED_PARTITIONS} more" if len(missing) > _NAMED_PARTITIONS else ""
     return NotFoundError(
-        f"{Topic.path(missing[0].topic)}: there is no partition {named}{more}; nothing was changed; "
+        f"{Topic.path(missing[0].topic)}: there is no partition {named(missing)}; nothing was changed; "
         "`zkgroup topic list` shows what there is"
     )
 
 
 def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
     """The refusal of a change that needs a group without members; names the members."""
-    named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
-    more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
-    what = f"{named}{more}" if members else "a member joined and left meanwhile"
+    what = named(sorted(members)) if members else "a member joined and left meanwhile"
     return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")
 
 
@@ -93,11 +100,9 @@ def clients_error(group: str, members: Sequence[str]) -> RefusedError:
     """The refusal of a change beside members of Kafka's group protocol; names those that are stored."""
     marker = ProtocolMarker.path(group)
     if members:
-        named = ", ".join(sorted(members)[:_NAMED_MEMBERS])
-        more = f" and {len(members) - _NAMED_MEMBERS} more" if len(members) > _NAMED_MEMBERS else ""
         return RefusedError(
-            f"{marker}: expected no member of {group}, found {named}{more}, clients of Kafka's group "
-            "protocol, which do not notice such a change; stop them first"
+            f"{marker}: expected no member of {group}, found {named(sorted(members))}, clients of Kafka's "
+            "group protocol, which do not notice such a change; stop them first"
         )
     return RefusedError(
         f"{marker}: expected no member of {group}, found the marker of Kafka's group protocol: clients are "

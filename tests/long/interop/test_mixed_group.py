@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
 from tests.long.interop.servers import Producer
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.beside import beside
+from tests.worlds.shell import Shell
 from zkgroup import GroupMember
 
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
@@ -57,6 +60,38 @@ def test_each_kind_continues_the_offsets_of_the_other(
         first = {p: min(o for q, o, _ in member.deliveries() if q == p) for p in range(scene.partitions)}
         assert first == dict.fromkeys(range(scene.partitions), 20 * turn)
     assert scene.ledger.duplicates() == {}
+
+
+def test_a_forced_reset_stands_only_where_a_member_of_zkgroup_owns(
+    make_scene: Callable[..., Scene], producer: Producer, tmp_path: Path
+) -> None:
+    """recipes 6: a JVM member overwrites it with its next commit; said before, and seen after."""
+    scene = make_scene()
+    ends = producer.fill(scene.topic, scene.partitions, 7)
+    start_all(scene, {"a": "python", "b": "jvm"})
+    scene.ledger.wait_all(ends)
+    eventually(lambda: scene.offsets() == dict.fromkeys(range(10), 7), what="everything is committed")
+    markers = f"/consumers/{scene.group}/resets"
+
+    def more_records() -> None:
+        eventually(lambda: len(scene.tree.get_children(markers)) == 10, what="every offset is reset")
+        producer.fill(scene.topic, scene.partitions, 1)
+
+    words = ("offsets", "reset", scene.group, "--to", "3", "--force", "--execute", "--wait")
+    with beside(more_records):
+        ran = Shell(tmp_path, scene.broker.zookeeper.address).run(*words, "--format", "json")
+
+    assert ran.code == 4, ran
+    assert {(one["owner"][-3], one["standing"]) for one in ran.document["standing"]} == {
+        ("a", "stands"),
+        ("b", "overwritten"),
+    }
+    assert {(one["kind"], one["obeys"], one["partitions"]) for one in ran.document["members"]} == {
+        ("zkgroup", True, 5),
+        ("jvm", False, 5),
+    }
+    eventually(lambda: scene.offsets() == dict.fromkeys(range(10), 8), what="all is committed again")
+    assert scene.ledger.duplicates() == {p: dict.fromkeys(range(3, 7), 1) for p in range(5)}
 
 
 def test_an_offset_of_minus_one_is_none_to_a_jvm_member(

@@ -15,10 +15,10 @@ from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
 from zkgroup.errors import ConflictError, PartlyDoneError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model import TopicPartition
+from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
-from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.consumers import Offset, Registration
 from zkgroup.znodes.group_records import AuditRecord, Reset
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -391,13 +391,29 @@ def test_a_living_group_refuses_without_force(shell: Shell, living: ServerGroups
 
 
 def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: ServerGroups) -> None:
-    """recipes 6: offset and marker together; the undo needs --force as well."""
-    ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force")
+    """recipes 6: offset and marker together, and it stands; the undo needs --force as well."""
+    ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force", "--wait")
 
     marker = living.zk.read(Reset.path("billing", TopicPartition("orders", 0)))
     assert (ran.code, living.offset_of("billing", "orders", 0)) == (0, 5)
     assert Reset.decode(marker.path, marker.data).offset == 5
     assert "--execute --force" in ran.err
+
+
+def test_what_does_not_stand_is_exit_4(shell: Shell, living: ServerGroups) -> None:
+    """Below a JVM member, which shows only with its next commit that it did not notice."""
+    jvm = Registration.of(StaticSubscription({"orders": 1}), 1)
+    living.zk.multi(SetData(Registration.path("billing", "billing_a"), jvm.encode(), 0))
+    words = ("set", "billing", "orders:0=5", "--execute", "--force", "--wait", "--timeout", "1ms")
+
+    document = shell.json("offsets", *words, code=4)
+    undone = shell.run("undo", "--execute", "--force", "--wait", "--timeout", "1ms")
+
+    (member, _) = document["members"]
+    assert member == {"member": "billing_a", "kind": "jvm", "obeys": False, "partitions": 1}
+    assert [one["standing"] for one in document["standing"]] == ["pending"]
+    assert undone.code == 4
+    assert "written, but it does not stand: orders-0 of billing has not been committed since" in undone.err
 
 
 def test_undo_restores_once_and_not_over_newer_commits(shell: Shell, idle: ServerGroups) -> None:

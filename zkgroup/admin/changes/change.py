@@ -230,9 +230,12 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
 
 
 def apply_changes(
-    changes: Sequence[AdminChange[PlanT, WrittenT, OutcomeT]], recorder: UndoRecorder
+    changes: Sequence[AdminChange[PlanT, WrittenT, OutcomeT]],
+    recorder: UndoRecorder,
+    *,
+    wait_s: float | None = None,
 ) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
-    """Applies one change after the other, each with its own undo record.
+    """Applies one change after the other, each with its own undo record; then waits as `AdminChange.apply`.
 
     Raises PartlyDoneError, naming what was written, where one fails after others.
     """
@@ -245,7 +248,18 @@ def apply_changes(
             if not written:
                 raise
             raise PartlyDoneError(f"{', '.join(written)} written, then {change.subject}: {error}") from error
-    return tuple(results)
+    if wait_s is None or not changes:
+        return tuple(results)
+    end_ms = changes[0].ensemble.clock.now_ms() + wait_s * 1000 if changes else 0
+    return tuple(
+        replace(
+            result,
+            outcome=change.wait(result.written, max(0.0, end_ms - change.ensemble.clock.now_ms()) / 1000),
+        )
+        if result.written is not None and change.wait is not None
+        else result
+        for change, result in zip(changes, results, strict=True)
+    )
 
 
 def undo_record(**fields: Any) -> UndoRecord:

@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 from zkgroup.admin.changes.change import (
     AdminChange,
+    ChangeResult,
     counted,
     undo_record,
 )
 from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group
 from zkgroup.admin.groups import DeletionPlan, NudgePlan, delete_group, nudge, plan_deletion, plan_nudge
-from zkgroup.admin.guards import clients_error, living_group_error
+from zkgroup.admin.guards import clients_error, living_group_error, named
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -22,11 +23,13 @@ from zkgroup.admin.offsets.planning import (
     plan_reset,
     plan_values,
 )
+from zkgroup.admin.offsets.standing import OffsetStanding, wait_until_standing
 from zkgroup.admin.offsets.writes import Applied, apply_plan, missing_parents
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot, snapshot_to_change
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import SubscriptionKind
 
 Selection: TypeAlias = Sequence[tuple[str, Sequence[int]]]
 """Topics with partition numbers; without numbers all partitions of the topic."""
@@ -84,9 +87,16 @@ def nudge_group_change(ensemble: Ensemble, group: str) -> AdminChange[NudgePlan,
     )
 
 
+OffsetsChange: TypeAlias = AdminChange[OffsetPlan, Applied, tuple[OffsetStanding, ...]]
+"""A change of committed offsets; its wait is for what becomes of each of them."""
+
+OffsetsResult: TypeAlias = ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]
+"""Its result."""
+
+
 def offset_change(
     ensemble: Ensemble, plan: OffsetPlan, *, subject: str, force: bool = False
-) -> AdminChange[OffsetPlan, Applied, None]:
+) -> OffsetsChange:
     """Writes planned offsets.
 
     Raises RefusedError for a group with members unless `force`, and also with it where offsets would be
@@ -97,12 +107,8 @@ def offset_change(
     if plan.clients is not None and changes:
         raise clients_error(plan.group, plan.clients)
     if plan.members and (removes or not force):
-        error = living_group_error(plan.group, plan.members)
-        raise (
-            error
-            if removes
-            else type(error)(f"{error}, or --force: their owners then continue from the new offsets")
-        )
+        error = living_group_error(plan.group, [one.member for one in plan.members])
+        raise error if removes else type(error)(f"{error}, or --force: {'; '.join(_effects(plan))}")
     parents = missing_parents(ensemble, plan)
 
     def write(by: ChangeRecord) -> Applied:
@@ -113,7 +119,7 @@ def offset_change(
         subject=subject,
         question=f"Change {counted(len(changes), 'offset')} of {plan.group}?",
         plan=plan,
-        notes=plan.notes,
+        notes=(*plan.notes, *(_effects(plan) if plan.members and changes else ())),
         is_effective=bool(changes),
         undo_needs_force=bool(plan.members),
         undo=undo_record(
@@ -129,6 +135,28 @@ def offset_change(
             },
         ),
         write=write,
+        wait=lambda applied, longest_s: wait_until_standing(ensemble, plan, applied, longest_s),
+    )
+
+
+_EFFECTS: Mapping[SubscriptionKind, str] = {
+    "zkgroup": "obey: they seek to the new offsets",
+    "jvm": "do not notice: they go on from where they are, and their next commits overwrite the new offsets",
+    "unknown": "may not notice, and overwrite the new offsets with their next commits",
+}
+"""What the owners of a kind do when an operator writes offsets of their partitions."""
+
+
+def _effects(plan: OffsetPlan) -> tuple[str, ...]:
+    """What the members do about the change, a sentence for each kind of them."""
+    owners = [one for one in plan.members if one.partitions]
+    found = [
+        f"owners of kind {kind} ({named(one.member for one in owners if one.kind == kind)}) {effect}"
+        for kind, effect in _EFFECTS.items()
+        if any(one.kind == kind for one in owners)
+    ]
+    return tuple(found) or (
+        "no member owns these partitions, and one that claims them reads the new offsets",
     )
 
 
@@ -139,7 +167,7 @@ def set_offsets_change(
     *,
     allow_missing: bool = False,
     force: bool = False,
-) -> AdminChange[OffsetPlan, Applied, None]:
+) -> OffsetsChange:
     """Gives partitions these offsets; a group that does not exist yet is made.
 
     Raises what `plan_values` and `offset_change` raise.
@@ -160,7 +188,7 @@ def reset_offsets_change(
     *,
     allow_missing: bool = False,
     force: bool = False,
-) -> AdminChange[OffsetPlan, Applied, None]:
+) -> OffsetsChange:
     """Moves the offsets of these partitions, or of all, to a target. Raises what `plan_reset` raises."""
     named = [name for name, _ in topics]
     if named:
@@ -172,9 +200,7 @@ def reset_offsets_change(
     return offset_change(ensemble, plan, subject=f"offsets reset {group}", force=force)
 
 
-def delete_offsets_change(
-    ensemble: Ensemble, group: str, topics: Selection
-) -> AdminChange[OffsetPlan, Applied, None]:
+def delete_offsets_change(ensemble: Ensemble, group: str, topics: Selection) -> OffsetsChange:
     """Deletes offsets. Raises NotFoundError where there are none, RefusedError for a group with members."""
     plan = plan_removal(read_snapshot(ensemble, group), topics)
     return offset_change(ensemble, plan, subject=f"offsets delete {group}")

@@ -12,7 +12,7 @@ from zkgroup.admin.changes.change import (
     counted,
     undo_record,
 )
-from zkgroup.admin.changes.offsets import offset_change
+from zkgroup.admin.changes.offsets import OffsetsChange, offset_change
 from zkgroup.admin.changes.reassign import (
     cancel_plan_change,
     cancel_reassignments_change,
@@ -22,8 +22,6 @@ from zkgroup.admin.changes.reassign import (
 from zkgroup.admin.changes.topics import alter_config_change, delete_topic_change, entity_named
 from zkgroup.admin.configs import ConfigPlan
 from zkgroup.admin.files import parse_reassignment
-from zkgroup.admin.offsets.planning import OffsetPlan
-from zkgroup.admin.offsets.writes import Applied
 from zkgroup.admin.reassign.cancellation import Execution
 from zkgroup.admin.undo import (
     Restoration,
@@ -59,9 +57,7 @@ def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) 
     return undo_offsets_change(ensemble, record, force=force)
 
 
-def undo_offsets_change(
-    ensemble: Ensemble, record: UndoRecord, *, force: bool = False
-) -> AdminChange[OffsetPlan, Applied, None]:
+def undo_offsets_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetsChange:
     """Puts the offsets of a record back. Raises as `plan_undo` and `offset_change` do."""
     plan = plan_undo(ensemble, record, force=force)
     return offset_change(ensemble, plan, subject=f"undo {record.undo_id}", force=force)

@@ -17,6 +17,7 @@ from zkgroup.admin.offsets.planning import (
     OffsetPlan,
     Target,
 )
+from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.offsets.writes import Applied
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import (
@@ -153,7 +154,8 @@ class GroupMethods(AdminBase):
         allow_missing: bool = False,
         force: bool = False,
         dry_run: bool = False,
-    ) -> ChangeResult[OffsetPlan, Applied, None]:
+        wait_s: float | None = None,
+    ) -> ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]:
         """Gives partitions these offsets; a group that does not exist yet is made.
 
         Args:
@@ -161,8 +163,10 @@ class GroupMethods(AdminBase):
             offsets: the next offset to read, by partition.
             allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
                 clients can join.
-            force: also where the group has members: their owners then continue from the new offsets.
+            force: also where the group has members: those of zkgroup seek to the new offsets, others
+                overwrite them with their next commit.
             dry_run: only plan.
+            wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
 
         Raises:
             RefusedError: the group has members, without `force`.
@@ -171,7 +175,7 @@ class GroupMethods(AdminBase):
         change = offset_changes.set_offsets_change(
             self._ensemble, group, offsets, allow_missing=allow_missing, force=force
         )
-        return self._run(change, dry_run)
+        return self._run(change, dry_run, wait_s)
 
     def reset_offsets(
         self,
@@ -183,7 +187,8 @@ class GroupMethods(AdminBase):
         allow_missing: bool = False,
         force: bool = False,
         dry_run: bool = False,
-    ) -> ChangeResult[OffsetPlan, Applied, None]:
+        wait_s: float | None = None,
+    ) -> ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]:
         """Moves offsets to a target.
 
         Args:
@@ -193,8 +198,10 @@ class GroupMethods(AdminBase):
             log: where records are, for `earliest`, `latest` and times; keeps other targets within the log.
             allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
                 clients can join.
-            force: also where the group has members: their owners then continue from the new offsets.
+            force: also where the group has members: those of zkgroup seek to the new offsets, others
+                overwrite them with their next commit.
             dry_run: only plan.
+            wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
         """
         change = offset_changes.reset_offsets_change(
             self._ensemble,
@@ -205,11 +212,11 @@ class GroupMethods(AdminBase):
             allow_missing=allow_missing,
             force=force,
         )
-        return self._run(change, dry_run)
+        return self._run(change, dry_run, wait_s)
 
     def delete_offsets(
         self, group: str, partitions: Partitions, *, dry_run: bool = False
-    ) -> ChangeResult[OffsetPlan, Applied, None]:
+    ) -> ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]:
         """Deletes offsets, of topics that are gone too.
 
         Args:
@@ -252,7 +259,8 @@ class GroupMethods(AdminBase):
         allow_missing: bool = False,
         force: bool = False,
         dry_run: bool = False,
-    ) -> tuple[ChangeResult[OffsetPlan, Applied, None], ...]:
+        wait_s: float | None = None,
+    ) -> tuple[ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]], ...]:
         """Writes exported offsets, in any format that `zkgroup offsets export` writes: one result a group.
 
         Every group is planned before the first is written.
@@ -262,8 +270,10 @@ class GroupMethods(AdminBase):
             group: only the offsets of this group; by default those of all groups in the text.
             allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
                 clients can join.
-            force: also where a group has members: their owners then continue from the new offsets.
+            force: also where a group has members: those of zkgroup seek to the new offsets, others overwrite
+                them with their next commit.
             dry_run: only plan.
+            wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
 
         Raises:
             PartlyDoneError: a group failed after others were written.
@@ -281,4 +291,4 @@ class GroupMethods(AdminBase):
         ]
         if dry_run:
             return tuple(change.preview() for change in changes)
-        return apply_changes(changes, self._recorder)
+        return apply_changes(changes, self._recorder, wait_s=wait_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -14,7 +15,7 @@ from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, offsets_topic_path
+from zkgroup.znodes.consumers import Offset, SubscriptionKind, offsets_topic_path, subscription_kind
 
 NONE = -1
 """What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
@@ -134,6 +135,27 @@ class OffsetChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AffectedMember:
+    """A registered member, and what a change of offsets means to it."""
+
+    member: str
+    """The member id."""
+    kind: SubscriptionKind
+    """As in `MemberDescription`."""
+    partitions: int
+    """How many of the partitions that change it owns."""
+
+    @property
+    def obeys(self) -> bool:
+        """Whether it seeks to a new offset of a partition that it owns (recipes 6).
+
+        Other clients go on from the position in their memory, and their next commit overwrites what was
+        written; they read an offset only when they claim the partition.
+        """
+        return self.kind == "zkgroup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetPlan:
     """What would be written. Nothing has been."""
 
@@ -141,8 +163,8 @@ class OffsetPlan:
     """The group."""
     as_of: AsOf
     """When the offsets were read."""
-    members: tuple[str, ...]
-    """Registered members at that moment: with any, it takes force."""
+    members: tuple[AffectedMember, ...]
+    """Registered members at that moment, by id: with any, it takes force."""
     clients: tuple[str, ...] | None = None
     """Members of Kafka's group protocol at that moment, as stored: with them, or with none but the marker of
     that protocol, it is refused. None without."""
@@ -199,11 +221,29 @@ def plan_values(
     return OffsetPlan(
         group=snapshot.group,
         as_of=snapshot.as_of,
-        members=tuple(sorted(snapshot.registrations)),
+        members=_members(snapshot, changes),
         clients=_clients(snapshot),
         changes=changes,
         notes=tuple(notes),
         topics=frozenset() if allow_missing else frozenset(tp.topic for tp in values),
+    )
+
+
+def owning_member(snapshot: GroupSnapshot, tp: TopicPartition) -> str | None:
+    """The registered member that the owner znode of a partition names; None where it names none."""
+    owner = snapshot.owners.get(tp)
+    if owner is None or owner.value is None:
+        return None
+    named = [member for member in snapshot.registrations if owner.value.is_of(member)]
+    ours = [one for one in named if snapshot.session_ids[one] == owner.stat.ephemeral_owner]
+    return next(iter(ours or named), None)
+
+
+def _members(snapshot: GroupSnapshot, changes: Sequence[OffsetChange]) -> tuple[AffectedMember, ...]:
+    owned = Counter(owning_member(snapshot, change.topic_partition) for change in changes if change.changes)
+    return tuple(
+        AffectedMember(member=member, kind=subscription_kind(entry.znode.data), partitions=owned[member])
+        for member, entry in sorted(snapshot.registrations.items())
     )
 
 
@@ -302,14 +342,14 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
                 f"`zkgroup offsets show {shlex.quote(snapshot.group)}` shows those there are"
             )
         chosen |= asked
-    changes = (_change(snapshot, tp, NONE, None) for tp in sorted(chosen))
+    changes = tuple(replace(_change(snapshot, tp, NONE, None), removes=True) for tp in sorted(chosen))
     topics = sorted({tp.topic for tp in chosen})
     return OffsetPlan(
         group=snapshot.group,
         as_of=snapshot.as_of,
-        members=tuple(sorted(snapshot.registrations)),
+        members=_members(snapshot, changes),
         clients=_clients(snapshot),
-        changes=tuple(replace(change, removes=True) for change in changes),
+        changes=changes,
         sweep=tuple(offsets_topic_path(snapshot.group, topic) for topic in topics),
     )
 

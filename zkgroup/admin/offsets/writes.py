@@ -37,7 +37,7 @@ from zkgroup.errors import (
     PartlyDoneError,
 )
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model import Znode
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
@@ -69,6 +69,8 @@ class Applied:
 
     done: list[OffsetChange] = field(default_factory=list)
     """The offsets that were written, in order."""
+    zxids: dict[TopicPartition, int] = field(default_factory=dict)
+    """The transaction that wrote each of them."""
 
 
 def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:
@@ -112,7 +114,7 @@ def apply_plan(
     if plan.clients is not None:
         raise clients_error(plan.group, plan.clients)
     if plan.members and (not force or any(change.removes for change in changes)):
-        raise living_group_error(plan.group, plan.members)
+        raise living_group_error(plan.group, [one.member for one in plan.members])
     if parents is None:
         parents = missing_parents(ensemble, plan)
     ensemble.zk.create_missing(consumers_path(), zkgroup_path(), audit_path())
@@ -165,24 +167,26 @@ def _apply_idle(
             *(_swept(ensemble, plan) if len(applied.done) + len(batch) == len(changes) else ()),
         ]
         try:
-            ensemble.zk.multi(*operations)
-        except OutcomeUnknownError as error:
-            read_back(error, partial(_is_recorded, ensemble, group, record))
+            zxid = _submit(ensemble, operations, AuditRecord.path(group), record.encode())
         except OperationRefusedError as error:
             raise _refusal(ensemble, plan, guard, error) from error
         applied.done.extend(batch)
+        applied.zxids.update((change.topic_partition, zxid) for change in batch)
 
 
 def _apply_living(ensemble: Ensemble, plan: OffsetPlan, by: ChangeRecord, applied: Applied) -> None:
     author = f"{by.user} {by.undo_id}"
     for change in plan.effective:
         marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=author)
-        _reset_owned(ensemble, plan, change, marker)
+        applied.zxids[change.topic_partition] = _reset_owned(ensemble, plan, change, marker)
         applied.done.append(change)
 
 
-def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> None:
-    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile."""
+def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> int:
+    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile.
+
+    Returns the zxid.
+    """
     group, topic = plan.group, change.topic_partition.topic
     path, marker_path = Offset.path(group, change.topic_partition), Reset.path(group, change.topic_partition)
     for _ in range(LIVE_TRIES):
@@ -194,12 +198,9 @@ def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, mar
             *_replaced(marker_path, marker.encode(), found[marker_path]),
         ]
         try:
-            ensemble.zk.multi(*operations)
+            return _submit(ensemble, operations, marker_path, marker.encode())
         except OperationRefusedError:
             continue
-        except OutcomeUnknownError as error:
-            read_back(error, partial(_holds, ensemble, marker_path, marker.encode()))
-        return
     raise ConflictError(
         f"{path}: its owner commits faster than this reset could be written, {LIVE_TRIES} times in a row; "
         "pause the consumer, or stop the group and repeat without --force"
@@ -261,15 +262,19 @@ def _audit(ensemble: Ensemble, group: str, record: AuditRecord) -> Operation:
     return SetData(path, record.encode(), present.stat.version)
 
 
-def _is_recorded(ensemble: Ensemble, group: str, record: AuditRecord) -> bool:
-    """Whether a transaction without an answer was applied: it alone wrote this record."""
-    return _holds(ensemble, AuditRecord.path(group), record.encode())
+def _submit(ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes) -> int:
+    """The zxid of a transaction; one without an answer was applied if `path` holds what it alone writes."""
+    try:
+        return ensemble.zk.multi(*operations).zxid or _zxid_of(ensemble, path, data)
+    except OutcomeUnknownError as error:
+        return read_back(error, partial(_zxid_of, ensemble, path, data))
 
 
-def _holds(ensemble: Ensemble, path: str, data: bytes) -> bool:
+def _zxid_of(ensemble: Ensemble, path: str, data: bytes) -> int:
+    """Of the write of this data; 0 where there is other data, or none."""
     ensemble.zk.sync(path)
     found = ensemble.zk.find(path)
-    return found is not None and found.data == data
+    return found.stat.mzxid if found is not None and found.data == data else 0
 
 
 def _topic_gone(path: str) -> NotFoundError:
