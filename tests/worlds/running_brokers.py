@@ -33,6 +33,7 @@ from zkgroup.wire.control import (
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
 from zkgroup.wire.records import ACKS_ALL, ProduceResponse, ProduceResult
 from zkgroup.znodes.brokers import PartitionState
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 
 QUICK = BrokerSettings(
@@ -143,6 +144,7 @@ class RunningBrokers:
     brokers: dict[int, Broker] = field(default_factory=dict)
     told: dict[int, Told] = field(default_factory=dict)
     idle: dict[int, Idle] = field(default_factory=dict)
+    controller: int = CONTROLLER
     controller_epoch: int = 1
     all: list[Broker] = field(default_factory=list)
 
@@ -199,6 +201,7 @@ class RunningBrokers:
         told: tuple[int, ...] | None = None,
     ) -> None:
         """Writes the state as a controller does; sends it to all replicas (or `told`), the leader first."""
+        self.take_over(zk)
         path = PartitionState.path(tp)
         state = PartitionState(leader, leader_epoch, isr or replicas, self.controller_epoch)
         found = zk.find(path)
@@ -222,14 +225,29 @@ class RunningBrokers:
         )
         living = list(self.brokers)
         for broker in sorted(told or replicas, key=lambda one: one != leader):
-            request = LeaderAndIsrRequest(CONTROLLER, self.controller_epoch, (info,), (self.address(leader),))
+            request = LeaderAndIsrRequest(
+                self.controller, self.controller_epoch, (info,), (self.address(leader),)
+            )
             answer = self.ask(broker, request, LeaderAndIsrResponse)
             assert answer.error == 0
             assert [one.error for one in answer.partitions] == [0]
         addresses = tuple(map(self.address, living))
         for broker in living:
-            update = UpdateMetadataRequest(CONTROLLER, self.controller_epoch, (info,), addresses)
+            update = UpdateMetadataRequest(self.controller, self.controller_epoch, (info,), addresses)
             assert self.ask(broker, update, UpdateMetadataResponse).error == 0
+
+    def take_over(self, zk: Blocking) -> None:
+        """Writes the znodes of the controller, with which brokers compare its requests; or takes its id."""
+        path = ControllerRegistration.path()
+        if (found := zk.find(path)) is not None:
+            self.controller = ControllerRegistration.decode(path, found.data).broker
+        else:
+            zk.multi(Create(path, ControllerRegistration(self.controller, 0).encode()))
+        epoch = ControllerEpoch(self.controller_epoch).encode()
+        if (found := zk.find(ControllerEpoch.path())) is None:
+            zk.multi(Create(ControllerEpoch.path(), epoch))
+        elif found.data != epoch:
+            zk.multi(SetData(ControllerEpoch.path(), epoch, found.stat.version))
 
     def append(self, broker: int, tp: TopicPartition, *values: bytes) -> ProduceResult:
         """Appends records with acks=all."""

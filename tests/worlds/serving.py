@@ -21,7 +21,7 @@ from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.find_coordinator import SlotSource
-from zkgroup.broker.server.handlers import PeerAddress, RequestContext
+from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.producer_ids import ProducerIdManager
@@ -65,7 +65,7 @@ def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 def context_of(request: Request, version: int = 0) -> RequestContext:
     """The context of a request that a test gives to a handler itself."""
-    return RequestContext(RequestHeader(request.API, version, 1, "test"), PeerAddress("127.0.0.1", 1))
+    return RequestContext(RequestHeader(request.API, version, 1, "test"), Peer("127.0.0.1", 1))
 
 
 async def until(predicate: Callable[[], object]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from collections.abc import Callable, Collection, Coroutine
@@ -36,12 +35,13 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for
+from zkgroup.runtime.logs import get_logger
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.settings import Address
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 HOST_DEFAULT: Final = "127.0.0.1"
 ANSWER_S: Final = 5.0

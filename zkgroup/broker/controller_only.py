@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -23,6 +22,7 @@ from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings, check_advertised_host
 from zkgroup.broker.telemetry import BrokerListener
@@ -31,6 +31,7 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
+from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.wire.control import (
     BrokerEndPoint,
@@ -44,7 +45,7 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 CLOSE_S: Final = 5.0
 """Timeout for closing each part."""
@@ -151,7 +152,7 @@ class ControllerOnly:
             metrics=self._metrics,
             on_failure=self._fail,
         )
-        port.set_controller(self._controller)
+        port.set_controller(self._controller, self._client)
         self._controller.start()
 
     def wait_connected(self, timeout_s: float) -> None:
@@ -263,6 +264,7 @@ class ControllerServer:
         self._controller: Controller | None = None
         self.cluster_id: str | None = None
         """The cluster id for clients; None while it is not known."""
+        self._claims = PeerClaimChecker()
         self._apis = BrokerApis(
             broker=broker,
             control_requests=ControlRequestHandler(broker, MetadataCache()),
@@ -271,6 +273,7 @@ class ControllerServer:
             controlled_shutdown=self._shut_down,
             cluster_id=lambda: self.cluster_id,
             slots=self._slots,
+            claims=self._claims,
         )
         self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
 
@@ -283,13 +286,18 @@ class ControllerServer:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
         return await self._server.start(host, port)
 
-    def set_controller(self, controller: Controller) -> None:
-        """Sets the controller that answers metadata requests and performs controlled shutdowns."""
+    def set_controller(self, controller: Controller, store: Store) -> None:
+        """Sets the controller that answers metadata requests and performs controlled shutdowns.
+
+        `store`: its session; until then no control request is obeyed.
+        """
         self._controller = controller
+        self._claims.connect(store)
 
     async def close(self) -> None:
         """Closes the port and every connection."""
         await self._server.close()
+        self._claims.close()
         await self._apis.close()
 
     # --- answers --------------------------------------------------------------------------------

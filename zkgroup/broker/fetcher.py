@@ -23,12 +23,13 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchedPartition, FetchPartition, FetchResponse
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 FETCH_VERSION = 12
 SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)

@@ -21,10 +21,11 @@ from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.settings import ControllerAddress, ControllerSettings, ElectorConfig
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import controller_client_id
 from zkgroup.zookeeper import ClientSettings
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 
 def open_controller(

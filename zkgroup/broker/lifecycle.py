@@ -11,7 +11,6 @@ They exchange messages through queues; none waits for another.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
@@ -45,6 +44,7 @@ from zkgroup.broker.network import BrokerNetwork
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError, ReplicaStorageError, WireError
@@ -52,13 +52,14 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread, MachineLoop
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.messages import ErrorCode, describe
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 FIND_CONTROLLER_S: Final = 2.0
 CLOSE_S: Final = 5.0
@@ -259,6 +260,7 @@ class BrokerLifecycle:
             controlled_shutdown=self._on_controlled_shutdown,
             leader_failed=self._leader_failed,
             telemetry=self._telemetry,
+            claims=PeerClaimChecker(self._store),
             cluster_id=prepared.cluster_id,
             make_admin_rows=lambda metadata: AdminRows(
                 self._store, self._clock, metadata, broker=prepared.broker, settings=settings

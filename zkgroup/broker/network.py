@@ -7,7 +7,6 @@ The machine's thread calls the effects here, in order; their results return as f
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +43,7 @@ from zkgroup.broker.server.fetch_handler import SWEEP_S
 from zkgroup.broker.server.handlers import ServedApi
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
@@ -51,6 +51,7 @@ from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -59,7 +60,7 @@ from zkgroup.wire.control import (
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 NAMED: Final = 10
 """Most partitions that a warning names."""
@@ -113,6 +114,7 @@ class BrokerNetwork:
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
+        claims: PeerClaimChecker,
         cluster_id: str | None = None,
         make_admin_rows: Callable[[MetadataCache], AdminRows] | None = None,
         make_groups: Callable[[MetadataCache], BrokerGroups] | None = None,
@@ -122,11 +124,13 @@ class BrokerNetwork:
             host: the replicas; `close` closes them.
             post: posts an event to the machine.
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
+            claims: compares peers with ZooKeeper; `close` closes it.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker; None does not serve them.
             make_groups: makes the group coordinator, given the same; None serves no groups.
         """
         self._broker, self._cluster_id = broker, cluster_id
+        self._claims = claims
         self._lag_max_ms = settings.replica_lag_time_max_ms
         self._clock, self._post = clock, post
         self._fetch_reports = FetchReports(post)
@@ -191,6 +195,7 @@ class BrokerNetwork:
             create_offsets_topic=None if admin is None else admin.create_offsets_topic,
             further=self._further_rows(),
             sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
+            claims=self._claims,
         )
 
     def _further_rows(self) -> Iterator[ServedApi[Any]]:
@@ -235,6 +240,7 @@ class BrokerNetwork:
         if self._groups is not None and not abandon:
             await self._groups.stop()
         await self._server.close()
+        self._claims.close()
         if self._groups is not None:
             self._groups.close()
         self._fetch_reports.close()

@@ -16,6 +16,7 @@ from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.messages import Request
 from zkgroup.wire.records import FetchResponse, ProduceRequest, ProduceResponse
 from zkgroup.znodes.config import ConfigEntity
@@ -53,8 +54,8 @@ class BrokerListener:
         """The broker has failed: `check` raises this error from now on. Call `close`."""
 
 
-log = logging.getLogger("zkgroup.broker")
-state_log = logging.getLogger("zkgroup.state_change")
+log = get_logger("zkgroup.broker")
+state_log = get_logger("zkgroup.state_change")
 
 COUNT_EVERY_MS: Final = 5_000
 """How often the replicas are counted for the metrics."""

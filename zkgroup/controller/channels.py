@@ -32,12 +32,13 @@ from zkgroup.controller.machine.events import (
 )
 from zkgroup.errors import UnencodableError, WireError
 from zkgroup.model.ports import Clock
+from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.wire.client import BrokerConnection
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, Response
 
-_log = logging.getLogger("zkgroup.controller")
+_log = get_logger("zkgroup.controller")
 
 Pause = Callable[[float], Awaitable[None]]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -38,11 +37,12 @@ from zkgroup.errors import ConflictError, ZkGroupError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread, Machine, MachineLoop
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.wire.messages import ErrorCode
 
-log = logging.getLogger("zkgroup.controller")
+log = get_logger("zkgroup.controller")
 
 LEAVE_TIMEOUT_S: Final = 5.0
 

@@ -11,9 +11,10 @@ from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model.ports import Clock, MetricsSink
 from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.logs import get_logger
 
-log = logging.getLogger("zkgroup.controller")
-state_log = logging.getLogger("zkgroup.state_change")
+log = get_logger("zkgroup.controller")
+state_log = get_logger("zkgroup.state_change")
 
 COUNT_EVERY_MS: Final = 5_000
 """How often the cluster is counted for the metrics."""

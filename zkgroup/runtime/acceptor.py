@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from zkgroup.errors import NOTHING_LEFT
+from zkgroup.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _BACKLOG = 1024
 """Clients that the system accepts beforehand; those beyond wait for seconds, or are reset. All clients of a
 coordinator that has failed come to the next one at once. The system may have a lower limit (somaxconn)."""

@@ -97,16 +97,22 @@ class LogEvent:
         return " ".join([self.kind, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
 
 
-def _shown(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    if (left_out := len(value) - LOGGED_MAX) > 0:
-        value = f"{value[: LOGGED_MAX - LOGGED_END]}...({left_out} characters)...{value[-LOGGED_END:]}"
-    if value.isprintable():
-        return value
+def quoted(text: str, length_max: int = LOGGED_MAX, end: int = LOGGED_END) -> str:
+    """The text without control characters, line ends and bidirectional marks, which are escaped.
+
+    The middle of a text above `length_max` characters is left out; `end` of them are its end.
+    """
+    if (left_out := len(text) - length_max) > 0:
+        text = f"{text[: length_max - end]}...({left_out} characters)...{text[-end:]}"
+    if text.isprintable():
+        return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in value
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
     )
+
+
+def _shown(value: object) -> object:
+    return quoted(value) if isinstance(value, str) else value
 
 
 SharedEffect = Submit | SetTimer | CancelTimer

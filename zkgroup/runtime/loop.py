@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import queue
 import threading
 from collections import deque
@@ -48,8 +47,9 @@ from zkgroup.runtime.events import (
     TimerFired,
     WatchFired,
 )
+from zkgroup.runtime.logs import get_logger
 
-log = logging.getLogger("zkgroup.runtime")
+log = get_logger("zkgroup.runtime")
 
 REQUESTS_MAX = 10_000
 """Most requests of the application in the queue. Replies need no bound: each belongs to a request."""

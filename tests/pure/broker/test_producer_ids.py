@@ -10,7 +10,7 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.serving import on_a_loop
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import ClaimProducerIds, ProducerIdsClaimed
-from zkgroup.broker.server.handlers import PeerAddress, RequestContext
+from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.wire.messages import Api, ErrorCode, RequestHeader
 from zkgroup.wire.records import InitProducerIdRequest, InitProducerIdResponse
@@ -114,7 +114,7 @@ def test_a_znode_that_cannot_be_read_is_named() -> None:
 
 # --- the manager ----------------------------------------------------------------------------------
 
-CONTEXT = RequestContext(RequestHeader(Api.INIT_PRODUCER_ID, 4, 1, "test"), PeerAddress("127.0.0.1", 1))
+CONTEXT = RequestContext(RequestHeader(Api.INIT_PRODUCER_ID, 4, 1, "test"), Peer("127.0.0.1", 1))
 
 
 def asked(

@@ -124,10 +124,11 @@ def test_the_replicas_that_a_later_controller_names_join_in_the_same_term(world:
     world.add(1, 2, 3)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.running.controller_epoch += 1
+    world.running.take_over(world.zk)
     again = PartitionStateInfo(*T0, 1, 1, 0, (1, 2), 0, (1, 2, 3))
     for broker in (1, 3):
         request = LeaderAndIsrRequest(
-            1, world.running.controller_epoch, (again,), (world.running.address(1),)
+            world.running.controller, world.running.controller_epoch, (again,), (world.running.address(1),)
         )
         answer = world.running.ask(broker, request, LeaderAndIsrResponse)
         assert [one.error for one in answer.partitions] == [0]
@@ -251,7 +252,7 @@ def test_a_controllers_word_of_a_known_term_ends_the_doubt_about_a_topic(
 
     def order(leader_epoch: int) -> None:
         told = PartitionStateInfo(*T0, 1, 1, leader_epoch, (1, 2), 0, (1, 2))
-        request = LeaderAndIsrRequest(1, 1, (told,), (world.running.address(1),))
+        request = LeaderAndIsrRequest(world.running.controller, 1, (told,), (world.running.address(1),))
         answer = world.running.ask(2, request, LeaderAndIsrResponse)
         assert [one.error for one in answer.partitions] == [13]
 

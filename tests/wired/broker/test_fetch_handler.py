@@ -16,7 +16,7 @@ from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_handler import FetchHandler
-from zkgroup.broker.server.handlers import PeerAddress, RequestContext
+from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.control import UpdateMetadataResponse
@@ -257,7 +257,7 @@ async def test_all_partitions_of_a_session_are_read_at_intervals() -> None:
 
 # --- the throttle -------------------------------------------------------------------------------------
 
-CONTEXT = RequestContext(RequestHeader(Api.FETCH, 12, 1, "test"), PeerAddress("127.0.0.1", 1))
+CONTEXT = RequestContext(RequestHeader(Api.FETCH, 12, 1, "test"), Peer("127.0.0.1", 1))
 
 
 class _Noting:

@@ -12,7 +12,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
 from zkgroup.broker.server.find_coordinator import SlotSource
-from zkgroup.broker.server.handlers import PeerAddress
+from zkgroup.broker.server.handlers import Peer
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, UpdateMetadataRequest, UpdateMetadataResponse
@@ -412,7 +412,7 @@ async def test_kafka_python_bootstraps() -> None:
         client = await informed(broker, UpdateMetadataRequest(1, 1, tuple(orders), here))
 
         def ask() -> tuple[set[str], set[int]]:
-            consumer = KafkaConsumer(bootstrap_servers=str(PeerAddress(*broker.address)))
+            consumer = KafkaConsumer(bootstrap_servers=str(Peer(*broker.address)))
             try:
                 return consumer.topics(), consumer.partitions_for_topic("orders")
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store, after, wait_for
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.admin_apis import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -68,7 +68,7 @@ POLL_MIN_S: Final = 0.05
 POLL_MAX_S: Final = 1.0
 
 T = TypeVar("T")
-_log = logging.getLogger("zkgroup.broker")
+_log = get_logger("zkgroup.broker")
 
 
 class AdminApis:

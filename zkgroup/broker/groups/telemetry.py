@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
@@ -11,9 +10,10 @@ from zkgroup.broker.groups.stored_coordinator import COMMITS
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.runtime.events import LogEvent
+from zkgroup.runtime.logs import get_logger
 
-log = logging.getLogger("zkgroup.broker")
-state_log = logging.getLogger("zkgroup.state_change")
+log = get_logger("zkgroup.broker")
+state_log = get_logger("zkgroup.state_change")
 
 REMOVED: Final[Mapping[str, str]] = {
     "member_expired": "session",

@@ -6,7 +6,6 @@ that is no error of a disk.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import time
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from zkgroup.errors import NOTHING_LEFT
+from zkgroup.runtime.logs import get_logger
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 OPEN_FILES_MAX = 400
 """Descriptors that a broker keeps for its logs; a process may usually have 1024."""

@@ -20,7 +20,6 @@ ISR.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -40,6 +39,7 @@ from zkgroup.broker.replica_view import (
 from zkgroup.broker.replicas.replica import Replica, no_fetch
 from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
     NO_EPOCH,
@@ -54,7 +54,7 @@ from zkgroup.wire.schema import Buffer
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_topic
 
-log = logging.getLogger("zkgroup.broker")
+log = get_logger("zkgroup.broker")
 
 REASON_MAX: Final = 1_000
 """Longest reason of a failure in an answer, in characters."""

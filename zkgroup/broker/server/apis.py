@@ -15,6 +15,7 @@ from zkgroup.broker.server.find_coordinator import CoordinatorHandler, SlotSourc
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.produce_requests import ProduceHandler
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.model import TopicPartition
@@ -78,6 +79,7 @@ class BrokerApis:
             created for a client that asks for a coordinator.
         further: more rows of the table.
         sweep_s: interval at which all partitions of a follower's session are read (`FetchHandler`).
+        claims: compares controllers and followers with ZooKeeper; None believes anyone, for tests.
     """
 
     def __init__(
@@ -102,9 +104,12 @@ class BrokerApis:
         create_offsets_topic: Callable[[], None] | None = None,
         further: Iterable[ServedApi[Any]] = (),
         sweep_s: float = SWEEP_S,
+        claims: PeerClaimChecker | None = None,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
-        self._control = ControlHandlers(broker, control_requests, clock, replicas, observer, accepts_control)
+        self._control = ControlHandlers(
+            broker, control_requests, clock, replicas, observer, accepts_control, claims
+        )
         self._metadata = MetadataHandlers(metadata, cluster_id, create_topic)
         self._coordinators = CoordinatorHandler(metadata, slots, create_offsets_topic)
         rows = [*self._rows(), *further]
@@ -116,6 +121,7 @@ class BrokerApis:
                 observer=observer,
                 leader_quota=leader_quota,
                 sweep_s=sweep_s,
+                claims=claims,
             )
             rows.append(ServedApi(FetchRequest, range(4, 13), fetches.fetch))
             deleting = DeleteRecordsHandler(replicas, is_live=is_live, is_known=is_known)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zkgroup.broker.server.handlers import NO_ANSWER, Answer, PeerAddress, RequestContext, Respond
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Peer, RequestContext, Respond
 from zkgroup.broker.server.later import Later
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
 from zkgroup.broker.server.started_requests import StartedRequest, finish
@@ -18,6 +18,7 @@ from zkgroup.errors import (
     UnsupportedRequestError,
     WireError,
 )
+from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     SIZE,
@@ -35,7 +36,7 @@ from zkgroup.wire.primitives import TooManyItemsError
 from zkgroup.wire.requests import decode_request
 from zkgroup.wire.schema import Buffer
 
-_log = logging.getLogger("zkgroup.broker")
+_log = get_logger("zkgroup.broker")
 
 CHUNK_BYTES = 64 * 1024
 """Most bytes of one read."""
@@ -127,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         """When the connection times out; None without a limit, while a request is handled."""
         self._overdue = ""
         """What has not happened by then."""
-        self.peer = PeerAddress("unknown", 0)
+        self.peer = Peer("unknown", 0)
         self.held = 0
         """Buffered bytes: requests without an answer, and an answer not yet received.
 
@@ -377,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.peer = PeerAddress(name[0], name[1])
+            self.peer = Peer(name[0], name[1])
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._chunk

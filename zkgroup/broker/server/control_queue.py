@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from zkgroup.broker.replica_view import Action, DeleteReplica, Handling, ResponseT, StopReplica
@@ -13,14 +12,29 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
+from zkgroup.broker.server.peer_claims import ClaimVerdict, ControllerId
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from zkgroup.wire.messages import ErrorCode, Response
+from zkgroup.runtime.logs import get_logger
+from zkgroup.wire.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.messages import ErrorCode, Request, Response
 
-_log = logging.getLogger("zkgroup.broker")
+_log = get_logger("zkgroup.broker")
 
 ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+_REFUSALS: Final[Mapping[type[Request], Callable[[int], Response]]] = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    StopReplicaRequest: StopReplicaResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+}
 
 
 class ControlObserver(Protocol):
@@ -53,6 +67,7 @@ class ControlHandlers:
         replicas: ReplicaExecutor | None,
         observer: ControlObserver | None = None,
         accepts: Callable[[], bool] = lambda: True,
+        claims: PeerClaimChecker | None = None,
     ) -> None:
         """
         Args:
@@ -62,7 +77,9 @@ class ControlHandlers:
             observer: is notified of handled requests.
             accepts: whether control requests are handled now. Otherwise they close the connection: they were
                 sent for an earlier start or session, whose registration still exists (K8).
+            claims: compares the sender with ZooKeeper; None obeys anyone.
         """
+        self._claims = claims
         self._broker = broker
         self._control_requests = control_requests
         self._clock = clock
@@ -82,8 +99,24 @@ class ControlHandlers:
         self._queue.drop(then)
 
     async def submit(self, context: RequestContext, request: ControlRequest) -> Response | None:
-        """Handles a request after those before it; None closes the connection."""
-        return await self._queue.submit(request) if self._accepts() else None
+        """Handles a request after those before it; None closes the connection.
+
+        A sender that cannot be the controller gets error 11. While ZooKeeper cannot be read, a sender that
+        was not read before gets no answer: a controller sends the request again.
+        """
+        generation = self._queue.generation
+        if not self._accepts():
+            return None
+        if self._claims is not None:
+            claim = ControllerId(request.controller_id, request.controller_epoch)
+            match await self._claims.verdict(claim, context.peer):
+                case ClaimVerdict.UNREAD:
+                    return None
+                case ClaimVerdict.STALE | ClaimVerdict.IMPOSSIBLE:
+                    return _REFUSALS[type(request)](ErrorCode.STALE_CONTROLLER_EPOCH)
+            if isinstance(request, UpdateMetadataRequest):
+                await self._claims.learn(broker.broker for broker in request.brokers)
+        return await self._queue.submit(request) if generation == self._queue.generation else None
 
     async def _handle(self, request: ControlRequest) -> Response:
         match request:

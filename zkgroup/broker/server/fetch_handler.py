@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
@@ -23,6 +24,8 @@ from zkgroup.broker.server.fetch_requests import (
 )
 from zkgroup.broker.server.fetch_sessions import FetchSession, FetchSessions
 from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
+from zkgroup.broker.server.peer_claims import ClaimVerdict
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchedPartition, FetchRequest, FetchResponse
@@ -62,6 +65,7 @@ class FetchHandler:
         observer: FetchObserver | None = None,
         leader_quota: LeaderQuota | None = None,
         sweep_s: float = SWEEP_S,
+        claims: PeerClaimChecker | None = None,
     ) -> None:
         """
         Args:
@@ -73,7 +77,9 @@ class FetchHandler:
             leader_quota: None sends batches without a throttle.
             sweep_s: interval at which the observer gets a fetch of each partition of a session, also of
                 those where nothing changes: the machine measures the lag of a follower by its fetches.
+            claims: compares followers with ZooKeeper; None believes anyone.
         """
+        self._claims = claims
         self._replicas = replicas
         self._is_live = is_live
         self._is_known = is_known
@@ -94,12 +100,20 @@ class FetchHandler:
         if follower is not None and not self._is_live(follower.broker):
             self._sessions.end_all(follower.broker)
             return refused(request, ErrorCode.STALE_BROKER_EPOCH)
+        if follower is not None and not await self._is_registered(follower, context):
+            return refused(request, ErrorCode.STALE_BROKER_EPOCH)
         session = self._sessions.find(request)
         if isinstance(session, ErrorCode):
             return FetchResponse((), error=session)
         if session is None:
             return await self._without_session(request, context.version)
         return await self._in_session(request, session)
+
+    async def _is_registered(self, follower: FollowerId, context: RequestContext) -> bool:
+        """Whether ZooKeeper says so; False also while it cannot be read: the follower fetches again."""
+        if self._claims is None:
+            return True
+        return await self._claims.verdict(follower, context.peer) is ClaimVerdict.CONFIRMED
 
     async def _without_session(self, request: FetchRequest, version: int) -> FetchResponse:
         wanted = dict(partitions_of(request))

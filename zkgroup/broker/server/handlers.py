@@ -10,11 +10,24 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from zkgroup.wire.messages import Request, RequestHeader, Response
 
 
-class PeerAddress(NamedTuple):
-    """The address of a client."""
+class PeerKind(Enum):
+    """What the other end of a connection has been shown to be, by ZooKeeper (`PeerClaimChecker`)."""
 
-    host: str
-    port: int
+    CLIENT = "client"
+    FOLLOWER = "follower"
+    """A registered broker that fetches."""
+    CONTROLLER = "controller"
+    """The active controller, or one that was active before it."""
+
+
+class Peer:
+    """The other end of a connection: its address, and what it has been shown to be."""
+
+    __slots__ = ("host", "kind", "port")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self.kind = PeerKind.CLIENT
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -24,7 +37,7 @@ class RequestContext(NamedTuple):
     """What a handler knows of a request besides its body."""
 
     header: RequestHeader
-    peer: PeerAddress
+    peer: Peer
 
     @property
     def api_key(self) -> int:

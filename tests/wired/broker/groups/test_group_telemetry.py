@@ -12,7 +12,7 @@ from tests.worlds.group_services import GROUP, GroupServer, group_server
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
 from zkgroup.broker.groups.telemetry import GroupTelemetry
-from zkgroup.broker.server.handlers import Answer, PeerAddress, RequestContext
+from zkgroup.broker.server.handlers import Answer, Peer, RequestContext
 from zkgroup.broker.server.later import Later
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerTelemetry
@@ -198,7 +198,7 @@ async def test_an_answer_that_is_given_later_is_counted_as_it_is_given() -> None
     respond = BrokerTelemetry(Sink()).metered(lambda context, request: answer)
     beat = wire.HeartbeatRequest(group=GROUP, generation=1, member_id="m")
 
-    assert respond(RequestContext(RequestHeader(12, 3, 1, ""), PeerAddress("", 0)), beat) is answer
+    assert respond(RequestContext(RequestHeader(12, 3, 1, ""), Peer("", 0)), beat) is answer
     assert counted == []
     answer.give(wire.HeartbeatResponse(error=0))
     assert counted == ["Heartbeat"]

@@ -1,0 +1,136 @@
+"""A frame from anyone does not move the cluster: what it claims is compared with ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.worlds.memory_brokers import T0, MemoryBrokers
+from zkgroup.broker.replica_view import Role
+from zkgroup.errors import WireError
+from zkgroup.model.requests import SetData
+from zkgroup.wire.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from zkgroup.wire.messages import ErrorCode, Request, Response
+from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from zkgroup.znodes.controller import ControllerEpoch
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+@pytest.fixture(name="world")
+def _world() -> Iterator[MemoryBrokers]:
+    world = MemoryBrokers()
+    yield world
+    world.running.close()
+
+
+def led(world: MemoryBrokers) -> None:
+    """Broker 1 leads a partition with a record that broker 2 has too."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    assert world.running.append(1, T0, b"a").error == 0
+
+
+def fetched(world: MemoryBrokers, offset: int, broker_epoch: int) -> int:
+    """The error that the leader answers to a fetch in the name of broker 2."""
+    partition = FetchPartition(0, offset, 1_000, current_leader_epoch=0, last_fetched_epoch=0)
+    request = FetchRequest(2, 0, 0, (FetchTopic("t", (partition,)),), broker_epoch=broker_epoch)
+    ((found,),) = (
+        topic.partitions for topic in world.running.ask(1, request, FetchResponse, version=12).topics
+    )
+    return found.error
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        (UpdateMetadataRequest(9, INT32_MAX, (), ()), UpdateMetadataResponse),
+        (StopReplicaRequest(9, INT32_MAX, True, (T0,)), StopReplicaResponse),
+        (LeaderAndIsrRequest(9, INT32_MAX, (), ()), LeaderAndIsrResponse),
+        (UpdateMetadataRequest(4, 1, (), ()), UpdateMetadataResponse),
+    ],
+    ids=["UpdateMetadata", "StopReplica", "LeaderAndIsr", "of another controller"],
+)
+def test_a_controller_that_never_was_is_refused_and_the_present_one_obeyed(
+    world: MemoryBrokers, request_: Request, kind: type[Response], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Error 11 and one line; the epoch is not kept, so the controller goes on, and so does the next one."""
+    led(world)
+
+    response = world.running.ask(1, request_, kind)
+
+    assert response.error == ErrorCode.STALE_CONTROLLER_EPOCH  # type: ignore[attr-defined]
+    assert caplog.text.count("ZooKeeper has no such registration; refused") == 1
+    world.running.lead(world.zk, T0, 1, (1, 2), leader_epoch=1)
+    world.running.controller_epoch += 1
+    world.running.lead(world.zk, T0, 1, (1, 2), leader_epoch=2)
+    assert world.running.append(1, T0, b"b").error == 0
+
+
+@pytest.mark.parametrize("offset", [0, 1, 1_000], ids=["behind", "level", "beyond the end"])
+def test_only_a_registered_broker_is_a_follower(world: MemoryBrokers, offset: int) -> None:
+    """Neither does the leader stop, nor does the follower leave the ISR, nor is it shut out."""
+    led(world)
+
+    assert fetched(world, offset, INT64_MAX) == ErrorCode.STALE_BROKER_EPOCH
+    assert fetched(world, offset, -1) == ErrorCode.STALE_BROKER_EPOCH
+
+    assert world.running.append(1, T0, b"b").error == 0
+    assert world.isr() == (1, 2)
+    assert world.running.view(1, T0).role is Role.LEADER
+    world.becomes(lambda: world.running.view(2, T0).log_end_offset, 2)
+    assert not world.running.told[1].of("failed")
+
+
+def test_a_follower_that_has_started_again_is_believed_once_zookeeper_is_read(world: MemoryBrokers) -> None:
+    """The leader has read its former registration; a fetch of that one is stale from then on."""
+    led(world)
+    former = world.running.brokers[2].epoch
+    assert former is not None
+    world.server.expire("b2")
+    world.becomes(lambda: len(world.running.told[2].of("registered")), 2)
+
+    assert world.running.append(1, T0, b"b").error == 0
+    world.becomes(lambda: world.running.view(2, T0).log_end_offset, 2)
+    assert fetched(world, 2, former) == ErrorCode.STALE_BROKER_EPOCH
+    assert world.isr() == (1, 2)
+
+
+def test_a_new_controller_waits_while_zookeeper_is_away(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request closes the connection, so it is sent again; the present controller is still obeyed."""
+    led(world)
+    world.server.suspend("b1")
+    world.eventually(lambda: world.running.told[1].of("disconnected"))
+    found = world.zk.read(ControllerEpoch.path())
+    world.zk.multi(SetData(found.path, ControllerEpoch(2).encode(), found.stat.version))
+
+    brokers = tuple(map(world.running.address, (1, 2)))
+    assert world.running.ask(1, UpdateMetadataRequest(9, 1, (), brokers), UpdateMetadataResponse).error == 0
+    with pytest.raises(WireError):
+        world.running.ask(1, UpdateMetadataRequest(9, 2, (), brokers), UpdateMetadataResponse)
+    assert "of epoch 2: refused for now, ZooKeeper cannot be read" in caplog.text
+
+    world.server.resume("b1")
+    world.running.controller_epoch = 2
+    world.eventually(lambda: world.running.brokers[1].health().live_brokers)
+
+    def obeyed() -> bool:
+        try:
+            update = UpdateMetadataRequest(9, 2, (), brokers)
+            return world.running.ask(1, update, UpdateMetadataResponse).error == 0
+        except WireError:
+            return False
+
+    assert world.eventually(obeyed)
+    assert world.running.brokers[1].health().controller_epoch == 2
