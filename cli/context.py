@@ -65,7 +65,8 @@ def config_path() -> Path:
 def target(options: Shared, environment: Mapping[str, str] | None = None) -> ConnectionTarget:
     """The target by option, then environment, then profile. Raises UsageError where there is none.
 
-    An invalid file with profiles is an error only where a profile is named, or needed for the address.
+    Raises ConfigError for one that cannot be. An invalid file with profiles is an error only where a
+    profile is named, or needed for the address.
     Otherwise a warning is printed, and a command that has the address by other means works.
     """
     environment = os.environ if environment is None else environment
@@ -85,6 +86,9 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
             f"no ZooKeeper given: use -z HOST:PORT, set {ENVIRONMENT}, or write a profile into "
             f"{config_path()}; to try things out, run `zkgroup zookeeper start` in another terminal"
         )
+    _check_address(
+        address, "" if options.zookeeper else f"{ENVIRONMENT}: " if given else f"{config_path()}: "
+    )
     return ConnectionTarget(
         zookeeper=address,
         digest_file=_file("digest_file", options.zk_digest_file, profile),
@@ -95,6 +99,15 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
         acl=options.zk_acl or profile.get("acl", "open"),
         timeout_s=_connect_timeout_ms(options) / 1000,
     )
+
+
+def _check_address(address: str, named_by: str) -> None:
+    from zkgroup.zookeeper.settings import Address
+
+    try:
+        Address.parse(address)
+    except ConfigError as error:
+        raise ConfigError(f"{named_by}{error}") from error
 
 
 def _connect_timeout_ms(options: Shared) -> int:

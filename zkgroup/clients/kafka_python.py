@@ -13,6 +13,8 @@ from zkgroup.znodes.brokers import BrokerRegistration
 
 T = TypeVar("T")
 
+DEFAULT_PORT = 9092
+"""Of an address of a broker without one."""
 OLD_VERSIONS = {1: (0, 8, 2), 2: (0, 9)}
 """Version of a registration to the protocol version of its broker; later brokers negotiate."""
 

@@ -6,9 +6,9 @@ import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.addresses import parse_hosts, refuse_schemes
 
 
 class Secret:
@@ -275,9 +275,11 @@ class Address:
 
         Raises `ConfigError` that names the invalid part.
         """
+        what = f"ZooKeeper address {text!r}"
         servers, slash, chroot = text.strip().partition("/")
-        hosts = tuple(_host(part.strip(), text) for part in servers.split(","))
-        return cls(hosts, _chroot("/" + chroot, text) if slash else "")
+        refuse_schemes(text, what)
+        hosts = parse_hosts(servers, DEFAULT_PORT, what)
+        return cls(hosts, _chroot("/" + chroot, text, what) if slash else "")
 
     @property
     def servers(self) -> str:
@@ -288,21 +290,15 @@ class Address:
         return self.servers + self.chroot
 
 
-def _host(text: str, whole: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit("//" + text)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"ZooKeeper address {whole!r}: {text!r} is not HOST:PORT ({error})") from error
-    if not host or parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError(f"ZooKeeper address {whole!r}: expected HOST:PORT, found {text!r}")
-    return host, DEFAULT_PORT if port is None else port
-
-
-def _chroot(text: str, whole: str) -> str:
+def _chroot(text: str, whole: str, what: str) -> str:
+    if "," in text:
+        servers, _, chroots = zip(*(part.strip().partition("/") for part in whole.split(",")), strict=True)
+        same = {chroot.rstrip("/") for chroot in chroots}
+        meant = f"; write {','.join(servers) + '/' + min(same)!r}" if len(same) == 1 else ""
+        raise ConfigError(f"{what}: expected one chroot, behind the last server, found {text!r}{meant}")
     path = text.rstrip("/")
     if not path:
         return ""
     if any(part in ("", ".", "..") for part in path.split("/")[1:]) or "\0" in path:
-        raise ConfigError(f"ZooKeeper address {whole!r}: expected an absolute path, found {text!r}")
+        raise ConfigError(f"{what}: expected an absolute path, found {text!r}")
     return path

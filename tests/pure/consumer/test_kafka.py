@@ -42,6 +42,16 @@ def test_the_oldest_registration_decides_the_protocol(
 
 
 @pytest.mark.parametrize(
+    "bootstrap", ["http://h:9092", "PLAINTEXT://h:9092,i:1", "h:9092/c", "h:x", "h:1,,i:1"]
+)
+def test_an_address_of_brokers_that_cannot_be_is_named(bootstrap: str) -> None:
+    """Before anything is connected to, as a text and as a list."""
+    for given in (bootstrap, bootstrap.split(",")):
+        with pytest.raises(ConfigError, match=r"KafkaSource, address .* of a broker: "):
+            KafkaSource(given)
+
+
+@pytest.mark.parametrize(
     ("broker", "address"),
     [
         (BrokerRegistration(host="h", port=9092), "h:9092"),

@@ -46,6 +46,23 @@ def test_a_wrong_address_is_named(text: str) -> None:
         ZooKeeperClient(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("h1:2181/c,h2:2181/c", "one chroot, behind the last server, .*write 'h1:2181,h2:2181/c'"),
+        ("h1/c/d/, h2/c/d", "one chroot, .*write 'h1,h2/c/d'"),
+        ("h1/c,h2", "one chroot, behind the last server, found '/c,h2'$"),
+        ("zookeeper://h1:2181,h2:2181/c", "no scheme, found 'zookeeper://'; write 'h1:2181,h2:2181/c'"),
+        ("http://h1:2181", "no scheme, found 'http://'; write 'h1:2181'"),
+        ("h1:2181,zk://h2:2181", "no scheme, .*write 'h1:2181,h2:2181'"),
+    ],
+)
+def test_addresses_of_other_programs_are_refused_with_the_right_one(text: str, words: str) -> None:
+    """They used to be chroots that do not exist, and ports that are no numbers."""
+    with pytest.raises(ConfigError, match=f"ZooKeeper address .*: expected {words}"):
+        Address.parse(text)
+
+
 def test_secrets_do_not_show_themselves() -> None:
     """In no representation of the settings, and in no pickle."""
     settings = ClientSettings(

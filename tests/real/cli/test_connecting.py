@@ -76,6 +76,18 @@ def test_a_broken_file_of_profiles_stops_only_what_needs_one(
             context.target(options, environment)
 
 
+def test_an_address_that_cannot_be_is_named_with_its_place(config: Path) -> None:
+    """Option, environment or file; before the command connects, and in its preview."""
+    config.write_text('[profiles.default]\nzookeeper = "http://d:1"\n')
+
+    with pytest.raises(ConfigError, match=f"^{config}: ZooKeeper address .*expected no scheme"):
+        context.target(Shared(), {})
+    with pytest.raises(ConfigError, match=r"^ZKGROUP_ZOOKEEPER: ZooKeeper address .*expected one chroot"):
+        context.target(Shared(), {"ZKGROUP_ZOOKEEPER": "e:1/c,f:1/c"})
+    with pytest.raises(ConfigError, match=r"^ZooKeeper address 'zookeeper://o:1': expected no scheme"):
+        context.target(Shared(zookeeper="zookeeper://o:1"), {})
+
+
 def test_the_access_list_comes_from_option_then_profile(config: Path) -> None:
     """Open by default; other words of a profile are refused."""
     config.write_text('[profiles.default]\nacl = "creator"\n[profiles.odd]\nacl = "mine"\n')

@@ -22,6 +22,7 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.addresses import parse_hosts
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
 from zkgroup.zookeeper.clock import SystemClock
@@ -71,10 +72,14 @@ class KafkaSource(RecordSource):
             options: other options of kafka-python.
 
         Raises:
-            ConfigError: kafka-python is not installed, or an option is not allowed here.
+            ConfigError: kafka-python is not installed, or an address or an option cannot be.
         """
         _kafka()
         self._bootstrap = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
+        for address in self._bootstrap:
+            parse_hosts(
+                address, kafka_python.DEFAULT_PORT, f"{type(self).__name__}, address {address!r} of a broker"
+            )
         self._api_version = api_version
         self._options = dict(options or {})
         forbidden = sorted(RESERVED_SETTINGS & self._options.keys())
