@@ -333,7 +333,7 @@ class ZooKeeperClient:
         with self._changed:
             while not self._closed and self._connection is lost:
                 try:
-                    self._open_next(_CRASH_PAUSE_S if lost.crashed else 0.0)
+                    self._open_next(_CRASH_PAUSE_S if lost.crash else 0.0, lost)
                 except OSError as error:
                     if error.errno not in NOTHING_LEFT:
                         raise
@@ -342,12 +342,14 @@ class ZooKeeperClient:
                     said = True
                     self._changed.wait(_NOTHING_LEFT_PAUSE_S)
 
-    def _open_next(self, pause_s: float) -> None:
+    def _open_next(self, pause_s: float, after: ClientConnection | None = None) -> None:
         """Opens the next session. Called with the lock taken. Raises OSError without a descriptor for it."""
         self._connection = ClientConnection(
             self, self._incarnation + 1, self._address, self._settings, self._tls, self._clock
         )
         self._incarnation += 1
+        if after is not None and after.crash:
+            self._connection.last_error, self._connection.last_crash = after.last_error, after.crash
         self._connections.add(self._connection)
         self._connection.open(pause_s)
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import SASLException
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkgroup.errors import AuthenticationError, ZkGroupError
@@ -29,7 +31,7 @@ from zkgroup.zookeeper.kazoo_adapter import KazooHandler, RedactingLogger, Shutd
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest, Sasl
-from zkgroup.zookeeper.sockets import SharedSocket, open_connection
+from zkgroup.zookeeper.sockets import SharedSocket, open_connection, refuses_certificate
 from zkgroup.zookeeper.wire import ChrootPaths, Op, encode_read
 
 _log = logging.getLogger("zkgroup.zookeeper")
@@ -71,7 +73,10 @@ class ClientConnection:
     ) -> None:
         self.incarnation = incarnation
         self.ended = threading.Event()
-        self.crashed = False
+        self.crash = ""
+        """The error by which kazoo's loop has ended, although it was not asked to."""
+        self.last_crash = ""
+        """That of the connection before."""
         self.last_error = _UNASKED
         """The error of the latest attempt to connect as text; during the first attempt, the server's name."""
         self._owner = owner
@@ -84,6 +89,9 @@ class ClientConnection:
         self._shutdown_at: float | None = None
         self._close_session = CloseSession()
         self._chroot = ChrootCheck(address)
+        self._failed: OSError | None = None
+        """Why no connection was made at the latest attempt."""
+        self._had_session = False
         self._server: bulk_requests.Server = ("", 0)
         self._host = ""
         self._asking = False
@@ -141,7 +149,8 @@ class ClientConnection:
         except ShutdownError:
             pass
         except Exception:  # noqa: BLE001  kazoo's loop must not end without a word
-            _log.exception("the connection thread of %s failed", self._address)
+            if self.crash != self.last_crash:
+                _log.exception("the connection thread of %s failed", self._address)
         finally:
             self._end("the session was closed", None)
             self._kazoo.close()
@@ -153,6 +162,7 @@ class ClientConnection:
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
         # A server behind the last zxid of this session must refuse it; kazoo sends the zxid in its handshake.
         self._kazoo.last_zxid = self.pipeline.zxid
+        self._failed = self.handler.socket = None
         if self.last_error == _UNASKED:
             self.last_error = f"{address[0]}:{address[1]}: no answer yet"
         share_s = min(timeout_s, self._settings.session_timeout_ms / 1000 / len(self._address.hosts))
@@ -161,6 +171,7 @@ class ClientConnection:
                 address, host, timeout_s=share_s, tls=self._tls, waker=self.handler.waker, check=self._check
             )
         except OSError as error:
+            self._failed = error
             self.last_error = f"{address[0]}:{address[1]}: {error.strerror or error}"
             raise
         self.last_error = f"{address[0]}:{address[1]}: connected, but the server granted no session"
@@ -171,6 +182,8 @@ class ClientConnection:
         return SharedSocket(sock, self.pipeline.receive, self._now)
 
     def turn(self) -> None:
+        if self._demands_auth:
+            self._end("authentication failed", self._unauthenticated())
         if self._over or self._close_session.answered:
             raise ShutdownError("this session has ended")
         if not self._up:
@@ -225,7 +238,11 @@ class ClientConnection:
         return self._over or (self._shutdown_at is not None and not self._up)
 
     def _is_ending(self) -> bool:
-        return self._over or self._shutdown_at is not None
+        return self._over or self._shutdown_at is not None or self._demands_auth
+
+    @property
+    def _demands_auth(self) -> bool:
+        return self.handler.socket is not None and self.handler.socket.demands_auth
 
     def _check(self) -> None:
         if self.shutting_down():
@@ -284,7 +301,7 @@ class ClientConnection:
             self._check_chroot()
             if not self._chroot.exists:
                 return
-        self._up = True
+        self._up = self._had_session = True
         self.last_error = ""
         if self._shutdown_at is None:
             self.pipeline.accept()
@@ -335,27 +352,61 @@ class ClientConnection:
     def _kazoo_warns(self, text: str) -> None:
         if text.startswith("Cannot resolve"):
             self.last_error = text
+        elif text.startswith("Connection dropped") and not self._up:
+            self._note_failure()
+
+    def _note_failure(self) -> None:
+        """Takes the error of an attempt to connect, which in TLS 1.3 may come after the handshake."""
+        error = self._failed
+        if self.handler.socket is not None and self.handler.socket.error is not None:
+            error = self.handler.socket.error
+            self.last_error = f"{self._server[0]}:{self._server[1]}: {error.strerror or error}"
+        if refuses_certificate(error) and self.incarnation == 1 and not self._had_session:
+            what = "refused the client's certificate" if self._shows_certificate else "demands a certificate"
+            found = f"ZooKeeper at {self._address} {what}: {error}; give --zk-tls-cert and --zk-tls-key"
+            self._end("authentication failed", AuthenticationError(found))
+
+    @property
+    def _shows_certificate(self) -> bool:
+        return self._settings.tls is not None and self._settings.tls.cert_file is not None
 
     # --- disconnected, ended -----------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
         """kazoo's listener. It reports CONNECTED before authentication, so `_on_connected` handles that."""
-        if state == KazooState.SUSPENDED:
+        if self._demands_auth:
+            self._end("authentication failed", self._unauthenticated())
+        elif state == KazooState.SUSPENDED:
             self._disconnect()
         elif state == KazooState.LOST:
             why = self._kazoo.client_state
+            error = sys.exception()
             if why == KeeperState.AUTH_FAILED:
-                refused = AuthenticationError(
-                    f"ZooKeeper at {self._address} refused the client's credentials"
-                )
-                self._end("authentication failed", refused)
+                self._end("authentication failed", self._unauthenticated())
+            elif isinstance(error, SASLException):
+                detail = f"{error}: {error.__cause__}"
+                self._end("authentication failed", self._unauthenticated(f" (SASL, {detail})"))
             elif why == KeeperState.EXPIRED_SESSION:
                 self._end("the session expired", None)
             elif self._is_ending():
                 self._end("the session was closed", None)
             else:  # kazoo's loop ends, although it was not asked to
-                self.crashed = True
+                self.crash = f"{type(error).__name__}: {error}"
+                self.last_error = f"the connection thread failed, {self.crash}"
                 self._end("the connection thread failed", None)
+
+    def _unauthenticated(self, detail: str = "") -> AuthenticationError:
+        auth = self._settings.auth
+        if isinstance(auth, Sasl) or not self._demands_auth:
+            return AuthenticationError(
+                f"ZooKeeper at {self._address} refused the client's credentials{detail}"
+            )
+        found = "a digest" if auth else "no credentials"
+        return AuthenticationError(
+            f"ZooKeeper at {self._address} serves authenticated clients only: expected a login by SASL, or "
+            f"what its enforce.auth.schemes says, found {found}; give --zk-sasl-file (in a program: "
+            "ClientSettings(auth=Sasl(...)))"
+        )
 
     def _disconnect(self) -> None:
         was_up, self._up = self._up, False

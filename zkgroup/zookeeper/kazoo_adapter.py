@@ -313,8 +313,11 @@ class RedactingLogger:
     warn = warning
 
     def error(self, message: str, *args: object, **_more: object) -> None:
-        """Logs the message without arguments and traceback: they may contain a request."""
-        if not self._over():
+        """Logs the message without arguments and traceback: they may contain a request.
+
+        What ends kazoo's loop is logged by the thread that ran it.
+        """
+        if not self._over() and not message.startswith("Unhandled exception in connection loop"):
             _log.error("%s: kazoo: %s", self._where, message, extra=_CONNECTING)
 
     exception = error

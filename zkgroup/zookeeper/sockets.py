@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
 from zkgroup.zookeeper.settings import Tls
-from zkgroup.zookeeper.wire import PING_XID, WATCH_XID
+from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
 
 FIRST_XID = 1 << 30
 """The first xid of zkgroup; kazoo's few requests start at 1 on every connection."""
@@ -69,6 +69,10 @@ class SharedSocket:
         self._ended = False
         self._out = bytearray()
         self.connect_response: ConnectResponse | None = None
+        self.error: OSError | None = None
+        """Why the connection broke while it was read."""
+        self.demands_auth = False
+        """Whether the server refused to serve a client that is not authenticated."""
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
@@ -138,6 +142,9 @@ class SharedSocket:
             data = self._sock.recv(max(_READ_AT_LEAST, min(missing, _READ_AT_MOST)))
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
+        except OSError as error:
+            self.error = error
+            raise
         if not data:
             self._ended = True
             return
@@ -172,6 +179,8 @@ class SharedSocket:
                 self.connect_response = ConnectResponse(*_CONNECT_RESPONSE.unpack_from(data, at)[2:])
         elif size >= 20:
             xid, zxid, number = _HEADER.unpack_from(data, at + 4)
+            if number == AUTH_DEMANDED:
+                self.demands_auth = True
             if xid >= FIRST_XID or xid in (WATCH_XID, PING_XID):
                 self._receiver(xid, zxid, number, data, at + 20)
                 return
@@ -246,6 +255,17 @@ class Waker:
     def close(self) -> None:
         self._in.close()
         self._out.close()
+
+
+def refuses_certificate(error: OSError | None) -> bool:
+    """Whether this is the server's TLS alert about the client's certificate (RFC 8446, 6.2).
+
+    In TLS 1.3 it arrives after the handshake, with the first bytes that are read.
+    """
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    return "_ALERT_" in reason and any(
+        word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+    )
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

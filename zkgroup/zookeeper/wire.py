@@ -335,6 +335,8 @@ UNIMPLEMENTED = -6
 NO_NODE = -101
 NO_AUTH = -102
 NODE_EXISTS = -110
+AUTH_DEMANDED = -124
+"""`SESSIONCLOSEDREQUIRESASLAUTH`: the server ends the session, as it takes authenticated clients only."""
 
 _CODES = {
     -8: Code.BAD_ARGUMENTS,
@@ -352,7 +354,7 @@ _CODES = {
 _NOT_EXECUTED = {
     -112: "the session has expired",
     -118: "the session has moved to another connection",
-    -124: "the server requires authentication",
+    AUTH_DEMANDED: "the server requires authentication",
     -127: "the server is overloaded and did not execute the request",
 }
 """Error numbers of requests that the server did not execute."""

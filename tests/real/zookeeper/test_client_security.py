@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import ssl
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.scripted_server import ScriptedServer
 from tests.worlds.shell import Shell
 from zkgroup.errors import AccessDeniedError, AuthenticationError, ConfigError, StoreUnavailableError
 from zkgroup.model.requests import AclEntry, Code, Create, ZnodeAcl
@@ -262,6 +264,26 @@ def test_an_authority_that_we_do_not_trust_is_refused(
     settings = ClientSettings(tls=Tls(ca_file=certificates.path("stranger.pem")), auth=ME)
     with ZooKeeperClient(secure.address, settings) as client:
         refused(client, "CERTIFICATE_VERIFY_FAILED")
+
+
+@pytest.mark.parametrize("ours", [None, "stranger"])
+def test_a_certificate_that_the_server_does_not_take_ends_the_client(
+    certificates: Certificates, ours: str | None
+) -> None:
+    """None, or one of another authority. The alert may come after the handshake."""
+    demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    demanding.load_cert_chain(certificates.path("server.pem"))
+    demanding.load_verify_locations(certificates.path("ca.pem"))
+    demanding.verify_mode = ssl.CERT_REQUIRED
+    mine = [certificates.path(f"{ours}.{end}") if ours else None for end in ("pem", "key")]
+    tls = Tls(ca_file=certificates.path("ca.pem"), cert_file=mine[0], key_file=mine[1])
+    words = "refused the client's certificate" if ours else "demands a certificate"
+    with (
+        ScriptedServer(lambda peer, _: peer.serve(), demanding) as server,
+        ZooKeeperClient(server.address, ClientSettings(tls=tls)) as client,
+        pytest.raises(AuthenticationError, match=words),
+    ):
+        client.wait_connected(PATIENCE_S)
 
 
 def refused(client: ZooKeeperClient, why: str) -> None:
