@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zkgroup.errors import ConfigError
-from zkgroup.model.addresses import parse_hosts, refuse_schemes
+from zkgroup.zookeeper.addresses import parse_hosts, refuse_schemes
 
 
 class Secret:

@@ -22,9 +22,9 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.model.addresses import parse_hosts
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
+from zkgroup.zookeeper.addresses import parse_hosts
 from zkgroup.zookeeper.clock import SystemClock
 
 log = logging.getLogger("zkgroup.consumer")
