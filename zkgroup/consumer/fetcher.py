@@ -19,6 +19,7 @@ from typing import TypeVar
 from zkgroup.consumer.delivery import FETCH_RECORDS, FetchBuffer, FetchOrder
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import (
+    CorruptZnodeError,
     MemberClosedError,
     NoOffsetError,
     OffsetOutOfRangeError,
@@ -27,6 +28,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, Store, after, wait_for
+from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
 from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking
@@ -57,12 +59,18 @@ class ZooKeeperCluster:
         names = self._blocking.list_many([broker_ids_path()])[broker_ids_path()] or ()
         numbers = [number for name in names if (number := number_of(name)) is not None]
         paths = {number: BrokerRegistration.path(number) for number in numbers}
-        found = self._blocking.read_many(list(paths.values()))
-        return {
-            broker: BrokerRegistration.decode(path, znode.data)
-            for broker, path in sorted(paths.items())
-            if (znode := found[path]) is not None
-        }
+        znodes = self._blocking.read_each(list(paths.values()))
+        found: dict[int, BrokerRegistration] = {}
+        for broker, path in sorted(paths.items()):
+            znode = znodes[path]
+            try:
+                if isinstance(znode, Code):
+                    log.warning("%s: cannot be read (%s); the other brokers are asked", path, znode.value)
+                elif znode is not None:
+                    found[broker] = BrokerRegistration.decode(path, znode.data)
+            except CorruptZnodeError as error:
+                log.warning("%s; the other brokers are asked", error)
+        return found
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         znode = self._blocking.find(Topic.path(topic))

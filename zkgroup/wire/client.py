@@ -63,10 +63,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> BrokerConnection:
         """Connects. `timeout_ms`: for that, and for each response. Raises OSError (TimeoutError is one)."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await loop.create_connection(
-                lambda: cls(timeout_ms, response_bytes_max), host, port
-            )
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, connection = await loop.create_connection(
+                    lambda: cls(timeout_ms, response_bytes_max), host, port
+                )
+        except (ValueError, OverflowError) as error:  # as registered: no name of a host, or no port
+            raise OSError(f"no address of a broker: {error}") from error
         return connection
 
     async def ask(
