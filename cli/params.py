@@ -81,7 +81,8 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--source",
         metavar="SPEC",
-        help="Where the records are, for log ends and lag: files:DIR, brokers or kafka:HOST:PORT[,...].",
+        help="Where the records are, for log ends and lag: files:DIR, kafka or brokers (those registered), "
+        "kafka:HOST:PORT[,...] or none.",
     )(function)
 
 

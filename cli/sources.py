@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,23 +10,27 @@ import click
 
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.coordinator import live_reader
-from zkgroup.admin.offsets.planning import LogPositions
-from zkgroup.errors import NotFoundError, ZkGroupError
+from zkgroup.admin.offsets.planning import UNKNOWN, LogPositions
+from zkgroup.admin.offsets.positions import bootstrap_positions, registered_positions
+from zkgroup.errors import ConfigError, CorruptZnodeError, SourceError, ZkGroupError
 from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
-from zkgroup.wire.records import EARLIEST, LATEST
 
+from .app import output
 from .render import echo_err
 
 if TYPE_CHECKING:
-    from zkgroup.consumer.sources.port import RecordSource
+    from zkgroup.consumer.sources.port import Bounds, RecordSource
     from zkgroup.groups.ensemble import Ensemble
 
 OWN_S = 2.0
 """Longest wait for log ends without --source."""
 
-KINDS = "files:DIR, brokers, kafka:HOST:PORT[,HOST:PORT...] or none"
+KINDS = "files:DIR, brokers, kafka[:HOST:PORT,...] or none"
+
+NOTES = 5
+"""Reasons why log ends are not known that are printed."""
 
 
 def open_source(spec: str) -> RecordSource | None:
@@ -36,10 +40,10 @@ def open_source(spec: str) -> RecordSource | None:
         from zkgroup.consumer.sources.files import FileSource
 
         return FileSource(rest)
-    if kind == "kafka" and rest:
+    if spec == "kafka" or (kind == "kafka" and rest):
         from zkgroup.consumer.sources.kafka import KafkaSource
 
-        return KafkaSource(rest)
+        return KafkaSource(rest or None)
     if spec == "brokers":
         from zkgroup.consumer.sources.kafka import BrokerSource
 
@@ -55,113 +59,100 @@ class SourcePositions:
     def __init__(self, source: RecordSource) -> None:
         self._source = source
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {tp: self._source.bounds(tp).earliest for tp in partitions}
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        return {tp: self._bounds(tp, lambda bounds: bounds.earliest) for tp in partitions}
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._source.log_ends(partitions)
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        return {tp: self._bounds(tp, lambda bounds: bounds.end) for tp in partitions}
+
+    def _bounds(self, tp: TopicPartition, which: Callable[[Bounds], int]) -> int | str:
+        try:
+            return which(self._source.bounds(tp))
+        except (SourceError, CorruptZnodeError, OSError) as error:
+            return str(error)
 
     def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         return self._source.offsets_at(partitions, time_ms)
 
 
 @contextmanager
-def log_positions(spec: str | None, ensemble: Ensemble) -> Iterator[LogPositions | None]:
-    """Positions by the source; None without one."""
-    source = open_source(spec) if spec else None
-    if source is None:
+def log_positions(spec: str, ensemble: Ensemble) -> Iterator[LogPositions | None]:
+    """Positions by the source; None for `none`. Brokers are asked without kafka-python."""
+    kind, _, rest = spec.partition(":")
+    if spec in ("brokers", "kafka"):
+        yield registered_positions(ensemble)
+    elif kind == "kafka" and rest:
+        yield bootstrap_positions(ensemble, rest)
+    elif (source := open_source(spec)) is None:
         yield None
-        return
-    try:
-        source.open(ClusterReader(ensemble))
-        yield SourcePositions(source)
-    finally:
-        source.close()
-
-
-class BrokerPositions:
-    """Implements `LogPositions` over the zkgroup brokers that lead the partitions, without --source.
-
-    Raises NotFoundError for a partition that no zkgroup broker leads, or whose leader does not answer.
-    """
-
-    def __init__(self, cluster: ClusterReader) -> None:
-        self._cluster = cluster
-
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._read(partitions, EARLIEST)
-
-    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._read(partitions, LATEST)
-
-    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
-        found = self._read(partitions, time_ms)
-        older = self.latest([tp for tp, offset in found.items() if offset < 0])
-        return {**found, **older}
-
-    def _read(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        from zkgroup.clients.log_ends import read_offsets_at
-
-        leaders = self._cluster.led_by_zkgroup(partitions)
-        found = read_offsets_at(self._cluster.brokers(), leaders, time_ms)
-        for tp in partitions:
-            why = found.get(tp, "no zkgroup broker leads it")
-            if isinstance(why, str):
-                raise NotFoundError(
-                    f"{tp}: its offsets are not known: {why}; name the records with --source, as {KINDS}"
-                )
-        return {tp: offset for tp, offset in found.items() if isinstance(offset, int)}
-
-
-def own_positions(ensemble: Ensemble) -> LogPositions | None:
-    """Positions by the zkgroup brokers in the ensemble; None where there are none."""
-    cluster = ClusterReader(ensemble)
-    return BrokerPositions(cluster) if _has_zkgroup_broker(cluster) else None
+    else:
+        try:
+            source.open(ClusterReader(ensemble))
+            yield SourcePositions(source)
+        finally:
+            source.close()
 
 
 @contextmanager
-def own_log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
-    """`log_ends`; without a source the zkgroup brokers in the ensemble are asked, where there are any.
+def log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
+    """Reads the next offset of partitions from the source.
 
-    A log end that no broker sends within `OWN_S`, or that an access list hides, stays unknown, with a note.
+    Without one the zkgroup brokers in the ensemble are asked, where there are any; where there are none, a
+    note says how to see the lag. A log end that is not known is a note, and takes none of the others away.
     """
-    own = ClusterReader(ensemble)
-    if spec or not _has_zkgroup_broker(own):
-        with log_ends(spec, ensemble) as ends:
-            yield ends
+    if spec is None:
+        yield lambda partitions: _own_ends(ensemble, partitions)
         return
-    from zkgroup.clients.log_ends import read_end_offsets
+    with log_positions(spec, ensemble) as positions:
+        yield _noted(positions) if positions else None
 
-    def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+
+def _own_ends(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+    if not partitions:
+        return {}
+    try:
+        registered = ClusterReader(ensemble).brokers().values()
+    except ZkGroupError as error:
+        echo_err(f"note: the ends of logs are not known: {error}")
+        return {}
+    if any(one.is_zkgroup for one in registered):
+        own = registered_positions(ensemble, zkgroup_only=True, timeout_ms=int(OWN_S * 1000))
+        return _noted(own)(partitions)
+    if output().is_table:
+        how = (
+            "`--source kafka` asks the registered brokers where the logs end"
+            if registered
+            else "no broker is registered: `--source files:DIR` or `kafka:HOST:PORT` says where the logs end"
+        )
+        echo_err(f"note: the lag is not shown: {how}")
+    return {}
+
+
+def _noted(positions: LogPositions) -> LogEndReader:
+    """The log ends, and a note for each reason why some are not known."""
+
+    def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        found: Mapping[TopicPartition, int | str]
         try:
-            found = read_end_offsets(own.brokers(), own.led_by_zkgroup(partitions), int(OWN_S * 1000))
+            found = positions.latest(partitions)
+        except ConfigError:
+            raise
         except ZkGroupError as error:
             found = dict.fromkeys(partitions, str(error))
-        if missing := {tp: why for tp, why in found.items() if isinstance(why, str)}:
-            (first, why), *others = missing.items()
+        reasons: dict[str, list[TopicPartition]] = {}
+        for tp in partitions:
+            if isinstance(why := found.get(tp, UNKNOWN), str):
+                reasons.setdefault(why, []).append(tp)
+        for why, (first, *others) in list(reasons.items())[:NOTES]:
             more = f" and {len(others)} more" if others else ""
             echo_err(f"note: the end of {first}{more} is not known: {why}")
-        return {tp: end for tp, end in found.items() if isinstance(end, int)}
+        if rest := sum(map(len, list(reasons.values())[NOTES:])):
+            echo_err(f"note: the ends of {rest} more partitions are not known, for other reasons")
+        return found
 
-    yield asked
+    return asked
 
 
 def asking(ensemble: Ensemble) -> LiveReader:
     """Asks coordinators for their groups; prints a note about those that do not answer."""
     return live_reader(ensemble, lambda text: echo_err(f"note: {text}"))
-
-
-def _has_zkgroup_broker(cluster: ClusterReader) -> bool:
-    """Whether a broker of zkgroup is registered; no, with a note, where that cannot be read."""
-    try:
-        return any(one.is_zkgroup for one in cluster.brokers().values())
-    except ZkGroupError as error:
-        echo_err(f"note: the ends of logs are not known: {error}")
-        return False
-
-
-@contextmanager
-def log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
-    """Reads the next offset of partitions from the source; None without one."""
-    with log_positions(spec, ensemble) as positions:
-        yield positions.latest if positions else None

@@ -65,7 +65,7 @@ END_CHECK_S = 0.2
     default="none",
     show_default=True,
     metavar="SPEC",
-    help="files:DIR, brokers, kafka:HOST:PORT[,...] or none: own partitions, deliver nothing.",
+    help="files:DIR, brokers, kafka[:HOST:PORT,...] or none: own partitions, deliver nothing.",
 )
 @click.option("--assignor", type=click.Choice(ASSIGNMENT_STRATEGIES), help="Assignment strategy.")
 @click.option("--consumer-id", metavar="ID", help="Name of this member.  [default: generated]")

@@ -27,7 +27,7 @@ from ..params import (
     wait_s,
 )
 from ..render import echo_err
-from ..sources import asking, own_log_ends
+from ..sources import asking, log_ends
 from ..units import counted, is_whole
 
 group = make_group(
@@ -53,7 +53,7 @@ def list_(source: str | None) -> None:
       zkgroup group list --format json
     """
     out = output()
-    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
         as_of, rows, denied = admin.list_groups(ensemble, ends, asking(ensemble))
     if not out.document(
         documents.GROUPS.json(as_of, documents.Groups(groups=rows)), "groups", documents.GROUP_SUMMARY.keys
@@ -80,7 +80,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
       zkgroup group describe billing
     """
     out = output()
-    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
         described = [admin.describe(ensemble, name, ends, asking(ensemble)) for name in groups]
     many = len(described) > 1
     document = (

@@ -17,9 +17,10 @@ from zkgroup.admin.changes.offsets import (
 )
 from zkgroup.admin.guards import named
 from zkgroup.admin.offsets import planning
+from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.reader import read_snapshot
-from zkgroup.groups.reads import describe_offsets, unreadable_offsets
+from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.model import TopicPartition
 
 from .. import documents, group_tables
@@ -43,7 +44,7 @@ from ..params import (
     wait_s,
 )
 from ..render import Output, echo_err
-from ..sources import log_positions, own_log_ends, own_positions
+from ..sources import log_ends, log_positions
 from ..units import counted, parse_iso_duration_ms, parse_time_ms
 
 offsets = make_group(
@@ -88,9 +89,9 @@ def show(group: str, source: str | None) -> None:
       zkgroup offsets show billing --source files:records
     """
     out = output()
-    with connected() as ensemble, own_log_ends(source, ensemble) as ends:
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
         snapshot = read_snapshot(ensemble, group)
-        known = ends(sorted(snapshot.offsets)) if ends else None
+        known = known_ends(ends, snapshot.offsets)
     rows = describe_offsets(snapshot, known)
     document = documents.OFFSETS.json(snapshot.as_of, documents.Offsets(group=group, offsets=rows))
     if not out.document(document, "offsets", documents.OFFSET.keys):
@@ -218,7 +219,8 @@ def reset(
     """Reset the offsets of GROUP to a target.
 
     With --topic or --from-file a group that does not exist yet is created.
-    Without --source, zkgroup brokers in the ensemble are asked where earliest, latest and times are.
+    Without --source, the registered brokers are asked where earliest, latest and times are. Kafka's before
+    0.10.1 know the times of segments, not of records: a note says how exact the offsets are.
 
     \b
     Example:
@@ -228,14 +230,14 @@ def reset(
     if len(chosen) != 1:
         raise click.UsageError("give exactly one target: --to, --to-earliest, --shift-by, ...")
     rows = _rows(chosen["from_file"]) if "from_file" in chosen else None
-    with connected() as ensemble, log_positions(source, ensemble) as log:
+    with connected() as ensemble, log_positions(source or "none", ensemble) as log:
         options = {"allow_missing": allow_missing, "force": force}
         if rows is not None:
             change = set_offsets_change(ensemble, group, rows, **options)
         else:
             target = _target(chosen, ensemble.clock.wall_ms())
-            if source is None and planning.needs_log(target):
-                log = own_positions(ensemble)
+            if source is None:
+                log = positions_for(ensemble, target)
             change = reset_offsets_change(ensemble, group, target, topics, log, **options)
         run_offset_changes([change], execute=execute, yes=yes, wait=wait, timeout_ms=timeout_ms)
 

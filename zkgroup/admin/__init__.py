@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.offsets.planning import LogPositions as LogPositions
     from zkgroup.admin.offsets.planning import OffsetChange as OffsetChange
     from zkgroup.admin.offsets.planning import OffsetPlan as OffsetPlan
+    from zkgroup.admin.offsets.planning import SegmentOffset as SegmentOffset
     from zkgroup.admin.offsets.planning import Shift as Shift
     from zkgroup.admin.offsets.planning import Target as Target
     from zkgroup.admin.offsets.standing import OffsetStanding as OffsetStanding
@@ -209,6 +210,7 @@ _HOMES = {
     "Resignation": "zkgroup.admin.cluster.controller",
     "ResignationPlan": "zkgroup.admin.cluster.controller",
     "RunningRequest": "zkgroup.admin.reassign.submission",
+    "SegmentOffset": "zkgroup.admin.offsets.planning",
     "ServerStatus": "zkgroup.zookeeper.four_letter_words",
     "SetData": "zkgroup.model.requests",
     "Shift": "zkgroup.admin.offsets.planning",
@@ -320,6 +322,7 @@ __all__ = [
     "Resignation",
     "ResignationPlan",
     "RunningRequest",
+    "SegmentOffset",
     "ServerStatus",
     "SetData",
     "Shift",

@@ -33,11 +33,16 @@ class QueryClient:
     async def close(self) -> None:
         await self._client.close()
 
-    async def ask(self, request: Request, kind: type[ResponseT]) -> ResponseT:
-        """The response. Raises OSError, EOFError or WireError."""
+    async def version(self, kind: type[Request]) -> int:
+        """The highest version of a request that both know. Raises what `ask` raises."""
         if self._versions is None:
             self._versions = await self._served() if self._negotiates else {}
-        version = min(self._versions.get(request.API, 0), request.VERSIONS[-1])
+        return min(self._versions.get(kind.API, 0), kind.VERSIONS[-1])
+
+    async def ask(self, request: Request, kind: type[ResponseT], *, version: int | None = None) -> ResponseT:
+        """The response, in the highest version by default. Raises OSError, EOFError or WireError."""
+        if version is None:
+            version = await self.version(type(request))
         return await self._client.ask(request, kind, version=version)
 
     async def _served(self) -> dict[int, int]:
@@ -70,10 +75,10 @@ def at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
     return asyncio.run(gather()) if questions else []
 
 
-def unreachable(broker: BrokerRegistration | None) -> str | None:
+def unreachable(broker: BrokerRegistration | None, name: str = "its broker") -> str | None:
     """Why a broker cannot be asked; None where it can."""
     if broker is None:
-        return "its broker is not registered"
+        return f"{name} is not registered"
     if broker.host is None or broker.port <= 0:
-        return "its broker has no plain listener"
+        return f"{name} has no plain listener"
     return None

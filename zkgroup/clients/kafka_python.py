@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration
 
 T = TypeVar("T")
@@ -68,6 +69,12 @@ def connecting() -> Mapping[str, object]:
 def request_metadata(consumer: Any) -> None:
     """Lets a `KafkaConsumer` read its metadata again soon; it has no public call that does not wait."""
     consumer._client.cluster.request_update()
+
+
+def leader_of(consumer: Any, tp: TopicPartition) -> int | None:
+    """The leader of a partition by the metadata of a `KafkaConsumer`: -1 for none, None if it is unknown."""
+    leader: int | None = consumer._client.cluster.leader_for_partition(tp)
+    return leader
 
 
 def address_of(broker: BrokerRegistration) -> str | None:

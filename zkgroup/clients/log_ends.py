@@ -1,4 +1,6 @@
-"""Log ends as brokers of zkgroup and Kafka report them: of each replica, and of partitions by leaders.
+"""Where logs start, end and are at a time, as brokers of zkgroup and Kafka report it.
+
+Of each replica, or of partitions by their leaders.
 
 Any replica answers a request with replica id -2 (kafka/api/FetchRequest.scala@0.8.2.2): ListOffsets
 with its log end, Fetch with its high watermark. For a replica that has failed a zkgroup broker adds since
@@ -7,15 +9,25 @@ when, and why.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, at_once, query, unreachable
+from zkgroup.clients.broker_queries import (
+    TIMEOUT_MS,
+    AnswerT,
+    QueryClient,
+    at_once,
+    query,
+    unreachable,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
+    EARLIEST,
     LATEST,
+    NO_OFFSET,
     OBSERVER_REPLICA,
     FetchedPartition,
     FetchPartition,
@@ -106,41 +118,89 @@ def read_log_ends(
     return found
 
 
+def read_start_offsets(
+    registered: Mapping[int, BrokerRegistration],
+    leaders: Mapping[TopicPartition, int | str],
+    timeout_ms: int = TIMEOUT_MS,
+) -> dict[TopicPartition, int | str]:
+    """Where the logs of partitions start by their leaders, or why one is not known; raises nothing.
+
+    `leaders`: partition to the broker that leads it, or why none is known. `timeout_ms`: see `read_log_ends`.
+    """
+    return _by_leader(registered, leaders, timeout_ms, _bound(EARLIEST))
+
+
 def read_end_offsets(
     registered: Mapping[int, BrokerRegistration],
-    leaders: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[TopicPartition, int | str]:
-    """High watermarks by the leaders of partitions, or why one is not known; raises nothing.
+    """High watermarks by the leaders of partitions; see `read_start_offsets`."""
+    return _by_leader(registered, leaders, timeout_ms, _bound(LATEST))
 
-    `leaders`: partition to the broker that leads it, as ZooKeeper has it. `timeout_ms`: see `read_log_ends`.
+
+@dataclass(frozen=True, slots=True)
+class TimeOffset:
+    """Where a log is at a time."""
+
+    offset: int
+    """Of the first record at or after the time; the log end where all are older."""
+    by_segment: bool = False
+    """Instead the first of the last segment that was last modified at or before the time, or the log's start
+    where there is none: no later record is before it, but up to two segments of earlier ones are after it.
     """
-    return read_offsets_at(registered, leaders, LATEST, timeout_ms)
 
 
-def read_offsets_at(
+def read_time_offsets(
     registered: Mapping[int, BrokerRegistration],
-    leaders: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, int | str],
     time_ms: int,
     timeout_ms: int = TIMEOUT_MS,
-) -> dict[TopicPartition, int | str]:
-    """The first offset at or after a time, or why it is not known; see `read_end_offsets`.
+) -> dict[TopicPartition, TimeOffset | str]:
+    """The offsets of a time (epoch milliseconds), or why one is not known; see `read_start_offsets`.
 
-    `time_ms`: epoch milliseconds, `EARLIEST` or `LATEST`. -1 where all records are older.
+    Brokers know the times of records from Kafka 0.10.1 on, in logs of message format 0.10 on. Of others they
+    know when the file of a segment was last modified: at the append of its last record, or later, where the
+    file was copied or truncated since (`fetchOffsetsBefore` in kafka/server/KafkaApis.scala@0.8.2.2).
     """
-    found: dict[TopicPartition, int | str] = {}
+
+    return _by_leader(
+        registered, leaders, timeout_ms, lambda client, asked: _time_offsets(client, asked, time_ms)
+    )
+
+
+Question: TypeAlias = Callable[
+    [QueryClient, Sequence[TopicPartition]], Awaitable[dict[TopicPartition, AnswerT | str]]
+]
+"""Asks one broker about partitions."""
+
+
+def _bound(time_ms: int) -> Question[int]:
+    """The question for `EARLIEST` or `LATEST`."""
+    return lambda client, asked: _offsets(client, CONSUMER_REPLICA, asked, time_ms)
+
+
+def _by_leader(
+    registered: Mapping[int, BrokerRegistration],
+    leaders: Mapping[TopicPartition, int | str],
+    timeout_ms: int,
+    question: Question[AnswerT],
+) -> dict[TopicPartition, AnswerT | str]:
+    """Asks each leader about its partitions, all leaders at the same time."""
+    found: dict[TopicPartition, AnswerT | str] = {}
     led: dict[int, list[TopicPartition]] = {}
     for tp, leader in leaders.items():
-        if why := unreachable(registered.get(leader)):
+        if isinstance(leader, str):
+            found[tp] = leader
+        elif why := unreachable(registered.get(leader), f"its leader, broker {leader},"):
             found[tp] = why
         else:
             led.setdefault(leader, []).append(tp)
 
-    async def ask(broker: int, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
-        def offsets(client: QueryClient) -> Awaitable[dict[TopicPartition, int | str]]:
-            return _offsets(client, CONSUMER_REPLICA, partitions, time_ms)
-
-        answer = await query(registered[broker], timeout_ms, offsets)
+    async def ask(
+        broker: int, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, AnswerT | str]:
+        answer = await query(registered[broker], timeout_ms, lambda client: question(client, partitions))
         return dict.fromkeys(partitions, answer) if isinstance(answer, str) else answer
 
     for answer in at_once([ask(broker, partitions) for broker, partitions in led.items()]):
@@ -152,13 +212,52 @@ async def _offsets(
     client: QueryClient, replica: int, partitions: Sequence[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, int | str]:
     """By partition the offset of a time that is reported to such a replica id, or why it is not known."""
+    listed = await _listed(client, replica, partitions, time_ms)
+    return {tp: _offset_of(listed[tp]) for tp in partitions}
+
+
+async def _time_offsets(
+    client: QueryClient, partitions: Sequence[TopicPartition], time_ms: int
+) -> dict[TopicPartition, TimeOffset | str]:
+    exact = partitions if await client.version(ListOffsetsRequest) > 0 else ()
+    listed = await _listed(client, CONSUMER_REPLICA, exact, time_ms)
+    old = [tp for tp in partitions if tp not in listed or _has_old_format(listed[tp])]
+    listed |= await _listed(client, CONSUMER_REPLICA, old, time_ms, version=0)
+    found = {tp: _offset_of(listed[tp]) for tp in partitions}
+    none = [tp for tp, offset in found.items() if offset == NO_OFFSET]
+    new = [tp for tp in none if tp not in old]
+    found |= await _offsets(client, CONSUMER_REPLICA, new, LATEST)
+    found |= await _offsets(client, CONSUMER_REPLICA, [tp for tp in none if tp in old], EARLIEST)
+    return {
+        tp: offset if isinstance(offset, str) else TimeOffset(offset, by_segment=tp in old)
+        for tp, offset in found.items()
+    }
+
+
+def _has_old_format(listed: ListedPartition | None) -> bool:
+    """Whether the records have no times (error of Kafka from 0.10.1 on)."""
+    return listed is not None and listed.error == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+async def _listed(
+    client: QueryClient,
+    replica: int,
+    partitions: Sequence[TopicPartition],
+    time_ms: int,
+    *,
+    version: int | None = None,
+) -> dict[TopicPartition, ListedPartition | None]:
+    """What a broker answers to ListOffsets about each of the partitions; None where it leaves one out."""
+    if not partitions:
+        return {}
     topics = tuple(
         ListOffsetsTopic(topic, tuple(ListOffsetsPartition(tp.partition, time_ms) for tp in some))
         for topic, some in _by_topic(partitions)
     )
-    answer = await client.ask(ListOffsetsRequest(replica, topics=topics), ListOffsetsResponse)
+    request = ListOffsetsRequest(replica, topics=topics)
+    answer = await client.ask(request, ListOffsetsResponse, version=version)
     found = {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
-    return {tp: _offset_of(found.get(tp)) for tp in partitions}
+    return {tp: found.get(tp) for tp in partitions}
 
 
 async def _fetched(

@@ -312,6 +312,8 @@ def _offsets_for_times(
     for time_ms, partitions in by_time.items():
         found.update(source.offsets_at(partitions, time_ms))
     bounds = known_bounds(source.bounds_of(list(times), timeout_s), times)
+    if missing := [tp for tp in times if tp not in found]:
+        raise SourceUnavailableError(f"the offsets of {missing[0]} are unknown: no reply in time")
     return {tp: found[tp] if found[tp] < bounds[tp].end else None for tp in times}
 
 

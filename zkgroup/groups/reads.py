@@ -51,8 +51,17 @@ POLL_S = 0.25
 LogEnds = Mapping[TopicPartition, int]
 """Offset of the next record of each partition, as far as the record source knows it."""
 
-LogEndReader = Callable[[Sequence[TopicPartition]], LogEnds]
-"""Asks a record source for the next offset of each partition; those it does not know are absent."""
+LogEndReader = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | str]]
+"""Asks a record source for the next offset of each partition.
+
+One that it does not know is absent, or a text says why it is not known.
+"""
+
+
+def known_ends(log_ends: LogEndReader | None, partitions: Iterable[TopicPartition]) -> LogEnds:
+    """The next offsets of partitions that are known; none without a reader."""
+    found = log_ends(sorted(partitions)) if log_ends else {}
+    return {tp: end for tp, end in found.items() if isinstance(end, int)}
 
 
 def list_groups(
@@ -67,7 +76,7 @@ def list_groups(
     views = coordinated_views(ensemble, present.values(), live)
     states = _states(ensemble, {name: one for name, one in present.items() if name not in views})
     now_ms = ensemble.clock.wall_ms()
-    ends = log_ends(sorted({tp for one in present.values() for tp in one.offsets})) if log_ends else None
+    ends = known_ends(log_ends, {tp for one in present.values() for tp in one.offsets})
     rows = [
         summarise_coordinated(views[name], now_ms, ends)
         if name in views
@@ -84,7 +93,7 @@ def describe(
     snapshot = read_snapshot(ensemble, group)
     views = coordinated_views(ensemble, [snapshot], live)
     state = None if views else _states(ensemble, {group: snapshot})[group]
-    ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+    ends = known_ends(log_ends, snapshot.offsets)
     if state is None:
         return describe_coordinated(views[group], ensemble.clock.wall_ms(), ends)
     return describe_group(snapshot, expected_ownership(snapshot), state, ends)

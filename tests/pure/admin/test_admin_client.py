@@ -384,8 +384,13 @@ def test_targets_of_a_reset(admin: Admin, cluster: MemoryCluster) -> None:
         assert [change.after for change in result.plan.changes] == [offset]
     with pytest.raises(ConfigError, match="expected earliest"):
         admin.reset_offsets("idle", "yesterday")
-    with pytest.raises(ConfigError, match="known to the record source"):
-        admin.reset_offsets("idle", datetime(2026, 1, 1, tzinfo=UTC))
+    for tp, leader in (
+        (ORDERS_0, "no broker leads it"),
+        (ORDERS_1, "its leader, broker 9, is not registered"),
+    ):
+        cluster.state(tp.topic, tp.partition, -1 if tp == ORDERS_0 else 9, (1, 2))
+        with pytest.raises(NotFoundError, match=f"the offset of {tp} is not known.*: {leader}"):
+            admin.reset_offsets("idle", datetime(2026, 1, 1, tzinfo=UTC), [tp])
     with pytest.raises(ConfigError, match="expected a list"):
         admin.delete_offsets("idle", "orders")
 

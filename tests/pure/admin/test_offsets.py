@@ -16,6 +16,7 @@ from zkgroup.admin.offsets.planning import (
     Earliest,
     Latest,
     OffsetPlan,
+    SegmentOffset,
     Shift,
     Target,
     parse_target,
@@ -74,13 +75,15 @@ def living(idle: MemoryGroups) -> MemoryGroups:
 class Log:
     """Positions of a log that holds 5..100 of every partition."""
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
         return dict.fromkeys(partitions, 5)
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
         return dict.fromkeys(partitions, 100)
 
-    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+    def at_time(
+        self, partitions: Sequence[TopicPartition], time_ms: int
+    ) -> Mapping[TopicPartition, int | SegmentOffset | str]:
         return dict.fromkeys(partitions, time_ms // 1000)
 
 
@@ -386,6 +389,45 @@ def test_targets_that_need_records_need_a_source(idle: MemoryGroups) -> None:
         with pytest.raises(ConfigError, match="--source"):
             plan_reset(snapshot, target, [_tp(0)])
     assert [change.after for change in plan_reset(snapshot, Shift(-50), [_tp(0)]).changes] == [0]
+
+
+class Leaderless(Log):
+    """The same, but partition 1 has no leader, and times are known by segment."""
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        return {tp: 5 if tp.partition != 1 else "no broker leads it" for tp in partitions}
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        return {tp: 100 if tp.partition != 1 else "no broker leads it" for tp in partitions}
+
+    def at_time(
+        self, partitions: Sequence[TopicPartition], time_ms: int
+    ) -> Mapping[TopicPartition, int | SegmentOffset | str]:
+        return {tp: SegmentOffset(60) if tp.partition != 1 else "no broker leads it" for tp in partitions}
+
+
+def test_a_partition_without_a_leader_is_named_with_the_way_to_reset_the_others(idle: MemoryGroups) -> None:
+    """All or nothing; and an offset that needs no log is written, with a note that it is not checked."""
+    snapshot, log = read_snapshot(idle.ensemble, "g"), Leaderless()
+    three = [_tp(0), _tp(1), _tp(2)]
+
+    for target in (Earliest(), Latest(), AtTime(0)):
+        with pytest.raises(NotFoundError, match=r"orders-1 .*no broker leads it.* --topic orders:0,2"):
+            plan_reset(snapshot, target, three, log)
+    plan = plan_reset(snapshot, Absolute(200), three, log)
+
+    assert [change.after for change in plan.changes] == [100, 200, 100]
+    assert "orders-1: 200 may be outside the log, which is not known: no broker leads it" in plan.notes
+
+
+def test_a_time_by_segment_is_noted_once(idle: MemoryGroups) -> None:
+    """Kafka before 0.10.1 does not know the times of records: a note says how exact the offsets are."""
+    plan = plan_reset(read_snapshot(idle.ensemble, "g"), AtTime(0), [_tp(0), _tp(2)], Leaderless())
+
+    assert [change.after for change in plan.changes] == [60, 60]
+    (note,) = plan.notes
+    assert note.startswith("orders-0 and 1 more: ")
+    assert "No later record is left out, and up to two segments of earlier ones come again" in note
 
 
 def test_a_shift_below_0_is_noted(idle: MemoryGroups) -> None:

@@ -10,6 +10,7 @@ import kafka
 import pytest
 from kafka import errors
 
+from tests.worlds.acls import UNREADABLE
 from zkgroup.clients.kafka_python import address_of, addresses_of, asked, protocol_of
 from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sources.kafka import KafkaSource
@@ -143,7 +144,11 @@ class Brokers:
         self._leaderless, self._dead, self._without = leaderless, dead, without
         self.asked: list[list[int]] = []
         self.metadata_requests = 0
-        self._client = SimpleNamespace(cluster=SimpleNamespace(request_update=self._request_metadata))
+        cluster = SimpleNamespace(
+            request_update=self._request_metadata,
+            leader_for_partition=lambda tp: -1 if tp.partition in leaderless else tp.partition // 2,
+        )
+        self._client = SimpleNamespace(cluster=cluster)
 
     def _request_metadata(self) -> None:
         self.metadata_requests += 1
@@ -164,7 +169,11 @@ class Brokers:
 
 @pytest.mark.parametrize(
     ("leaderless", "dead", "questions"),
-    [(set(), set(), [[0, 1, 2]]), ({1}, set(), [[0, 1, 2]]), (set(), {1}, [[0, 1, 2], [0], [1], [2]])],
+    [
+        (set(), set(), [[0, 1, 2]]),
+        ({1}, set(), [[0, 1, 2]]),
+        (set(), {1}, [[0, 1, 2], [0, 1], [0], [1], [2]]),
+    ],
 )
 def test_bounds_of_many_are_one_question(
     leaderless: set[int], dead: set[int], questions: list[list[int]]
@@ -182,6 +191,18 @@ def test_bounds_of_many_are_one_question(
     assert all(isinstance(found[wanted[number]], SourceUnavailableError) for number in away)
 
 
+def test_log_ends_that_cannot_be_read_are_absent() -> None:
+    """Past bug: one without a leader or with a dead one took all away, as the command's answer with them."""
+    source, brokers = KafkaSource("127.0.0.1:1"), Brokers({3}, {0}, {4})
+    source._made = brokers
+    wanted = [TopicPartition("orders", number) for number in range(6)]
+
+    found = source.log_ends(wanted)
+
+    assert found == {wanted[1]: 7, wanted[2]: 7, wanted[5]: 7}
+    assert [3] not in brokers.asked, "its leader is known to be none"
+
+
 def test_a_leader_without_the_partition_is_an_error_of_this_partition() -> None:
     """kafka-python raises KeyError for all of them, and does not read its metadata again by itself."""
     source, brokers = KafkaSource("127.0.0.1:1"), Brokers(set(), set(), {1})
@@ -192,7 +213,7 @@ def test_a_leader_without_the_partition_is_an_error_of_this_partition() -> None:
 
     assert [found[wanted[0]], found[wanted[2]]] == [Bounds(0, 7)] * 2
     assert "the leader of orders-1 does not have it" in str(found[wanted[1]])
-    assert brokers.metadata_requests == 2
+    assert brokers.metadata_requests == 3
     with pytest.raises(SourceUnavailableError, match="the leader of orders-1 does not have it"):
         source.bounds(wanted[1])
 
@@ -340,10 +361,13 @@ def test_a_consumer_that_cannot_be_put_together_gives_its_source_back(
 
 
 def test_a_name_that_is_no_broker_id_is_passed_over(memory_zookeeper: MemoryZooKeeper) -> None:
-    """Past bug: digits without end ended the consumer."""
+    """Past bug: digits without end ended the consumer; so did a registration that cannot be read."""
     memory_zookeeper.put("/brokers/ids/1", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
     for name in ("9" * 5000, "²", "٣", "01"):
         memory_zookeeper.put(f"/brokers/ids/{name}", b"{}")
+    memory_zookeeper.put("/brokers/ids/2", b"no JSON")
+    memory_zookeeper.put("/brokers/ids/3", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
+    memory_zookeeper.set_acl("/brokers/ids/3", UNREADABLE)
     cluster = ZooKeeperCluster(memory_zookeeper.client(), memory_zookeeper.clock)
 
     assert list(cluster.brokers()) == [1]

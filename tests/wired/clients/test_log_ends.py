@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 
 import pytest
 
 from tests.worlds.record_brokers import RecordBrokers
+from zkgroup.clients.broker_queries import NEGOTIATES_FROM
+from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import (
     FailedReplicaReport,
     LogEnd,
+    TimeOffset,
     failed_replicas,
     read_end_offsets,
     read_log_ends,
+    read_start_offsets,
+    read_time_offsets,
 )
 from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
+from zkgroup.errors import SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.records import OBSERVER_REPLICA, FetchRequest, ListOffsetsRequest
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
 TP = TopicPartition("orders", 0)
+NEVER_MS = 2**62
+"""A time after every record."""
 SHORT_MS = 300
 """Until a broker that never answers is given up."""
 
@@ -75,7 +84,7 @@ def test_all_replicas_of_a_broker_are_one_request() -> None:
 
 
 def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> None:
-    """Gone, without a plain listener, closed, or silent."""
+    """Gone, without a plain listener, closed, silent, or registered with an address that cannot be."""
     places = [TopicPartition("orders", number) for number in range(3)]
     with (
         RecordBrokers(1) as brokers,
@@ -91,8 +100,10 @@ def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> N
             2: secured,
             3: BrokerRegistration.of([mute], 1, extensions={"zkgroup": {"role": "data"}}),
             5: BrokerRegistration.of([closed], 1),
+            6: BrokerRegistration("no..name", 9092),
+            7: BrokerRegistration("127.0.0.1", 65536),
         }
-        wanted = [(TP, 1), (TP, 2), (TP, 4), (TP, 5), *((tp, 3) for tp in places)]
+        wanted = [(TP, 1), (TP, 2), *((TP, number) for number in range(4, 8)), *((tp, 3) for tp in places)]
 
         found = read_log_ends(registered, wanted, timeout_ms=SHORT_MS)
         ends = read_end_offsets(registered, {TP: 5, places[1]: 4}, timeout_ms=SHORT_MS)
@@ -101,10 +112,36 @@ def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> N
     assert found[TP, 2].reason == "its broker has no plain listener"
     assert found[TP, 4].reason == "its broker is not registered"
     assert f"{closed.host}:{closed.port}: " in (found[TP, 5].reason or "")
+    assert all("no address of a broker: " in (found[TP, number].reason or "") for number in (6, 7))
     assert {found[tp, 3].reason for tp in places} == {f"{mute.host}:{mute.port}: no answer within 300 ms"}
     assert not any(end.answered for (_, broker), end in found.items() if broker != 1)
-    assert ends[places[1]] == "its broker is not registered"
+    assert ends[places[1]] == "its leader, broker 4, is not registered"
     assert str(ends[TP]).startswith(f"{closed.host}:{closed.port}: ")
+
+
+def test_the_brokers_themselves_say_who_leads_and_where_logs_are_at_a_time() -> None:
+    """A partition without a leader and one that is not there have their reasons; no topic is made of it."""
+    places = [TopicPartition("orders", number) for number in range(2)]
+    with RecordBrokers(2) as brokers, socket.create_server(("127.0.0.1", 0)) as gone:
+        away = BrokerRegistration(*gone.getsockname(), NEGOTIATES_FROM)
+        gone.close()
+        for tp in places:
+            brokers.lead(tp, 1)
+        produce(brokers, b"a", b"b")
+        brokers.lead(places[1], -1, epoch=1, isr=(1, 2))
+        bootstrap = [away, replace(brokers.registration(2), version=NEGOTIATES_FROM)]
+        wanted = [*places, TopicPartition("others", 0)]
+
+        registered, leaders = read_leaders(bootstrap, wanted, SHORT_MS)
+        starts, ends = read_start_offsets(registered, leaders), read_end_offsets(registered, leaders)
+        times = [read_time_offsets(registered, leaders, time_ms)[TP] for time_ms in (0, NEVER_MS)]
+        with pytest.raises(SourceUnavailableError, match=f"{away.host}:{away.port}: "):
+            read_leaders([away], wanted, SHORT_MS)
+
+    reasons = {places[1]: "no broker leads it", wanted[2]: "the brokers have no such partition"}
+    assert starts == {TP: 0, **reasons}
+    assert ends == {TP: 2, **reasons}
+    assert times == [TimeOffset(0), TimeOffset(2)]
 
 
 def test_a_broker_reports_why_its_replicas_have_failed() -> None:

@@ -17,6 +17,7 @@ from zkgroup.admin.offsets.planning import (
     OffsetPlan,
     Target,
 )
+from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.offsets.writes import Applied
 from zkgroup.groups import reads
@@ -141,7 +142,7 @@ class GroupMethods(AdminBase):
             NotFoundError: the group does not exist.
         """
         snapshot = read_snapshot(self._ensemble, group)
-        ends = log_ends(sorted(snapshot.offsets)) if log_ends else None
+        ends = reads.known_ends(log_ends, snapshot.offsets)
         unreadable = tuple(map(str, reads.unreadable_offsets(snapshot)))
         rows = reads.describe_offsets(snapshot, ends)
         return Listing(as_of=snapshot.as_of, rows=rows, unreadable=unreadable)
@@ -195,20 +196,25 @@ class GroupMethods(AdminBase):
             group: the group.
             target: an offset, a time, or `earliest`, `latest`, `+N`, `-N`.
             partitions: topics and partitions; by default all that the group has offsets of.
-            log: where records are, for `earliest`, `latest` and times; keeps other targets within the log.
+            log: where records are, for `earliest`, `latest` and times, by default the registered brokers;
+                keeps other targets within the log. `plan.notes` say how exact a time is.
             allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
                 clients can join.
             force: also where the group has members: those of zkgroup seek to the new offsets, others
                 overwrite them with their next commit.
             dry_run: only plan.
             wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
+
+        Raises:
+            NotFoundError: the offset of a partition is not known, as it has no leader that answers.
         """
+        wanted = target_of(target)
         change = offset_changes.reset_offsets_change(
             self._ensemble,
             group,
-            target_of(target),
+            wanted,
             selection_of(partitions),
-            log,
+            log or positions_for(self._ensemble, wanted),
             allow_missing=allow_missing,
             force=force,
         )

@@ -20,6 +20,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code, Create, Delete
 from zkgroup.placement import Broker
 from zkgroup.znodes.brokers import (
+    NO_LEADER,
     BrokerRegistration,
     PartitionState,
     Topic,
@@ -126,15 +127,22 @@ class ClusterReader:
         znode = self._ensemble.zk.find(Topic.path(topic))
         return Topic.decode(znode.path, znode.data).numbers if znode else ()
 
-    def led_by_zkgroup(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those of the partitions whose leader is a registered broker of zkgroup, with that leader."""
-        known = self.brokers()
-        states = read_states(self._ensemble, partitions)
-        return {
-            tp: state.leader
-            for tp, state in states.items()
-            if state and state.leader in known and known[state.leader].is_zkgroup
-        }
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | str]:
+        """The broker that leads each of the partitions, or why there is none; registered or not."""
+        paths = {tp: PartitionState.path(tp) for tp in partitions}
+        found = self._ensemble.zk.read_each(list(paths.values()))
+        return {tp: _leader(path, found[path]) for tp, path in paths.items()}
+
+
+def _leader(path: str, znode: Znode | Code | None) -> int | str:
+    if znode is None:
+        return "there is no such partition"
+    if isinstance(znode, Code):
+        return f"{path}: ZooKeeper refuses to read it ({znode.value})"
+    state = decode_or_error(znode, PartitionState.decode)
+    if state.value is None:
+        return str(state.error)
+    return "no broker leads it" if state.value.leader == NO_LEADER else state.value.leader
 
 
 def registrations(ensemble: Ensemble) -> dict[int, DecodedZnode[BrokerRegistration]]:

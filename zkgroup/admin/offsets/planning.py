@@ -25,19 +25,34 @@ OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 """Long and Int, as Kafka reads both; a JVM member fails at an offset that is larger."""
 
+UNKNOWN = "the source does not know it"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOffset:
+    """An offset for a time by brokers that know times of segments only: Kafka's before 0.10.1."""
+
+    offset: int
+    """The first of the last segment that was last modified at or before the time, or the log's start."""
+
 
 class LogPositions(Protocol):
-    """What a record source knows about its partitions; unknown partitions are absent from the answers."""
+    """What a record source knows about its partitions.
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    An answer has an offset for each partition, or a text that says why it is not known, or neither.
+    """
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
         """Offset of the first record of each partition."""
         ...
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def latest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
         """The offset that the next record of each partition will get."""
         ...
 
-    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+    def at_time(
+        self, partitions: Sequence[TopicPartition], time_ms: int
+    ) -> Mapping[TopicPartition, int | SegmentOffset | str]:
         """Offset of the first record with that timestamp or a later one."""
         ...
 
@@ -299,19 +314,14 @@ def plan_reset(
         skipped = [tp for tp in partitions if offset_of(snapshot, tp) is None]
         partitions = [tp for tp in partitions if tp not in set(skipped)]
         notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
-    values = _target_values(snapshot, target, partitions, log)
+    values, by_segment = _target_values(snapshot, target, partitions, log)
+    notes += by_segment
     if log is None:
         notes += tuple(f"{tp}: {value} is below 0: 0 is used" for tp, value in values.items() if value < 0)
         values = {tp: max(0, value) for tp, value in values.items()}
     else:
-        first, last = log.earliest(partitions), log.latest(partitions)
-        clipped = {tp: min(max(value, first.get(tp, 0)), last.get(tp, value)) for tp, value in values.items()}
-        notes += tuple(
-            f"{tp}: {values[tp]} is outside the log: {clipped[tp]} is used"
-            for tp in values
-            if clipped[tp] != values[tp]
-        )
-        values = clipped
+        values, outside = _within(values, log)
+        notes += outside
     plan = plan_values(snapshot, values, allow_missing=allow_missing)
     return OffsetPlan(
         group=plan.group,
@@ -381,28 +391,86 @@ def partitions_to_reset(
 
 def _target_values(
     snapshot: GroupSnapshot, target: Target, partitions: Sequence[TopicPartition], log: LogPositions | None
-) -> dict[TopicPartition, int]:
+) -> tuple[dict[TopicPartition, int], tuple[str, ...]]:
+    """The offset of the target for each partition, and how exact they are where that is to be said."""
     if isinstance(target, Absolute):
-        return dict.fromkeys(partitions, target.offset)
+        return dict.fromkeys(partitions, target.offset), ()
     if isinstance(target, Shift):
-        return {tp: (offset_of(snapshot, tp) or 0) + target.by for tp in partitions}
+        return {tp: (offset_of(snapshot, tp) or 0) + target.by for tp in partitions}, ()
     if log is None:
         raise ConfigError(
-            "earliest, latest and times are known to the record source only: name it with --source"
+            "earliest, latest and times are known to the record source only, and no broker was asked: "
+            "name the source with --source"
         )
+    found: Mapping[TopicPartition, int | SegmentOffset | str]
     if isinstance(target, Earliest):
         found = log.earliest(partitions)
     elif isinstance(target, Latest):
         found = log.latest(partitions)
     else:
         found = log.at_time(partitions, target.time_ms)
-    missing = [tp for tp in partitions if tp not in found]
-    if missing:
-        raise NotFoundError(
-            f"the source does not know {missing[0]}"
-            + (f" and {len(missing) - 1} more" if missing[1:] else "")
-        )
-    return dict(found)
+    values: dict[TopicPartition, int] = {}
+    segments, unknown = [], {}
+    for tp in partitions:
+        offset = found.get(tp, UNKNOWN)
+        if isinstance(offset, str):
+            unknown[tp] = offset
+        elif isinstance(offset, SegmentOffset):
+            segments.append(tp)
+            values[tp] = offset.offset
+        else:
+            values[tp] = offset
+    if unknown:
+        raise NotFoundError(_unknown_text(unknown, list(values)))
+    return values, (_segments_text(segments),) if segments else ()
+
+
+def _unknown_text(unknown: Mapping[TopicPartition, str], known: Sequence[TopicPartition]) -> str:
+    """Which offsets are not known and why, and how the others are reset."""
+    (first, why), *_ = unknown.items()
+    text = f"the offset of {_and_more(list(unknown))} is not known, so nothing was changed: {why}"
+    if len(unknown) > 1:
+        text = f"{text} (said of {first})"
+    if not known:
+        return f"{text}. If the records are elsewhere, name their source with --source"
+    topics: dict[str, list[str]] = {}
+    for tp in known:
+        topics.setdefault(tp.topic, []).append(str(tp.partition))
+    options = " ".join(f"--topic {shlex.quote(topic)}:{','.join(some)}" for topic, some in topics.items())
+    return f"{text}. The others can be reset by name: {options}"
+
+
+def _segments_text(partitions: Sequence[TopicPartition]) -> str:
+    return (
+        f"{_and_more(partitions)}: Kafka before 0.10.1, or with messages in an older format, knows when "
+        "segments were last written, not records; the offset is the first of the last segment written at or "
+        "before the time, as GetOffsetShell prints it, else the log's start. No later record is left out, "
+        "and up to two segments of earlier ones come again"
+    )
+
+
+def _and_more(partitions: Sequence[TopicPartition]) -> str:
+    return str(partitions[0]) + (f" and {len(partitions) - 1} more" if partitions[1:] else "")
+
+
+def _within(
+    values: Mapping[TopicPartition, int], log: LogPositions
+) -> tuple[dict[TopicPartition, int], tuple[str, ...]]:
+    """The offsets, limited to what the log holds as far as that is known, and notes on those that differ."""
+    partitions = list(values)
+    first, last = log.earliest(partitions), log.latest(partitions)
+    within, notes = dict[TopicPartition, int](), []
+    for tp, value in values.items():
+        start, end = first.get(tp, UNKNOWN), last.get(tp, UNKNOWN)
+        if isinstance(start, int) and isinstance(end, int):
+            within[tp] = min(max(value, start), end)
+            if within[tp] != value:
+                notes.append(f"{tp}: {value} is outside the log: {within[tp]} is used")
+        else:
+            within[tp] = max(0, value)
+            why = start if isinstance(start, str) else end
+            notes.append(f"{tp}: {within[tp]} may be outside the log, which is not known: {why}")
+    return within, tuple(notes)
 
 
 def _change(snapshot: GroupSnapshot, tp: TopicPartition, after: int, exactly: bytes | None) -> OffsetChange:

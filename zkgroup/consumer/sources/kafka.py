@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zkgroup.clients import kafka_python
+from zkgroup.clients.leaders import read_leaders
+from zkgroup.clients.log_ends import read_time_offsets
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import (
     ConfigError,
     OffsetOutOfRangeError,
+    SourceError,
     SourceUnavailableError,
     StoreUnavailableError,
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.zookeeper.addresses import parse_hosts
 from zkgroup.zookeeper.clock import SystemClock
 
@@ -38,6 +42,7 @@ OFFSETS_SLICE_MS = 500
 """First wait for the offsets of partitions, after which kafka-python reads its metadata again."""
 ADDRESSES_S = 10.0
 """Seconds without a record between two reads of the brokers' addresses in ZooKeeper."""
+PLAINTEXT = "PLAINTEXT"
 KEEP_S = 10.0
 """Seconds for which a partition without fetches keeps its position and its prefetched records."""
 
@@ -145,33 +150,63 @@ class KafkaSource(RecordSource):
     # --- reading ----------------------------------------------------------------------------------
 
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        found = self._bounds_alone(topic_partition, ANSWER_TIMEOUT_MS)
-        if isinstance(found, SourceUnavailableError):
+        found = self._found([topic_partition], ANSWER_TIMEOUT_MS)[topic_partition]
+        if not isinstance(found, Bounds):
             raise found
         return found
 
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, Bounds | SourceUnavailableError]:
-        """See `RecordSource`. If one broker does not respond, each partition is requested alone."""
-        until_ms = after(self._clock, timeout_s)
+        """See `RecordSource`."""
         found: dict[TopicPartition, Bounds | SourceUnavailableError] = {}
-        try:
-            found.update(self._bounds(partitions, int(timeout_s * 500)))
-        except SourceUnavailableError as error:
-            self._check_addresses(is_idle=True)
-            found.update(dict.fromkeys(partitions, error))
-            if len(partitions) > 1:
-                for number, tp in enumerate(partitions):
-                    left_ms = max(0, until_ms - self._clock.now_ms())
-                    found[tp] = self._bounds_alone(tp, left_ms // (len(partitions) - number))
-        return {tp: found.get(tp, _no_leader()) for tp in partitions}
+        for tp, one in self._found(partitions, int(timeout_s * 1000)).items():
+            if not isinstance(one, Bounds | SourceUnavailableError):
+                raise one
+            found[tp] = one
+        return found
 
-    def _bounds_alone(self, tp: TopicPartition, timeout_ms: int) -> Bounds | SourceUnavailableError:
+    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         try:
-            return self._bounds([tp], timeout_ms).get(tp, _no_leader())
+            found = self._found(partitions, ANSWER_TIMEOUT_MS)
         except SourceUnavailableError as error:
-            return error
+            log.warning("the ends of logs are unknown: %s", error)
+            return {}
+        return {tp: one.end for tp, one in found.items() if isinstance(one, Bounds)}
+
+    def _found(
+        self, partitions: Sequence[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, Bounds | SourceError]:
+        """The bounds of each partition, or why they are not known.
+
+        kafka-python asks all leaders at once, and one that fails takes the answers of the others away: then
+        each leader is asked for itself, and then for each of its partitions. Raises SourceUnavailableError
+        where no broker can be reached.
+        """
+        if not partitions:
+            return {}
+        consumer, until_ms = self._consumer(), self._clock.now_ms() + timeout_ms
+        alone = len(partitions) == 1
+        try:
+            known = self._bounds(partitions, timeout_ms if alone else timeout_ms // 2)
+            return {tp: known.get(tp, _no_leader()) for tp in partitions}
+        except SourceError as failure:
+            error = failure
+        self._check_addresses(is_idle=True)
+        if alone:
+            return {partitions[0]: error}
+        led: dict[int | None, list[TopicPartition]] = {}
+        for tp in partitions:
+            led.setdefault(kafka_python.leader_of(consumer, tp), []).append(tp)
+        found: dict[TopicPartition, Bounds | SourceError] = {
+            **dict.fromkeys(led.pop(None, ()), error),
+            **dict.fromkeys(led.pop(NO_LEADER, ()), _no_leader()),
+        }
+        parts = list(led.values()) if len(led) > 1 or found else [[tp] for tp in partitions]
+        for number, part in enumerate(parts):
+            left_ms = max(0, until_ms - self._clock.now_ms())
+            found |= self._found(part, left_ms // (len(parts) - number))
+        return found
 
     def _bounds(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Bounds]:
         """The bounds of partitions with a leader known to kafka-python; raises if none has one."""
@@ -180,13 +215,6 @@ class KafkaSource(RecordSource):
         earliest = self._ask_offsets(consumer.beginning_offsets, wanted, timeout_ms)
         end = self._ask_offsets(consumer.end_offsets, wanted, timeout_ms)
         return {tp: Bounds(earliest[at], end[at]) for tp, at in of.items() if at in earliest and at in end}
-
-    def log_ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        if not partitions:
-            return {}
-        wanted = [_kafka().TopicPartition(tp.topic, tp.partition) for tp in partitions]
-        ends = self._ask_offsets(self._consumer().end_offsets, wanted, ANSWER_TIMEOUT_MS)
-        return {TopicPartition(tp.topic, tp.partition): end for tp, end in ends.items()}
 
     def _ask_offsets(
         self, call: Callable[..., Mapping[Any, int]], wanted: Sequence[Any], timeout_ms: int
@@ -221,22 +249,46 @@ class KafkaSource(RecordSource):
             ) from error
 
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
-        """See `RecordSource`. Kafka knows the times of records from 0.10.1 on."""
-        if not partitions:
-            return {}
+        """See `RecordSource`. Kafka knows the times of records from 0.10.1 on, in message format 0.10 on.
+
+        Of others it knows when segments were last written: a warning says so, and the offset is the first of
+        the last segment written at or before the time, or the earliest.
+        """
+        found = self._found(partitions, ANSWER_TIMEOUT_MS)
+        bounds = {tp: one for tp, one in found.items() if isinstance(one, Bounds)}
+        at = self._times(list(bounds), time_ms)
+        late = [tp for tp in bounds if tp not in at and bounds[tp].earliest < bounds[tp].end]
+        timed = self._times(late, 0) if late else {}
+        offsets = {tp: at.get(tp, bounds[tp].end) for tp in bounds}
+        if by_segment := [tp for tp in late if tp not in timed]:
+            offsets |= self._segment_offsets(by_segment, time_ms)
+        return offsets
+
+    def _times(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """The first offsets at or after a time; without those that have none, or no times of records."""
         wanted = {_kafka().TopicPartition(tp.topic, tp.partition): time_ms for tp in partitions}
         consumer = self._consumer()
 
         def times() -> Any:
             try:
                 return consumer.offsets_for_times(wanted, timeout_ms=ANSWER_TIMEOUT_MS)
-            except _kafka().errors.IncompatibleBrokerVersion as error:
-                raise ConfigError("these Kafka brokers do not know the times of their records") from error
+            except _kafka().errors.IncompatibleBrokerVersion:
+                return {}
 
-        found = self._ask(times)
-        ends = self.log_ends(partitions)
-        at = {TopicPartition(tp.topic, tp.partition): answer for tp, answer in found.items()}
-        return {tp: answer.offset if (answer := at.get(tp)) else ends[tp] for tp in partitions}
+        found = self._ask(times) if wanted else {}
+        return {TopicPartition(tp.topic, tp.partition): one.offset for tp, one in found.items() if one}
+
+    def _segment_offsets(
+        self, partitions: Sequence[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        """By version 0 of ListOffsets, in which kafka-python does not ask for times."""
+        if self._options.get("security_protocol", PLAINTEXT) != PLAINTEXT:
+            raise ConfigError("these Kafka brokers do not know the times of their records")
+        addresses = parse_hosts(self._brokers, kafka_python.DEFAULT_PORT, "address of a broker")
+        bootstrap = [BrokerRegistration(host, port) for host, port in addresses]
+        found = read_time_offsets(*read_leaders(bootstrap, partitions), time_ms)
+        log.warning("brokers %s know the times of segments only, not of records", self._brokers)
+        return {tp: one.offset for tp, one in found.items() if not isinstance(one, str)}
 
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         return self.poll({topic_partition: offset}, max_records, SLICE_S)

@@ -266,7 +266,8 @@ class RecordSource(ABC):
     def offsets_at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
         """Offset of the first record at or after a time (epoch milliseconds), or the log end.
 
-        Raises `ConfigError` if the source does not know the times of its records.
+        Partitions that cannot be read are absent. Raises `ConfigError` if the source does not know the times
+        of its records.
         """
         raise ConfigError(f"{type(self).__name__} does not know the times of its records")
 
