@@ -40,7 +40,7 @@ _TOPICS: Final = (
 )
 _ODD_OFFSETS: Final = (b"-1", b"", None, b"x", b" 5", b"+7", b"9" * 18, b"9" * 19, b"007", "٣".encode())
 _REQUESTS: Final = ("reassign_partitions", "delete_topics/t", "preferred_replica_election")
-_THREADS: Final = (b"m1-0", b"m2-0", b"g_host-1-0", b"nobody", b"\xff\xfe", None)
+_THREADS: Final = (b"m1-0", b"m2-0", b"g_host-1-0", b"g_host-1", b"\xff\xfe", None)
 
 
 def history_of(seed: int) -> list[Event]:

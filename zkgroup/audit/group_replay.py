@@ -75,8 +75,22 @@ class GroupReplay:
         """The owner of each owned partition, as a thread id."""
         return {tp: claim.thread for tp, claim in self.owners.items()}
 
+    def foreign_claims(self) -> list[Claimed]:
+        """The owners in another client's format: the id alone of a registration of the same session."""
+        members = self.members
+        return [
+            claim
+            for claim in self.owners.values()
+            if claim.thread in members and members[claim.thread].session == claim.session
+        ]
+
     def expected_owners(self, zxid: int) -> ExpectedOwners | None:
-        """The assignment with the topics of a zxid; None where it cannot be known."""
+        """The assignment with the topics of a zxid; None where it cannot be known.
+
+        That is so of other clients' members, too: how they share partitions is their own.
+        """
+        if self.foreign_claims():
+            return None
         return expected_owners(
             self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._assignment
         )

@@ -28,17 +28,25 @@ class OwnerLife(NamedTuple):
     ended_by: EndedBy = "open"
     ender: int | None = None
     """The session that deleted it, or that ended."""
+    is_ephemeral: bool = True
+    """False for one that no session holds: `persistent_znode` reports it."""
 
-    @property
-    def member(self) -> str | None:
-        """The member that the text names; None where it is no thread id."""
-        return member_of_thread(self.thread)
+    def is_of(self, member: str) -> bool:
+        """Whether the text names this member."""
+        return member in members_named(self.thread)
 
 
 @lru_cache(maxsize=1 << 14)
 def member_of_thread(thread: str) -> str | None:
     """The member that the text of an owner znode names; None where it is no thread id. Results are cached."""
     return Owner(thread).member
+
+
+@lru_cache(maxsize=1 << 14)
+def members_named(thread: str) -> tuple[str, ...]:
+    """The members that the text of an owner znode can name, as `Owner.is_of` says. Results are cached."""
+    member = member_of_thread(thread)
+    return (thread,) if member is None else (member, thread)
 
 
 def thread_of(event: Event) -> str:
@@ -60,7 +68,13 @@ class OwnerLives:
         over = None if self.current is None else _ended(self.current, event, self._facts)
         self.current = None
         if event.op == "create":
-            self.current = OwnerLife(thread_of(event), event.session, event.zxid, event.time_ms)
+            self.current = OwnerLife(
+                thread_of(event),
+                event.session,
+                event.zxid,
+                event.time_ms,
+                is_ephemeral=event.ephemeral == "session",
+            )
         return over
 
 

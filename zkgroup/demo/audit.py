@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from zkgroup.audit.engine import Found
 from zkgroup.audit.inspection import health_of
-from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.owner_lives import OwnerLife, member_of_thread
 from zkgroup.audit.report.writing import ReportPlace, report_of, rows_beside, write_report
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.source import Source
@@ -281,7 +281,7 @@ def _records_owned(evidence: AuditEvidence) -> CheckResult:
         for row in output.records
     )
     owned = {
-        (partition, life.from_zxid, life.member)
+        (partition, life.from_zxid, member_of_thread(life.thread))
         for partition, lives in evidence.lives.items()
         for life in lives
     }

@@ -49,6 +49,8 @@ NAMES = [
     "claim_stolen",
     "unowned_interval",
     "never_owned",
+    "persistent_znode",
+    "foreign_owner_format",
     "rebalance",
     "rebalance_storm",
     "needless_move",

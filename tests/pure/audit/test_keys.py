@@ -21,6 +21,7 @@ from zkgroup.znodes.paths import path_kind
 
 PATHS = [
     *("", "/", "/zookeeper", "/controller", "/controller_epoch", "/config/topics/t", "/zkgroup/audit/g"),
+    *("/zkgroup/controllers/7", "/consumers/g/views/m"),
     *("/admin", "/admin/delete_topics/t", "/admin/reassign_partitions", "/brokers", "/brokers/ids/1"),
     *("/brokers/ids/1/x", "/brokers/topics/t", "/brokers/topics/t/partitions/0/state", "/consumers"),
     *("/consumers/g", "/consumers/g/ids/m", "/consumers/g/owners/t/0", "/consumers/g/offsets/t/0"),

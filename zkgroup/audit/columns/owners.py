@@ -19,7 +19,7 @@ from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import Key
 from zkgroup.audit.membership import member_of
-from zkgroup.audit.owner_lives import member_of_thread
+from zkgroup.audit.owner_lives import members_named
 
 _NEVER: Final = np.iinfo(np.int64).max
 Unowned = tuple[tuple[int, int, int | None, int | None], str, str | None]
@@ -113,11 +113,12 @@ class OwnerTable:
         group_names = list(names)
         for number, claim in enumerate(first.tolist()):
             group = group_names[int(of_claim[claim])]
-            member = member_of_thread(threads[int(codes[claim])])
+            members = members_named(threads[int(codes[claim])])
             session = int(p.session[self.claim[claim]])
-            is_gone[number] = (group, member) not in living
+            is_gone[number] = not any((group, member) in living for member in members)
             is_registered[number] = began[number] >= self._facts.start_zxid and any(
                 life.from_zxid <= began[number] and (life.to_zxid is None or life.to_zxid >= ended[number])
+                for member in members
                 for life in lives.get((group, session, member), ())
             )
         self.is_registered: Flags = is_registered[inverse]
@@ -125,9 +126,9 @@ class OwnerTable:
         self.is_without_member: Flags = is_gone[inverse]
         """Whether that member is not registered at the end of the history."""
 
-    def _lives(self) -> tuple[dict[tuple[str, int, str | None], list[Life]], set[tuple[str, str | None]]]:
-        lives: defaultdict[tuple[str, int, str | None], list[Life]] = defaultdict(list)
-        living: set[tuple[str, str | None]] = set()
+    def _lives(self) -> tuple[dict[tuple[str, int, str], list[Life]], set[tuple[str, str]]]:
+        lives: defaultdict[tuple[str, int, str], list[Life]] = defaultdict(list)
+        living: set[tuple[str, str]] = set()
         for group, of_group in self._facts.members.items():
             for life in of_group:
                 member = member_of(life)

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.columns.codes import CREATE
+from zkgroup.audit.columns.codes import CREATE, DELETE, OF_SESSION
 from zkgroup.audit.columns.owners import OwnerTable
 from zkgroup.audit.columns.partitions import PartitionTable
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, last_of_paths
 from zkgroup.audit.columns.selection import Keyed, Selection
 from zkgroup.audit.columns.sessions import SessionTable
+from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_SESSION, Keys
 
@@ -66,6 +67,24 @@ class ScreenTables:
         paths = columns.path[rows.rows]
         made = last_of_paths(len(columns.paths), paths, columns.op[rows.rows] == CREATE)
         return rows.where(np.arange(len(paths)) >= made[paths])
+
+    def made_persistent(self, keys: Keys) -> Selection:
+        """The rows of those keys, each of one path, of which some create is not that of an ephemeral.
+
+        Keys are asked for of few paths: of those with such a create.
+        """
+        columns = self.columns
+        is_made = columns.applied & (columns.op == CREATE) & (columns.ephemeral != OF_SESSION)
+        found: dict[int, tuple[str, ...]] = {}
+        for code in np.unique(columns.path[is_made]).tolist():
+            key = keys.key(Event(0, 0, 0, 0, 0, "create", columns.paths[code]))
+            if key is not None:
+                found[code] = key
+        of_paths = np.full(len(columns.paths), -1, np.int32)
+        of_paths[list(found)] = np.arange(len(found))
+        changes = columns.applied & ((columns.op == CREATE) | (columns.op == DELETE))
+        rows = np.flatnonzero(changes & (of_paths[columns.path] >= 0)) if found else np.zeros(0, np.int64)
+        return Selection(rows, of_paths[columns.path[rows]], list(found.values()))
 
     @cached_property
     def odd_groups(self) -> Flags:

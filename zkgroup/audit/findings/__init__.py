@@ -10,6 +10,7 @@ from zkgroup.audit.findings import (
     offsets,
     ownership,
     rebalances,
+    registrations,
     replicas,
     sessions,
 )
@@ -23,6 +24,8 @@ ALL_RULES: tuple[AnyRule, ...] = (
     ownership.CLAIM_STOLEN,
     ownership.UNOWNED_INTERVAL,
     ownership.NEVER_OWNED,
+    registrations.PERSISTENT_ZNODE,
+    registrations.FOREIGN_OWNER_FORMAT,
     rebalances.REBALANCE,
     rebalances.REBALANCE_STORM,
     rebalances.NEEDLESS_MOVE,

@@ -109,9 +109,8 @@ def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severit
         if holder is None
         else f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
     )
-    if holder is not None and holder.member in {
-        name for _, name in members_of(facts, write.event.session, group)
-    }:
+    writers = members_of(facts, write.event.session, group)
+    if holder is not None and any(holder.is_of(name) for _, name in writers):
         owned += ": the same member, but another session"
     if write.event.zxid in facts.operator_acts.get(group, ()):
         return "info", f"{owned}; an operator's reset, by its marker"

@@ -46,6 +46,11 @@ def _is_known(facts: Facts, session: int) -> bool:
     return facts.is_whole or (life is not None and life.from_zxid is not None)
 
 
+def _held(rows: KeyRows, key: Key, facts: Facts) -> list[OwnerLife]:
+    """The ownerships that a session holds: one that none holds is `persistent_znode`."""
+    return [owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral]
+
+
 # --- orphan_owner -------------------------------------------------------------------------------------
 
 
@@ -55,9 +60,9 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     An error once it has stood so for `grace_ms`, info before: a member may be on its way out.
     """
     for owner in rows.once(owner_lives, key, facts)[-1:]:
-        if owner.to_zxid is not None or not _is_known(facts, owner.session):
+        if owner.to_zxid is not None or not owner.is_ephemeral or not _is_known(facts, owner.session):
             return
-        lives = [life for life in facts.members.get(key[0], ()) if member_of(life) == owner.member]
+        lives = [life for life in facts.members.get(key[0], ()) if owner.is_of(member_of(life))]
         if any(life.to_zxid is None for life in lives):
             return
         since_zxid, since_ms = owner.from_zxid, owner.from_ms
@@ -108,10 +113,10 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     at the end of the history for less than `grace_ms`.
     """
     members = lives_by_session(facts, key[0])
-    for owner in rows.once(owner_lives, key, facts):
+    for owner in _held(rows, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
         registered = merged(
-            TimeRange.of(life) for life in members.get(owner.session, ()) if member_of(life) == owner.member
+            TimeRange.of(life) for life in members.get(owner.session, ()) if owner.is_of(member_of(life))
         )
         owned = TimeRange.of(owner)
         for gap in gaps(owned, registered):
@@ -161,9 +166,9 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
     owner in a snapshot only that snapshot is asked.
     """
     members = lives_by_session(facts, key[0])
-    for owner in rows.once(owner_lives, key, facts):
+    for owner in _held(rows, key, facts):
         mine = members.get(owner.session, ())
-        if any(member_of(life) == owner.member and _stood_at(life, owner, facts) for life in mine):
+        if any(owner.is_of(member_of(life)) and _stood_at(life, owner, facts) for life in mine):
             continue
         if not _is_known(facts, owner.session):
             continue
@@ -192,9 +197,7 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
     """Which session claimed, and what it was; `lives` are all registrations that it ever had in the group."""
     claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
-    if not owner.session:
-        claim = f"owner {owner.thread!r} is not ephemeral"
-    named = [life for life in there if member_of(life) == owner.member]
+    named = [life for life in there if owner.is_of(member_of(life))]
     if named:
         return f"{claim}, but {member_of(named[-1])} is registered in {session_text(named[-1].session)}"
     mine = sorted({member_of(life) for life in there if life.session == owner.session})
@@ -348,7 +351,7 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
 
     The end of the owner's own session is none, and neither is a release, whichever of its members did it.
     """
-    for owner in rows.once(owner_lives, key, facts):
+    for owner in _held(rows, key, facts):
         if owner.ended_by == "deleted_by_other" and owner.ender is not None:
             yield Finding(
                 "claim_stolen",

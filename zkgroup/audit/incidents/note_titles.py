@@ -12,6 +12,11 @@ NOTES: Mapping[str, tuple[str, str]] = {
     "claim_stolen": ("claim deleted by another session", "claims deleted by another session"),
     "unowned_interval": ("time a partition had no owner", "times a partition had no owner"),
     "never_owned": ("partition without an owner", "partitions without an owner, to which members subscribe"),
+    "persistent_znode": ("persistent znode", "persistent znodes where sessions belong"),
+    "foreign_owner_format": (
+        "group of another client's consumers",
+        "groups of other clients' consumers",
+    ),
     "rebalance": ("rebalance", "rebalances"),
     "rebalance_storm": ("rebalance storm", "rebalance storms"),
     "needless_move": (

@@ -211,6 +211,9 @@ class Titles:
             one = worst[0]
             place = _of(one.group, _partitions(worst))
             return f"{place}: {one.detail}" if place and place not in one.detail else one.detail
+        if cause.what == "persistent_znode":
+            paths = [one.detail.partition(" is ")[0] for one in worst]
+            return f"{_counted(cause.what, worst)}: {_few(paths)}"
         return _counted(cause.what, worst)
 
     def _note(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:

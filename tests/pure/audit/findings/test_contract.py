@@ -20,6 +20,8 @@ double_ownership            L   error
 claim_stolen                L   error
 unowned_interval            L   warning
 never_owned                 S   error
+persistent_znode            S   error
+foreign_owner_format        S   info
 rebalance                   L   info
 rebalance_storm             L   warning
 needless_move               L   warning
@@ -67,7 +69,7 @@ WHOLE = ["growth", "ensemble_election", "history_hole", "split_history", "clock_
 
 
 def test_names_severities_and_inputs_are_those_of_the_contract() -> None:
-    """All forty-eight, in its order."""
+    """All fifty, in its order."""
     letters = {"snapshot": "S", "log": "L"}
 
     assert [

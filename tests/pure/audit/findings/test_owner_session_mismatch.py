@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.audit.findings.ownership import CLAIM_STOLEN
+from zkgroup.audit.findings.ownership import CLAIM_STOLEN, ORPHAN_OWNER, ORPHAN_OWNER_INTERVAL
 from zkgroup.audit.findings.ownership import OWNER_SESSION_MISMATCH as RULE
 
 T0 = ("t", 0)
@@ -94,15 +94,16 @@ def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
     assert log.told(RULE, "from_zxid", "partition") == [(6, 1)]
 
 
-def test_an_owner_that_is_not_ephemeral_is_named_so() -> None:
-    """An owner of the snapshot that no session holds is told as not ephemeral."""
+def test_an_owner_that_is_not_ephemeral_is_none() -> None:
+    """Nor is its deletion a theft: `persistent_znode` names it, and to remove it is what is to be done."""
     log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=5)
     log.seed("/consumers/g/ids/g_a", registration(), zxid=4, session=1)
+    log.open(9)
+    log.delete("/consumers/g/owners/t/0", 9)
 
-    (found,) = log.find(RULE)
-
-    assert "not ephemeral" in found.detail
+    for rule in (RULE, CLAIM_STOLEN, ORPHAN_OWNER, ORPHAN_OWNER_INTERVAL):
+        assert log.find(rule) == []
 
 
 def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> None:
