@@ -59,7 +59,7 @@ def run_change(
     With `--execute` and, on a terminal, a yes, the undo record is saved, the change made, its undo hint
     printed, and its end waited for where `wait_s` is given. `show` prints what would be done.
     """
-    _echo_notes(change)
+    echo_notes(change)
     if not change.is_effective or not _confirmed(execute, yes, change.question, show):
         return change.preview()
     return change.apply(undo_recorder(), wait_s=wait_s)
@@ -76,7 +76,7 @@ def run_changes(
 ) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
     """Runs several changes as `run_change` does one, after a single question; each has an undo record."""
     for change in changes:
-        _echo_notes(change)
+        echo_notes(change)
     is_effective = any(change.is_effective for change in changes)
     if not is_effective or not _confirmed(execute, yes, question, show):
         return tuple(change.preview() for change in changes)
@@ -87,11 +87,11 @@ def run_at_once(
     change: AdminChange[PlanT, WrittenT, OutcomeT], *, dry_run: bool
 ) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
     """Runs a change that only adds: notes, then the change unless `dry_run`; no confirmation is needed."""
-    _echo_notes(change)
+    echo_notes(change)
     return change.preview() if dry_run else change.apply(undo_recorder())
 
 
-def _echo_notes(change: AdminChange[PlanT, WrittenT, OutcomeT]) -> None:
+def echo_notes(change: AdminChange[PlanT, WrittenT, OutcomeT]) -> None:
     """What to know before the change, and why it cannot be undone."""
     for note in change.notes:
         echo_err(f"note: {note}")

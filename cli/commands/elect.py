@@ -101,7 +101,7 @@ def preferred(
     Only where that replica is live and in sync. Nothing is copied. Only partitions whose leader changes are
     requested. It cannot be undone.
 
-    Exit code with --execute: 2 where none can be elected, 4 where some cannot. Also 4 where something cannot
+    Exit code 2 where none can be elected; with --execute 4 where some cannot. Also 4 where something cannot
     be read.
 
     \b

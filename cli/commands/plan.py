@@ -13,6 +13,7 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import PlanViolation
+from zkgroup.admin.changes.change import AdminChange
 from zkgroup.admin.changes.reassign import (
     cancel_plan_change,
     pause_plan_change,
@@ -20,7 +21,7 @@ from zkgroup.admin.changes.reassign import (
     save_plan_change,
     start_plan_change,
 )
-from zkgroup.admin.cluster.controller import read_controller_info
+from zkgroup.admin.cluster.controller import check_throttle, read_controller_info
 from zkgroup.admin.files import parse_topic_rows, reassignment_text
 from zkgroup.admin.reassign.proposals import (
     PhasedPlan,
@@ -38,6 +39,7 @@ from zkgroup.admin.reassign.stored_plans import (
     FINISHED,
     RUNNING,
     PlanDescription,
+    Storing,
     begin,
     list_plans,
     prune,
@@ -52,6 +54,7 @@ from ..app import EXIT_CHECK_FAILED, Group, output
 from ..app import group as make_group
 from ..confirm import (
     command_text,
+    echo_notes,
     run_at_once,
     run_change,
     undo_recorder,
@@ -359,8 +362,8 @@ def _make(
     yes: bool,
 ) -> None:
     ctx, out, longest = click.get_current_context(), output(), wait_s(wait, timeout_ms)
-    save = save and not ctx.params["dry_run"]
-    if save and longest is not None and not execute:
+    dry_run = ctx.params["dry_run"]
+    if save and not dry_run and longest is not None and not execute:
         raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
     request = PlanRequest(
         topics=topics,
@@ -376,9 +379,14 @@ def _make(
         found = _planned(ensemble, planner, request)
         for note in found.notes:
             echo_err(f"note: {note}")
+        save = save and not execute
+        for_files = target is not None and not save and not execute
+        change = _storing(ensemble, found, throttle, save=save, for_files=for_files)
         files = _write(found, target) if target else []  # before anything begins: it can fail
-        if found.plan.changes and (save or execute):
-            stored, rollback = _store(ensemble, found, throttle, longest, execute=execute, yes=yes)
+        if change is not None and save:
+            stored = run_at_once(change, dry_run=dry_run).written
+        elif change is not None:
+            stored, rollback = _start(ensemble, change, found, longest, execute=execute, yes=yes)
     document = reassign_documents.plan(
         found, files, stored, executed=execute and stored is not None, rollback_file=rollback
     )
@@ -393,11 +401,7 @@ def _make(
         if code := echo_next_step(stored, waited=longest is not None):
             ctx.exit(code)
     elif found.plan.changes:
-        if files:
-            echo_err(_how_to_execute(files, throttle))
-        else:
-            echo_err("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
-            echo_err("--save stores the plan in ZooKeeper, --execute also starts it")
+        _echo_how_to_execute(files, throttle)
     if found.unreadable:
         raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
 
@@ -413,39 +417,57 @@ def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> Phas
         raise RefusedError(f"{error}; `{options}` accepts that") from error
 
 
-def _store(
+def _storing(
+    ensemble: Ensemble, found: PhasedPlan, throttle: int | None, *, save: bool, for_files: bool
+) -> AdminChange[Storing, PlanDescription, Any] | None:
+    """The change that stores the plan, and starts it unless `save`; a preview makes it too, to be refused.
+
+    None where nothing changes, and for files alone: of these only the throttle can be refused.
+    """
+    if not found.plan.changes:
+        return None
+    if for_files:
+        note = None if throttle is None else check_throttle(read_controller_info(ensemble))
+        if note is not None:
+            echo_err(f"note: {note}")
+        return None
+    make = save_plan_change if save else start_plan_change
+    return make(ensemble, found, user=undo_recorder().user, throttle=throttle)
+
+
+def _start(
     ensemble: Ensemble,
+    change: AdminChange[Storing, PlanDescription, Any],
     found: PhasedPlan,
-    throttle: int | None,
     longest_s: float | None,
     *,
     execute: bool,
     yes: bool,
 ) -> tuple[PlanDescription | None, Path | None]:
-    """Stores the plan; with `execute`, and confirmation, starts it: then there is a rollback file."""
-    user = undo_recorder().user
+    """With `execute`, and confirmation, stores and starts the plan: then there is a rollback file."""
     if not execute:
-        saving = save_plan_change(ensemble, found, user=user, throttle=throttle)
-        return run_at_once(saving, dry_run=False).written, None
+        echo_notes(change)
+        return None, None
     result = run_change(
-        start_plan_change(ensemble, found, user=user, throttle=throttle),
-        lambda stderr: reassign_tables.phased(stderr, found, []),
-        execute=execute,
-        yes=yes,
+        change, lambda stderr: reassign_tables.phased(stderr, found, []), execute=execute, yes=yes
     )
     if result.written is None or result.rollback_file is None:
         return None, None
     return run_stored(ensemble, result.written, longest_s), Path(result.rollback_file)
 
 
-def _how_to_execute(files: Sequence[str], throttle: int | None) -> str:
-    """The command for the files; they hold no throttle."""
+def _echo_how_to_execute(files: Sequence[str], throttle: int | None) -> None:
+    """What to type about a plan that was only shown: the command for the files, which hold no throttle."""
+    if not files:
+        echo_err("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
+        echo_err("--save stores the plan in ZooKeeper, --execute also starts it")
+        return
     file = files[0] if len(files) == 1 else "FILE"
     slow = () if throttle is None else ("--throttle", f"{throttle}B")
     words = command_text(
         "reassign", "execute", "--reassignment-json-file", file, *slow, "--wait", "--execute"
     )
-    return f"execute it: {words}" if len(files) == 1 else f"execute one after the other: {words}"
+    echo_err(f"execute it: {words}" if len(files) == 1 else f"execute one after the other: {words}")
 
 
 def _write(found: PhasedPlan, target: Path) -> list[str]:

@@ -176,18 +176,18 @@ def check_outcomes(
 ) -> None:
     """What becomes of an election in which not every partition was one to ask for.
 
-    `good` are the outcomes of those asked for, and of those that are led already. The others are no error
-    of a preview, but for what cannot be read.
+    `good` are the outcomes of those asked for, and of those that are led already.
 
     Raises:
         PartlyDoneError: something cannot be read, or, once it was executed, some were refused.
-        RefusedError: once it was executed, all were.
+        RefusedError: all are.
     """
     rows = list(outcomes)
     unread = [tp for tp, outcome in rows if outcome == UNREADABLE]
     refused = [(tp, outcome) for tp, outcome in rows if outcome not in {*good, UNREADABLE}]
+    is_refused = len(refused) == len(rows) and not unreadable
     parts = []
-    if executed and refused:
+    if refused and (executed or is_refused):
         named = ", ".join(f"{tp} ({outcome.replace('_', ' ')})" for tp, outcome in refused[:NAMED])
         parts.append(f"not elected: {named}{_more(refused)}")
     if unread:
@@ -196,7 +196,7 @@ def check_outcomes(
     if not parts:
         return
     text = "; ".join(parts)
-    raise RefusedError(text) if len(refused) == len(rows) and not unreadable else PartlyDoneError(text)
+    raise RefusedError(text) if is_refused else PartlyDoneError(text)
 
 
 def _more(rows: Sequence[object]) -> str:

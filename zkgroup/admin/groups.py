@@ -107,6 +107,15 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
     )
 
 
+def check_deletion(ensemble: Ensemble, plan: DeletionPlan) -> None:
+    """Raises RefusedError where the group has a member, or still owns a partition."""
+    if plan.refusal is not None:
+        raise plan.refusal
+    for znode in plan.znodes:
+        if _holds_owners(plan.group, znode.path) and znode.stat.children_count:
+            raise _owned_error(ensemble, znode.path)
+
+
 def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
     """Applies the plan; the result is the number of znodes removed.
 
@@ -114,8 +123,7 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
     group changed meanwhile before anything was removed, and PartlyDoneError when it did after;
     repeating the command goes on from there.
     """
-    if plan.refusal is not None:
-        raise plan.refusal
+    check_deletion(ensemble, plan)
     done = len(plan.stored) and delete_stored_group(ensemble, plan.group)
     if done:
         # A coordinator deletes offsets as well.
@@ -271,18 +279,23 @@ def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
     )
 
 
-def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
-    """Makes every member read the group again.
-
-    Raises RefusedError within `NUDGE_EVERY_MS` of the last nudge, ConflictError where another nudge, or the
-    deletion of the group, was first.
-    """
+def check_nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
+    """Raises RefusedError within `NUDGE_EVERY_MS` of the last nudge."""
     now_ms = ensemble.clock.wall_ms()
     if plan.last_ms is not None and abs(now_ms - plan.last_ms) < NUDGE_EVERY_MS:
         raise RefusedError(
             f"{views_path(plan.group)}: group {plan.group} was nudged less than {NUDGE_EVERY_MS // 1000} s "
             "ago; its members need that time to rebalance"
         )
+
+
+def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
+    """Makes every member read the group again.
+
+    Raises what `check_nudge` raises, ConflictError where another nudge, or the deletion of the group, was
+    first.
+    """
+    check_nudge(ensemble, plan)
     if plan.views_version < 0:
         ensemble.zk.create_missing(views_path(plan.group))
     try:

@@ -15,6 +15,7 @@ from zkgroup.placement.model import (
     ClusterSnapshot,
     Plan,
     ReplicaPlacement,
+    Replicas,
     brokers_named,
     count,
     racks_in_use,
@@ -43,13 +44,7 @@ def decommission(
     if not staying:
         raise PlacementError(f"{intent}: no broker would be left")
     affected = {tp: replicas for tp, replicas in snapshot.replicas.items() if leaving.intersection(replicas)}
-    if short := [
-        f"{tp} has {len(replicas)} replicas for {count(len(staying), 'remaining broker')}; "
-        f"`zkgroup plan set-rf {len(staying)}` first"
-        for tp, replicas in sorted(affected.items())
-        if len(replicas) > len(staying)
-    ]:
-        raise PlanRefusedError(intent, short)
+    _refuse_short(intent, affected, len(staying))
     placement = ReplicaPlacement(
         snapshot.replicas,
         [broker.id for broker in staying],
@@ -71,6 +66,16 @@ def decommission(
     return validate(
         snapshot, target, intent=intent, allow={*allow, "balance"}, leaving=leaving, causes=causes
     )
+
+
+def _refuse_short(intent: str, affected: Replicas, staying: int) -> None:
+    """Raises PlanRefusedError where partitions have more replicas than brokers stay; names their topics."""
+    short = sorted({tp.topic for tp, replicas in affected.items() if len(replicas) > staying})
+    if short:
+        have = f"{count(len(short), 'topic')} {'has' if len(short) == 1 else 'have'}"
+        topics = " ".join(f"--topic {topic}" for topic in short)
+        reason = f"{have} more replicas than the {count(staying, 'remaining broker')}"
+        raise PlanRefusedError(intent, [f"{reason}; `zkgroup plan set-rf {staying} {topics}` first"])
 
 
 def replace(
@@ -102,12 +107,7 @@ def replace(
     placement = ReplicaPlacement(taken, ids, racks, snapshot.sizes, only_new=True)
     doubled = {tp: [one for one in replicas if one in pairs] for tp, replicas in taken.items()}
     wanted = {tp: len(olds) for tp, olds in sorted(doubled.items()) if olds}
-    if short := [
-        f"{tp} has {len(taken[tp])} replicas for {count(len(staying), 'remaining broker')}"
-        for tp in wanted
-        if len(taken[tp]) > len(staying)
-    ]:
-        raise PlanRefusedError(intent, short)
+    _refuse_short(intent, {tp: taken[tp] for tp in wanted}, len(staying))
     for tp in wanted:
         for old in doubled[tp]:
             placement.drop(tp, old)

@@ -113,7 +113,7 @@ def test_an_unreadable_state_is_reported_with_its_path(world: MemoryGroups) -> N
     [
         (["leads"], None, None),
         (["leads", "elects"], None, None),
-        (["not_live", "no_state"], None, RefusedError),
+        (["not_live", "no_state"], RefusedError, RefusedError),
         (["not_live", "elects"], None, PartlyDoneError),
         (["not_live", "leads"], None, PartlyDoneError),
         (["unreadable"], PartlyDoneError, PartlyDoneError),
@@ -123,7 +123,7 @@ def test_an_unreadable_state_is_reported_with_its_path(world: MemoryGroups) -> N
 def test_no_election_that_was_refused_passes_for_done(
     outcomes: list[str], shown: type[Exception] | None, executed: type[Exception] | None
 ) -> None:
-    """All refused, or some; a preview reports unreadable answers too. The same for both elections."""
+    """All refused, or some; a preview is no success where its execution would be none. For both elections."""
     rows = [(TopicPartition("orders", number), outcome) for number, outcome in enumerate(outcomes)]
 
     for acts, kind in ((False, shown), (True, executed)):

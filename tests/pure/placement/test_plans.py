@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace as replaced
 
 import pytest
 
 from tests.pure.placement.snapshots import Lists, leaders, lists_after, replicas, snapshot, tp
 from zkgroup import placement
 from zkgroup.errors import NotFoundError, PlacementError, PlanRefusedError
+from zkgroup.model import TopicPartition
 from zkgroup.placement import ClusterSnapshot, balance, decommission, replace, set_rf
 
 RING: Lists = [(1, 2), (2, 3), (3, 4), (4, 1)]
@@ -83,13 +85,21 @@ def test_decommission_that_is_an_error() -> None:
 
 
 def test_decommission_is_refused_where_too_few_brokers_stay() -> None:
-    """Each partition is named, with what to do first."""
-    with pytest.raises(PlanRefusedError) as refused:
-        decommission(snapshot([(1, 2, 3), (1, 2)], [1, 2, 3]), [3])
-
-    assert refused.value.reasons == (
-        "t-0 has 3 replicas for 2 remaining brokers; `zkgroup plan set-rf 2` first",
+    """Each topic is named once, in what to do first: all others keep their replicas."""
+    wide = {TopicPartition(topic, n): (1, 2, 3) for topic in ("u", "three") for n in range(50)}
+    before = replaced(
+        snapshot([(1, 2), (3,)], [1, 2, 3]), replicas={**wide, tp(0): (1, 2), tp(1): (3,)}, in_sync=None
     )
+
+    with pytest.raises(PlanRefusedError) as refused:
+        decommission(before, [3])
+    reduced = set_rf(before, 2, topics=["three", "u"])
+
+    (reason,) = refused.value.reasons
+    assert reason.startswith("2 topics have more replicas than the 2 remaining brokers; ")
+    assert reason.endswith("`zkgroup plan set-rf 2 --topic three --topic u` first")
+    assert {change.topic_partition for change in reduced.changes} == set(wide)
+    decommission(replaced(before, replicas={**before.replicas, **reduced.target}), [3])
 
 
 def test_decommission_of_the_last_broker_of_a_rack_is_refused() -> None:
@@ -155,7 +165,9 @@ def test_an_empty_broker_takes_over_all_leaders_of_one() -> None:
 
 def test_replace_that_is_refused() -> None:
     """There is no third broker; a rack would be lost; one broker would have twice as much as the others."""
-    with pytest.raises(PlanRefusedError, match="t-0 has 2 replicas for 1 remaining broker"):
+    with pytest.raises(
+        PlanRefusedError, match=r"than the 1 remaining broker; `zkgroup plan set-rf 1 --topic t` first"
+    ):
         replace(snapshot([(1, 2)], [1, 2]), {1: 2})
     with pytest.raises(PlanRefusedError, match=r"t-0 would be in 1 rack instead of 2: \[1, 2\] -> \[4, 2\]"):
         replace(snapshot([(1, 2)], {1: "a", 2: "b", 3: "a", 4: "b"}), {1: 4})

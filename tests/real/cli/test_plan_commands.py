@@ -10,8 +10,8 @@ from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import SetData
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.model.requests import Create, SetData
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 
 
 @pytest.fixture
@@ -47,6 +47,22 @@ def test_a_file_that_lacks_sizes_is_named(shell: Shell, cluster: ServerCluster) 
 
     expected = f"{file}: expected TOPIC,PARTITION,BYTES of every partition, found none of orders-0"
     assert (ran.code, ran.err) == (2, f"error: {expected}\n")
+
+
+def test_a_throttle_that_brokers_ignore_is_refused_in_the_preview(
+    shell: Shell, cluster: ServerCluster
+) -> None:
+    """Past bug: only at --execute. No file is written either."""
+    old = b'{"host":"h","port":9092,"version":1,"jmx_port":-1,"timestamp":"1"}'
+    cluster.zk.multi(Create(BrokerRegistration.path(9), old, ephemeral=True))
+    target = shell.home / "plan.json"
+    words = ("plan", "decommission", "1", "--throttle", "1MB")
+
+    ran = [shell.run(*words, *more) for more in ((), ("--save", "--dry-run"), ("--output", str(target)))]
+
+    assert {(each.code, each.out) for each in ran} == {(2, "")}
+    assert all(each.err.startswith("error: --throttle: brokers before Kafka 0.10.1") for each in ran)
+    assert not target.exists()
 
 
 def test_a_plan_whose_file_cannot_be_written_is_not_begun(shell: Shell, cluster: ServerCluster) -> None:
@@ -96,7 +112,7 @@ def test_a_refused_plan_names_the_option_that_accepts_it(shell: Shell, cluster: 
 
     assert (refused.code, accepted.code, never.code) == (2, 0, 2)
     assert refused.err.endswith("; `--allow balance` accepts that\n")
-    assert "`zkgroup plan set-rf 1` first" in never.err
+    assert "`zkgroup plan set-rf 1 --topic orders` first" in never.err
     assert "accepts that" not in never.err
 
 

@@ -21,7 +21,7 @@ def test_a_topic_without_brokers_stays_so_until_one_is_named(shell: Shell, tmp_p
         alone = _described(shell, "work")
         table = shell.run("topic", "describe", "work")
         status, doctor = shell.json("status"), shell.run("doctor")
-        elected = shell.json("elect", "preferred", "--topic", "work")
+        elected = shell.json("elect", "preferred", "--topic", "work", code=2)
         grown = shell.json("topic", "alter", "work", "--partitions", "3", "--execute", "--wait")
         ran = shell.run("topic", "delete", "shards")
         gone = shell.json("topic", "delete", "shards", "--execute", "--wait")

@@ -26,6 +26,10 @@ WrittenT = TypeVar("WrittenT")
 OutcomeT = TypeVar("OutcomeT")
 
 
+def nothing(*_: object) -> None:
+    """The progress of a wait that is reported to no caller; the check of a change that nothing refuses."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult(Generic[PlanT, WrittenT, OutcomeT]):
     """The result of a change, or of its dry run."""
@@ -134,11 +138,18 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
     undo_needs_force: bool = False
     rollback: Mapping[TopicPartition, Sequence[int]] = field(default_factory=dict)
     """Replica lists as they are, for a rollback file that undoes the change."""
+    check: Callable[[], object] = nothing
+    """Raises what `write` would refuse as things are. Making the change calls it, unless nothing is to be
+    written: so a preview is refused what its execution would be."""
     write: Callable[[ChangeRecord], WrittenT]
     wait: Callable[[WrittenT, float], OutcomeT] | None = None
     """Waits up to so many seconds until what was asked for has happened; None: there is nothing to see."""
     made_at: Callable[[WrittenT], int | None] | None = None
     """The zxid of the write, which the undo record keeps to recognise what was made."""
+
+    def __post_init__(self) -> None:
+        if self.is_effective:
+            self.check()
 
     def preview(self) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
         """What the change would do; nothing is written."""
@@ -276,10 +287,6 @@ def default_undo_folder() -> UndoFolder:
     """`$XDG_STATE_HOME/zkgroup/undo`, below `~/.local/state` where the variable is not set."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return UndoFolder(Path(home) / "zkgroup" / "undo")
-
-
-def nothing(*_: object) -> None:
-    """The progress of a wait that is reported to no caller."""
 
 
 def zkgroup_text(words: Sequence[str]) -> str:

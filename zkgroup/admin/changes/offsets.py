@@ -12,7 +12,16 @@ from zkgroup.admin.changes.change import (
     undo_record,
 )
 from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group
-from zkgroup.admin.groups import DeletionPlan, NudgePlan, delete_group, nudge, plan_deletion, plan_nudge
+from zkgroup.admin.groups import (
+    DeletionPlan,
+    NudgePlan,
+    check_deletion,
+    check_nudge,
+    delete_group,
+    nudge,
+    plan_deletion,
+    plan_nudge,
+)
 from zkgroup.admin.guards import clients_error, living_group_error, named
 from zkgroup.admin.offsets.planning import (
     LogPositions,
@@ -41,8 +50,6 @@ def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionP
     Raises NotFoundError, and RefusedError where the group has members.
     """
     plan = plan_deletion(ensemble, group)
-    if plan.refusal is not None:
-        raise plan.refusal
     no_undo = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
     before = {tp: (offset, -1) for tp, offset in plan.offsets}
     offsets = dict.fromkeys(plan.originals, (-1, -1)) | before
@@ -53,6 +60,7 @@ def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionP
         plan=plan,
         no_undo=no_undo,
         undo=undo_record(group=group, no_undo=no_undo, offsets=offsets, originals=plan.originals),
+        check=lambda: check_deletion(ensemble, plan),
         write=lambda by: delete_group(ensemble, plan),
     )
 
@@ -83,6 +91,7 @@ def nudge_group_change(ensemble: Ensemble, group: str) -> AdminChange[NudgePlan,
         question=f"Nudge {counted(len(plan.members), 'member')} of {group}?",
         plan=plan,
         no_undo="it changes nothing that could be put back",
+        check=lambda: check_nudge(ensemble, plan),
         write=lambda by: nudge(ensemble, plan),
     )
 

@@ -44,6 +44,9 @@ from zkgroup.admin.reassign.stored_plans import (
     PlanDescription,
     Storing,
     begin,
+    check_begin,
+    check_next_phase,
+    check_stop,
     find_plan,
     plan_storing,
     prune,
@@ -312,10 +315,18 @@ def save_plan_change(
 def resume_plan_change(
     ensemble: Ensemble, plan_id: str, *, progress: Callable[[ReassignmentProgress], object] = nothing
 ) -> AdminChange[PlanDescription, PlanDescription, PlanDescription]:
-    """Starts or continues a stored plan; one that has finished stays as it is. Raises NotFoundError."""
+    """Starts or continues a stored plan; one that has finished stays as it is.
+
+    Raises NotFoundError, and what `begin` and the submission of its next phase raise.
+    """
     one = find_plan(ensemble, plan_id)
     is_effective = one.stored.state != FINISHED
     note = who_goes_on(read_controller_info(ensemble)) if is_effective else None
+
+    def check() -> None:
+        check_begin(ensemble, one)
+        check_next_phase(ensemble, one)
+
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan resume {plan_id}",
@@ -324,6 +335,7 @@ def resume_plan_change(
         notes=(note,) if note else (),
         is_effective=is_effective,
         no_undo="replicas that have moved stay; `plan pause` stops the plan",
+        check=check,
         write=lambda by: run_to_end(ensemble, begin(ensemble, one), 0.0, progress),
         wait=lambda begun, longest_s: run_to_end(ensemble, begun, longest_s, progress),
     )
@@ -340,6 +352,7 @@ def pause_plan_change(
         question=f"Pause plan {plan_id}?",
         plan=one,
         undo=undo_record(undo_command=("plan", "resume", plan_id)),
+        check=lambda: check_stop(one, PAUSED),
         write=lambda by: stop(ensemble, one, PAUSED, "an operator asked for it"),
     )
 
@@ -357,6 +370,7 @@ def cancel_plan_change(
         plan=one,
         no_undo=why,
         undo=undo_record(no_undo=why),
+        check=lambda: check_stop(one, CANCELLED),
         write=lambda by: stop(ensemble, one, CANCELLED, "an operator asked for it"),
     )
 

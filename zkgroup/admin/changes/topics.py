@@ -28,6 +28,7 @@ from zkgroup.admin.topics.deletion import (
     TopicDeletionPlan,
     delete_topic,
     plan_topic_deletion,
+    refuse_users,
     wait_until_gone,
 )
 from zkgroup.admin.undo import replica_lists
@@ -140,8 +141,6 @@ def delete_topic_change(
     Raises RefusedError where a group has members on it, and what `plan_topic_deletion` raises.
     """
     plan = plan_topic_deletion(ensemble, topic, without, reads)
-    if plan.users:
-        delete_topic(ensemble, plan, reads)  # raises: names the members
     notes = list(plan.notes)
     if plan.idle_groups:
         names = ", ".join(plan.idle_groups)
@@ -160,6 +159,7 @@ def delete_topic_change(
         notes=tuple(notes),
         no_undo=no_undo,
         undo=undo_record(znodes=as_they_are(*plan.znodes), **how),
+        check=lambda: refuse_users(topic, plan.users),
         write=lambda by: delete_topic(ensemble, plan, reads),
         wait=lambda _, longest_s: wait_until_gone(ensemble, plan, longest_s, progress),
     )

@@ -31,7 +31,7 @@ from zkgroup.admin.reassign.progress import (
 )
 from zkgroup.admin.reassign.progress import FAILED as NOT_THERE
 from zkgroup.admin.reassign.proposals import PhasedPlan
-from zkgroup.admin.reassign.submission import plan_reassignment, submit
+from zkgroup.admin.reassign.submission import ReassignmentPlan, plan_reassignment, submit
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
 from zkgroup.errors import (
     ConflictError,
@@ -193,16 +193,32 @@ def begin(ensemble: Ensemble, one: PlanDescription) -> PlanDescription:
 
     Raises RefusedError for one that has ended, ConflictError where another runs or it has changed since.
     """
+    begin_check = check_begin(ensemble, one)
+    return one if begin_check is None else _write(ensemble, one, _begun(one.stored), begin_check)
+
+
+def check_begin(ensemble: Ensemble, one: PlanDescription) -> SetData | None:
+    """Raises what `begin` raises. The operation that fails once another plan runs; None if this one runs."""
     stored = one.stored
     if stored.state in (FINISHED, CANCELLED):
         raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {stored.state}; make a new one")
     if stored.state == RUNNING:
-        return one
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
-    begin_check = _begin_check(ensemble, beside=one.plan)
+        return None
+    refuse_kraft(read_controller_info(ensemble))
+    return _begin_check(ensemble, beside=one.plan)
+
+
+def check_next_phase(ensemble: Ensemble, one: PlanDescription) -> None:
+    """Raises what `run_plan` would at once for the next phase of a plan that goes on."""
+    running = dataclasses.replace(one, stored=_begun(one.stored))
+    if not read_controller_info(ensemble).is_zkgroup and _next_step(ensemble, running).action == "submit":
+        _next_request(ensemble, running)
+
+
+def _begun(stored: StoredPlan) -> StoredPlan:
+    """As it runs; one that has failed goes back to the phase at which it stopped."""
     again = stored.next_phase - 1 if stored.state == FAILED else stored.next_phase
-    return _write(ensemble, one, stored.at(max(again, 0), RUNNING), begin_check)
+    return stored.at(max(again, 0), RUNNING)
 
 
 def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str = "") -> PlanDescription:
@@ -210,9 +226,14 @@ def stop(ensemble: Ensemble, one: PlanDescription, state: PlanState, reason: str
 
     Raises RefusedError for a plan that has ended, ConflictError where it has changed since.
     """
+    check_stop(one, state)
+    return _write(ensemble, one, one.stored.at(one.stored.next_phase, state, reason))
+
+
+def check_stop(one: PlanDescription, state: PlanState) -> None:
+    """Raises RefusedError where the plan cannot be given this state: it has ended."""
     if one.stored.state in (FINISHED, CANCELLED) or (state == PAUSED and one.stored.state == FAILED):
         raise RefusedError(f"{StoredPlan.path(one.plan)}: the plan is {one.stored.state} already")
-    return _write(ensemble, one, one.stored.at(one.stored.next_phase, state, reason))
 
 
 def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, tuple[int, ...]]:
@@ -373,15 +394,10 @@ def run_plan(
 
 def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:
     """Takes the next step where there is one to take; says whether the plan has changed."""
-    stored = one.stored
-    is_free = ensemble.zk.exists(Reassignment.path()) is None
-    before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
-    there = existing(ensemble, before)
-    _, rows = verify_reassignments(ensemble, [move for move in before if move.topic_partition in there])
-    step = next_step(stored, rows, is_free=is_free)
+    stored, step = one.stored, _next_step(ensemble, one)
     try:
         if step.action == "submit":
-            _submit(ensemble, one, stored.phases[stored.next_phase])
+            _submit(ensemble, one)
         elif step.action == "finish":
             _set(ensemble, one, stored.at(stored.next_phase, FINISHED))
         elif step.action == "fail":
@@ -394,12 +410,27 @@ def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:
     return True
 
 
-def _submit(ensemble: Ensemble, one: PlanDescription, phase: Sequence[Move]) -> None:
-    """The request and the plan's step in one transaction; a phase that is done already is only passed."""
+def _next_step(ensemble: Ensemble, one: PlanDescription) -> PlanStep:
+    stored = one.stored
+    is_free = ensemble.zk.exists(Reassignment.path()) is None
+    before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
+    there = existing(ensemble, before)
+    _, rows = verify_reassignments(ensemble, [move for move in before if move.topic_partition in there])
+    return next_step(stored, rows, is_free=is_free)
+
+
+def _next_request(ensemble: Ensemble, one: PlanDescription) -> ReassignmentPlan | None:
+    """What the next phase asks for; None where nothing of it is there any more."""
+    phase = one.stored.phases[one.stored.next_phase]
     there = existing(ensemble, phase)
     moves = [move for move in phase if move.topic_partition in there]
+    return plan_reassignment(ensemble, moves, throttle=one.stored.throttle) if moves else None
+
+
+def _submit(ensemble: Ensemble, one: PlanDescription) -> None:
+    """The request and the plan's step in one transaction; a phase that is done already is only passed."""
     further = one.stored.at(one.stored.next_phase + 1, RUNNING)
-    plan = plan_reassignment(ensemble, moves, throttle=one.stored.throttle) if moves else None
+    plan = _next_request(ensemble, one)
     if plan is None or not plan.effective:
         _set(ensemble, one, further)
         return

@@ -311,10 +311,10 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, reads: DeletionRea
     Raises RefusedError where a group has members on the topic, ConflictError where something changed
     since the plan, PartlyDoneError when it did after the first of several transactions.
     """
-    _refuse_users(plan.topic, plan.users)
+    refuse_users(plan.topic, plan.users)
     if not plan.leftover and reads is None:
         groups = _read_groups(ensemble)
-        _refuse_users(plan.topic, groups.users.get(plan.topic, ()))
+        refuse_users(plan.topic, groups.users.get(plan.topic, ()))
         idle = {*plan.idle_groups, *groups.idle.get(plan.topic, ())}
         plan = replace(plan, idle_groups=tuple(sorted(idle)))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
@@ -324,7 +324,7 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, reads: DeletionRea
     _remove_znodes(ensemble, plan, guards)
 
 
-def _refuse_users(topic: str, users: Sequence[tuple[str, str]]) -> None:
+def refuse_users(topic: str, users: Sequence[tuple[str, str]]) -> None:
     """Raises RefusedError where members subscribe to the topic."""
     if users:
         named = ", ".join(f"{member} of {group}" for group, member in users[:5])
