@@ -26,7 +26,7 @@ from .param_types import (
     SOME_TIME,
     nearest,
 )
-from .render import FORMATS, Output, drop_output
+from .render import FORMATS, Output, drop_output, printable
 
 EXIT_ERROR = 1
 EXIT_CHECK_FAILED = 3
@@ -154,7 +154,7 @@ class _LogLine(logging.Formatter):
             return super().format(record)
         bare = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
         error = record.exc_info[1]
-        return f"{super().format(bare)} ({type(error).__name__}: {error})"
+        return f"{super().format(bare)} ({type(error).__name__}: {printable(str(error))})"
 
 
 class SharedOption(click.Option):

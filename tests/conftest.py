@@ -15,6 +15,7 @@ from xdist.remote import Producer
 from tests import distribution, idle, leaks, server_archive, tables
 from tests.worlds.unhurried import kafka_cluster as kafka_cluster
 from tests.worlds.witness import witness as witness
+from zkgroup.runtime.logs import PEERS
 
 _keepers = leaks.Keepers()
 
@@ -45,6 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_WiderFixtures(), "zkgroup-wider-fixtures")
     config.pluginmanager.register(_Sorted(), "zkgroup-sorted")
     config.pluginmanager.register(idle.IdleReport(), "zkgroup-idle")
+
+
+def pytest_runtest_setup() -> None:
+    """A test's lines are not held back for those of others."""
+    PEERS.forget()
 
 
 @pytest.hookimpl(optionalhook=True)

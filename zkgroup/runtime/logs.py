@@ -28,8 +28,7 @@ KINDS_MAX: Final = 1_000
 def get_logger(name: str) -> logging.Logger:
     """The logger of this name, with the filter of this module."""
     log = logging.getLogger(name)
-    if not any(isinstance(one, PeerFilter) for one in log.filters):
-        log.addFilter(PeerFilter())
+    log.addFilter(PEERS)  # once, however often
     return log
 
 
@@ -47,7 +46,7 @@ class PeerFilter(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, str], _LimitedLines] = {}
+        self._kinds: dict[tuple[str, str, str], _LimitedLines] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is passed on. It is changed where its text has to be."""
@@ -55,7 +54,7 @@ class PeerFilter(logging.Filter):
         kind: str | None = getattr(record, "limited", None)
         if kind is not None:
             with self._lock:
-                key = (str(record.msg), kind)
+                key = (record.name, str(record.msg), kind)
                 if key not in self._kinds and len(self._kinds) >= KINDS_MAX:
                     self._kinds.clear()
                 lines = self._kinds.setdefault(key, _LimitedLines(record.created))
@@ -72,6 +71,15 @@ class PeerFilter(logging.Filter):
             trace = logging.Formatter().formatException(record.exc_info)
             record.exc_text = "\n".join(f"  {quoted(line, MESSAGE_MAX)}" for line in trace.splitlines())
         return True
+
+    def forget(self) -> None:
+        """Begins to count anew, for tests."""
+        with self._lock:
+            self._kinds.clear()
+
+
+PEERS: Final = PeerFilter()
+"""The filter of all these loggers."""
 
 
 class _LimitedLines:

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Final
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.schema import (
     Boolean,
+    ErrorText,
     Int8,
     Int16,
     Int32,
@@ -77,7 +78,7 @@ class CreatedTopic:
 
     topic: String
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
     config_error: Annotated[Int16, Tag(0), Versions(5)] = 0
     """Why `configs` is null."""
     partitions: Annotated[Int32, Versions(5)] = -1
@@ -120,7 +121,7 @@ class DeletedTopic:
 
     topic: String
     error: Int16
-    error_message: Annotated[NullableString, Versions(5)] = None
+    error_message: Annotated[ErrorText, Versions(5)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,7 @@ class GrownTopicResult:
 
     topic: String
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,7 @@ class DescribedResource:
     """The configs of one resource."""
 
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
     kind: Int8
     """2: topic; 4: broker."""
     name: String
@@ -307,7 +308,7 @@ class AlteredResourceResult:
     """The result for one resource."""
 
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
     kind: Int8
     """2: topic; 4: broker."""
     name: String
@@ -399,7 +400,7 @@ class ElectionResult:
     partition: Int32
     error: Int16
     """84: it had that leader already."""
-    error_message: NullableString = None
+    error_message: ErrorText = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,7 +465,7 @@ class ReassignedPartitionResult:
 
     partition: Int32
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +485,7 @@ class AlterPartitionReassignmentsResponse(Response):
 
     throttle_ms: Int32 = 0
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
     topics: tuple[ReassignedTopicResult, ...] = ()
 
 
@@ -529,7 +530,7 @@ class ListPartitionReassignmentsResponse(Response):
 
     throttle_ms: Int32 = 0
     error: Int16
-    error_message: NullableString = None
+    error_message: ErrorText = None
     topics: tuple[OngoingTopic, ...] = ()
 
 

@@ -18,6 +18,7 @@ from zkgroup.wire.primitives import uvarint
 from zkgroup.wire.schema import (
     NO_UUID,
     Boolean,
+    ErrorText,
     Int8,
     Int16,
     Int32,
@@ -167,7 +168,7 @@ class FindCoordinatorResponse(Response):
     throttle_ms: Annotated[Int32, Versions(1)] = field(default=0, kw_only=True)
     error: Int16
     """15: none at present."""
-    error_message: Annotated[NullableString, Versions(1)] = field(default=None, kw_only=True)
+    error_message: Annotated[ErrorText, Versions(1)] = field(default=None, kw_only=True)
     broker: Int32
     """Its id; -1 for none."""
     host: String
@@ -278,7 +279,7 @@ class DescribeClusterResponse(Response):
 
     throttle_ms: Int32 = field(default=0, kw_only=True)
     error: Int16
-    error_message: NullableString = field(default=None, kw_only=True)
+    error_message: ErrorText = field(default=None, kw_only=True)
     cluster_id: String
     controller_id: Int32
     brokers: tuple[ClusterBroker, ...]

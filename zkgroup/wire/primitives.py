@@ -133,7 +133,7 @@ def _text(node: Text, where: str) -> Codec:
         if value is None:
             parts.append(TEXT_LENGTH.pack(_null_length(node.nullable, where)))
             return
-        raw = _utf8(value, where)
+        raw = _utf8(value, where, is_cut=node.is_cut)
         parts.append(TEXT_LENGTH.pack(len(raw)))
         parts.append(raw)
 
@@ -158,7 +158,7 @@ def _compact_text(node: Text, where: str) -> Codec:
             _null_length(node.nullable, where)
             parts.append(b"\0")
             return
-        raw = _utf8(value, where)
+        raw = _utf8(value, where, is_cut=node.is_cut)
         parts.append(uvarint(len(raw) + 1))
         parts.append(raw)
 
@@ -182,12 +182,14 @@ def _null_length(nullable: bool, where: str) -> int:
     return -1
 
 
-def _utf8(value: str, where: str) -> bytes:
+def _utf8(value: str, where: str, *, is_cut: bool) -> bytes:
     try:
         raw = value.encode()
     except UnicodeEncodeError as error:
         raise _no_text(where, value) from error
     if len(raw) > TEXT_BYTES_MAX:
+        if is_cut:
+            return raw[:TEXT_BYTES_MAX].decode(errors="ignore").encode()
         raise _no_text(where, value)
     return raw
 

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final
 
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.schema import (
+    ErrorText,
     Int8,
     Int16,
     Int32,
@@ -78,7 +79,7 @@ class RecordError:
 
     index: Int32
     """Of the record in the batch."""
-    message: NullableString = None
+    message: ErrorText = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class ProduceResult:
     """Epoch milliseconds by the leader's clock where the topic has LogAppendTime, else -1."""
     log_start_offset: Annotated[Int64, Versions(5)] = NO_OFFSET
     record_errors: Annotated[tuple[RecordError, ...], Versions(8)] = ()
-    error_message: Annotated[NullableString, Versions(8)] = None
+    error_message: Annotated[ErrorText, Versions(8)] = None
 
 
 @dataclass(frozen=True, slots=True)

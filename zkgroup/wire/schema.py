@@ -142,6 +142,8 @@ class Text:
     nullable: bool
     compact: bool = True
     """Whether its length is compact in a flexible version."""
+    is_cut: bool = False
+    """Whether a text that is too long is written without its end."""
 
     @property
     def name(self) -> str:
@@ -233,6 +235,8 @@ Int64 = Annotated[int, Integer("int64", "q", 8)]
 Uint32 = Annotated[int, Integer("uint32", "I", 4)]
 String = Annotated[str, Text(nullable=False)]
 NullableString = Annotated[str | None, Text(nullable=True)]
+ErrorText = Annotated[str | None, Text(nullable=True, is_cut=True)]
+"""A message for people. It may name what a client has sent, which leaves too little room for the rest."""
 Bytes = Annotated[bytes, Data()]
 NullableBytes = Annotated[bytes | None, Data(nullable=True)]
 Records = Annotated[Buffer | None, Data(nullable=True, is_view=True)]

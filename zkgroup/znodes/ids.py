@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.model import TopicPartition
 from zkgroup.znodes.json_fields import INT32, decimal
 
 NAME_LENGTH_MAX: Final = 255
@@ -137,3 +138,12 @@ def sequential(prefix: str, sequence: int) -> str:
 def sequence_of(prefix: str, name: str) -> int | None:
     """The number in the name of a sequential child; None for another name."""
     return decimal(name.removeprefix(prefix), INT32) if name.startswith(prefix) else None
+
+
+def is_legal(topic_partition: TopicPartition) -> bool:
+    """Whether a partition can exist: its topic has a legal name, and its number is not negative."""
+    try:
+        validate_topic(topic_partition.topic)
+    except ConfigError:
+        return False
+    return topic_partition.partition >= 0

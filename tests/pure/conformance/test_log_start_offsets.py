@@ -267,7 +267,7 @@ def test_a_leader_deletes_records_below_its_high_watermark_only(
     append(one, 0, b"b")
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
-    for offset, error in ((2, OUT_OF_RANGE), (-1, OUT_OF_RANGE), (1, 0), (0, 0)):
+    for offset, error in ((2, OUT_OF_RANGE), (-2, OUT_OF_RANGE), (1, 0), (0, 0)):
         assert one.delete_records(TP, offset) == error
     assert start_of(one) == 1
     assert two.delete_records(TP, 0) == ErrorCode.NOT_LEADER_FOR_PARTITION

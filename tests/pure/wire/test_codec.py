@@ -25,6 +25,7 @@ from zkgroup.wire.records import EpochEnd
 from zkgroup.wire.schema import (
     Boolean,
     Bytes,
+    ErrorText,
     Int8,
     Int16,
     Int32,
@@ -321,3 +322,14 @@ def test_items_without_bytes_are_refused() -> None:
 
     with pytest.raises(TypeError, match="cannot be counted"):
         codec.codec_of(kind, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    message: ErrorText
+
+
+def test_a_message_for_people_is_cut_where_it_is_too_long() -> None:
+    """At a whole character; any other text that is too long is refused."""
+    message = "n" + "\u20ac" * 20_000
+    assert decode_rest(Explained, 0, encode(Explained(message), 0), 0) == Explained(message[:10_923])

@@ -80,3 +80,17 @@ def test_each_partition_has_the_error_of_kafka(kafka_cluster: KafkaCluster) -> N
     ]
     assert _ask(kafka_cluster, other, ("orders", ((0, 2),))) == [("orders", 0, -1, 6)]
     assert _ask(kafka_cluster, leader) == []
+
+
+def test_nothing_is_kept_of_partitions_that_cannot_exist(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Error 3 for each; they are no failed replicas, and no line names them."""
+    (broker, *_) = kafka_cluster.brokers
+    names = ("a/b", "x\nforged \x1b[31m", "..", "n" * 32_767)
+
+    asked = _ask(kafka_cluster, broker, *((name, ((0, -1), (-5, 0))) for name in names))
+
+    assert {error for _, _, _, error in asked} == {3}
+    assert kafka_cluster.broker(broker).replicas() == {}
+    assert caplog.text == ""

@@ -20,7 +20,7 @@ from zkgroup.errors import ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store, after, wait_for
-from zkgroup.runtime.logs import get_logger
+from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.admin_apis import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -187,7 +187,10 @@ class AdminApis:
             _log.info("topic %s was created for a client", topic)
         elif made.error != ErrorCode.TOPIC_ALREADY_EXISTS:
             _log.warning(
-                "topic %s, which a client asks for, cannot be created: %s", topic, made.error_message
+                "topic %s, which a client asks for, cannot be created: %s",
+                topic,
+                made.error_message,
+                extra=limited(),
             )
 
     async def delete_topics(

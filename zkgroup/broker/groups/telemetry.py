@@ -10,7 +10,7 @@ from zkgroup.broker.groups.stored_coordinator import COMMITS
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.runtime.events import LogEvent
-from zkgroup.runtime.logs import get_logger
+from zkgroup.runtime.logs import get_logger, limited
 
 log = get_logger("zkgroup.broker")
 state_log = get_logger("zkgroup.state_change")
@@ -69,7 +69,7 @@ class GroupTelemetry:
             return
         is_bad = event.kind in WARNINGS or event.kind.endswith(".unreadable")
         if is_bad or event.fields.get("is_repeated"):  # two living processes have one group.instance.id
-            log.warning("%s", event)
+            log.warning("%s", event, extra=limited(event.kind))
         elif event.kind in STATE_CHANGES:
             state_log.info("%s", event)
         else:

@@ -34,11 +34,10 @@ class DelayedDeleteRecords:
         """The result of each partition; `check` replaces those of deletions that wait."""
         self._waiting: dict[TopicPartition, int] = {}
         for tp, asked in offsets.items():
-            offset = (host.high_watermark(tp) or 0) if asked == HIGH_WATERMARK else asked
-            error = host.delete_records(tp, offset)
+            error = host.delete_records(tp, asked)
             self.results[tp] = DeletedRecords(error)
             if error is ErrorCode.NONE:
-                self._waiting[tp] = offset
+                self._waiting[tp] = (host.high_watermark(tp) or 0) if asked == HIGH_WATERMARK else asked
 
     @property
     def waiting(self) -> frozenset[TopicPartition]:

@@ -37,7 +37,7 @@ from zkgroup.broker.replica_view import (
     Role,
 )
 from zkgroup.broker.replicas.replica import Replica, no_fetch
-from zkgroup.errors import ConfigError, ReplicaStorageError
+from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.messages import ErrorCode
@@ -52,7 +52,7 @@ from zkgroup.wire.records import (
 )
 from zkgroup.wire.schema import Buffer
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import is_legal
 
 log = get_logger("zkgroup.broker")
 
@@ -80,7 +80,7 @@ class ReplicaManager:
             wall_ms: the time of a failure, in epoch milliseconds; the system's clock by default.
         """
         self.broker = broker
-        self._wall_ms = wall_ms or _system_wall_ms
+        self._wall_ms = wall_ms or (lambda: time.time_ns() // 1_000_000)
         self._failed_at_ms: dict[TopicPartition, int] = {}
         """When each failed replica failed, in epoch milliseconds."""
         self._data_dir = data_dir
@@ -290,7 +290,7 @@ class ReplicaManager:
         return no_fetch(request.partition, ErrorCode.NOT_LEADER_FOR_PARTITION)
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> ErrorCode:
-        """Deletes the records of a leader below an offset; its followers do so with their next answer.
+        """Deletes the records of a leader below an offset (-1: the high watermark); its followers follow.
 
         Returns NONE, 1 for an offset above the high watermark, 44 for a topic that is to be compacted, 3 or 6
         as `fetch`.
@@ -497,7 +497,7 @@ class ReplicaManager:
         """The replica, opened if necessary; None if this broker has none."""
         if (replica := self._replicas.get(topic_partition)) is not None:
             return replica
-        found = self._data_dir.open(_named(topic_partition))
+        found = self._data_dir.open(topic_partition) if is_legal(topic_partition) else None
         if found is None:
             return None
         return self._enter(topic_partition, Replica(self.broker, topic_partition, found))
@@ -579,10 +579,6 @@ class _Change:
         return failed
 
 
-def _system_wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _lacks_nothing(topic_partition: TopicPartition, leader_epoch: int) -> bool:
     """Whether an empty log has all records: in the first leader epoch, and of a slot, which has none."""
     return leader_epoch == 0 or topic_partition.topic == OFFSETS_TOPIC
@@ -590,10 +586,6 @@ def _lacks_nothing(topic_partition: TopicPartition, leader_epoch: int) -> bool:
 
 def _named(topic_partition: TopicPartition) -> TopicPartition:
     """The partition, if it can name files. Raises ReplicaStorageError."""
-    try:
-        validate_topic(topic_partition.topic)
-    except ConfigError as error:
-        raise ReplicaStorageError(str(error)) from error
-    if topic_partition.partition < 0:
-        raise ReplicaStorageError(f"{topic_partition}: expected a partition of 0 or above")
+    if not is_legal(topic_partition):
+        raise ReplicaStorageError(f"{topic_partition}: expected a legal topic, and a partition of 0 or above")
     return topic_partition

@@ -24,6 +24,7 @@ from zkgroup.wire.record_batch import HEADER_BYTES, read_header
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     EARLIEST,
+    HIGH_WATERMARK,
     LATEST,
     NO_EPOCH,
     NO_EPOCH_END,
@@ -405,6 +406,8 @@ class Replica:
             return ErrorCode.NOT_LEADER_FOR_PARTITION
         if self._log.config.keeps_all:
             return ErrorCode.POLICY_VIOLATION
+        if offset == HIGH_WATERMARK:
+            offset = self.high_watermark
         if not 0 <= offset <= self.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         self._log.advance_start(offset)

@@ -18,7 +18,7 @@ from zkgroup.errors import (
     UnsupportedRequestError,
     WireError,
 )
-from zkgroup.runtime.logs import get_logger
+from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     SIZE,
@@ -162,21 +162,26 @@ class Connection(asyncio.BufferedProtocol):
         """Logs why the connection is closed."""
         match error:
             case WireError():
-                _log.warning("connection of %s closed: %s", self.peer, error)
+                _log.warning("connection of %s closed: %s", self.peer, error, extra=limited())
             case TimeoutError():
                 # An idle connection that times out is normal and logs no warning.
                 level = logging.WARNING if self.held else logging.DEBUG
-                _log.log(level, "connection of %s closed: %s", self.peer, error)
+                _log.log(level, "connection of %s closed: %s", self.peer, error, extra=limited())
             case OSError() | EOFError():
                 _log.debug("connection of %s lost: %s", self.peer, error)
             case UnencodableError():
-                _log.error("connection of %s closed, the answer cannot be encoded: %s", self.peer, error)
+                _log.error(
+                    "connection of %s closed, the answer cannot be encoded: %s",
+                    self.peer,
+                    error,
+                    extra=limited(),
+                )
             case _:
-                _log.error("connection of %s closed by a bug", self.peer, exc_info=error)
+                _log.error("connection of %s closed by a bug", self.peer, exc_info=error, extra=limited())
 
     def cut_off(self, why: str) -> None:
         """Closes the connection at once because of its buffered bytes; its answers are dropped."""
-        _log.warning("connection of %s cut off: %s", self.peer, why)
+        _log.warning("connection of %s cut off: %s", self.peer, why, extra=limited())
         self._transport.abort()
         self.release_held()
         self._end_by(EOFError(why))

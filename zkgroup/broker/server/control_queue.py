@@ -16,7 +16,7 @@ from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.peer_claims import ClaimVerdict, ControllerId
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.runtime.logs import get_logger
+from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -187,7 +187,7 @@ def _perform(replicas: ReplicaManager, broker: int, action: Action) -> int:
     try:
         return perform(replicas, broker, action)
     except Exception:  # noqa: BLE001
-        _log.exception("broker %d: %s failed", broker, action)
+        _log.exception("broker %d: %s failed", broker, action, extra=limited())
         return ErrorCode.UNKNOWN
 
 
@@ -271,7 +271,8 @@ class ControlQueue:
             answer.cancel()
             raise
         except Exception as error:  # noqa: BLE001  # a bug in a handler must not end the task
-            _log.exception("broker %d could not handle %s", self._broker, type(request).__name__)
+            kind = type(request).__name__
+            _log.exception("broker %d could not handle %s", self._broker, kind, extra=limited())
             if not answer.done():
                 answer.set_exception(error)
         else:

@@ -16,7 +16,6 @@ from zkgroup.broker.replica_view import (
     StopReplica,
 )
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     BrokerEndPoint,
@@ -30,7 +29,7 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import is_legal
 
 
 class ControlRequestHandler:
@@ -83,7 +82,7 @@ class ControlRequestHandler:
         errors: dict[TopicPartition, int] = {}
         accepted: list[PartitionStateInfo] = []
         for tp, state in entries.items():
-            if not _is_legal(tp):
+            if not is_legal(tp):
                 errors[tp] = ErrorCode.INVALID_TOPIC
             elif self._is_known(state):
                 errors[tp] = yield from self._known(state, request.controller_epoch)
@@ -105,7 +104,7 @@ class ControlRequestHandler:
             return StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         answers = []
         for tp in dict.fromkeys(request.partitions):
-            if not _is_legal(tp):
+            if not is_legal(tp):
                 answers.append(PartitionError(*tp, ErrorCode.INVALID_TOPIC))
                 continue
             error = yield DeleteReplica(tp) if request.delete else StopReplica(tp)
@@ -196,11 +195,3 @@ class ControlRequestHandler:
             del self._replicas[tp]
         else:
             self._replicas[tp] = AssignedRole(known.state, leads=False, awaits_leader=known.awaits_leader)
-
-
-def _is_legal(tp: TopicPartition) -> bool:
-    try:
-        validate_topic(tp.topic)
-    except ConfigError:
-        return False
-    return tp.partition >= 0
