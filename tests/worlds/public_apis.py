@@ -24,6 +24,7 @@ from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.sync import Consumer, GroupMember
+from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
 from zkgroup.testing.clock import FakeClock
@@ -97,6 +98,9 @@ class Listener(RebalanceListener):
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         self._application.call("lost", list(partitions))
 
+    def on_failed(self, error: ZkGroupError) -> None:
+        self._application.call("failed", error)
+
 
 class AsyncListener(AsyncRebalanceListener):
     """The same for the asyncio API; `on` may block, so it runs in a thread off the event loop."""
@@ -112,6 +116,9 @@ class AsyncListener(AsyncRebalanceListener):
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         await self._call("lost", list(partitions))
+
+    async def on_failed(self, error: ZkGroupError) -> None:
+        await self._call("failed", error)
 
     async def _call(self, name: str, argument: Any) -> None:
         with self._application.aside(name):

@@ -111,8 +111,10 @@ class MemberBase(ABC, Generic[ListenerT]):
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called, for loops of the application."""
-        return self._stopped
+        """Whether `stop` or `close` was called, or the member has failed: the application's loop ends."""
+        engine = self._engine_made
+        has_failed = engine is not None and engine.failure is not None
+        return self._stopped or self._closed.is_set() or has_failed
 
     def _wake(self) -> None:
         """Wakes calls that wait; on the engine's thread, or from any other."""

@@ -32,6 +32,7 @@ from zkgroup.consumer.consumer_engine import grouped, known_bounds
 from zkgroup.consumer.group_reads import (
     READ_AGAIN_S,
     group_reads,
+    is_stable,
     not_stable,
     offsets_of,
     offsets_request,
@@ -146,7 +147,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
 
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
         """The futures that `close` waits for."""
-        return [engine.loop.over]
+        return [engine.loop.over, engine.told]
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -173,7 +174,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             raise not_assigned(engine, await _description(engine)) from None
         self._check_stopped(engine)
 
-    async def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+    async def wait_until_stable(self, timeout_s: float = 30.0, *, allow_missing_topics: bool = False) -> None:
         """See `GroupMember.wait_until_stable`. The reads run on the event loop's executor, one at a time."""
         engine = self._engine
         deadline_ms = after(engine.clock, checked_timeout(timeout_s))
@@ -181,13 +182,14 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         for pause_s in pauses():
             found = await in_thread(engine.clock, "reads of the group", lambda: _verify(engine))
             engine.check_usable()
-            if found is not None and found.converged:
+            missing = () if allow_missing_topics else engine.missing_topics
+            if is_stable(found, missing):
                 break
             if self._stopped:
                 raise MemberClosedError(f"{engine.member}: stop() was called")
             left_s = seconds_until(engine.clock, deadline_ms)
             if left_s <= 0:
-                raise not_stable(engine.group, found, state_text(engine, await _description(engine)))
+                raise not_stable(engine.group, found, missing, state_text(engine, await _description(engine)))
             await pause(engine.clock, min(pause_s, left_s))
         # the reads may have shown a claim of this member whose reply had not come yet
         await self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
@@ -302,7 +304,7 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
 
     def _ends(self, engine: MemberEngine) -> list[Future[None]]:
         assert self._consuming is not None
-        return [engine.loop.over, self._consuming.fetcher.over]
+        return [*super()._ends(engine), self._consuming.fetcher.over]
 
     def _wake(self) -> None:
         self._news += 1

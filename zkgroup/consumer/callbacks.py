@@ -14,6 +14,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnEffect, Revoke, Revoked
 from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
+from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, after, is_driven, wait_for
 from zkgroup.runtime.loop import MachineLoop
@@ -32,7 +34,7 @@ class RebalanceListener:
     The calls of one member run one at a time, in order, on the member's own worker thread, never on a
     ZooKeeper thread. Lists are never empty. The deadline of each call is `revoke_timeout_ms`: a call that
     takes longer is abandoned, its partitions count as revoked, and later calls run on a new worker. An error
-    ends the member: state `failed`, raised by the next call and by `close()`.
+    ends the member: state `failed`, given to `on_failed`, raised by the next call and by `close()`.
     """
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
@@ -46,6 +48,13 @@ class RebalanceListener:
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
         """Called when the member's state has changed."""
+
+    def on_failed(self, error: ZkGroupError) -> None:
+        """Called last, when the member has failed and left the group, with what each further call raises.
+
+        An error of the application's code or of its source is the `__cause__`. Another member may be started
+        here. What this raises is logged.
+        """
 
 
 class AsyncRebalanceListener:
@@ -62,6 +71,9 @@ class AsyncRebalanceListener:
 
     async def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
         """See `RebalanceListener.on_state`."""
+
+    async def on_failed(self, error: ZkGroupError) -> None:
+        """See `RebalanceListener.on_failed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +405,8 @@ class CallbackDispatcher:
         self._on_error = on_error
         self._waiting: deque[CallbackCall] = deque()
         self._ended = False
+        self.told: Future[None] = Future()
+        """Done when the member has ended and `on_failed`, if it was to be called, has returned."""
 
     def call(
         self, name: str, *arguments: object, then: Callable[[], None] | None = None
@@ -432,6 +446,33 @@ class CallbackDispatcher:
     def end(self) -> None:
         """Ignores callbacks that return from now on: the member has ended."""
         self._ended = True
+
+    def tell_failure(self, error: ZkGroupError | None) -> None:
+        """Submits `on_failed`, where there is an error, as the last callback; later errors are only logged.
+
+        The loop of the member has ended, so the clock watches the callback that may still run.
+        """
+        run = self._callbacks.bind("on_failed", (error,)) if error is not None else None
+        if run is None:
+            self.told.set_result(None)
+            return
+        runner = self._callbacks.runner
+
+        def done(raised: BaseException | None) -> None:
+            stop_watching()
+            if raised is not None:
+                log.error("on_failed raised", exc_info=raised)
+            self.told.set_result(None)
+
+        def overdue() -> None:
+            running = runner.running
+            if running is not None and running is not call:
+                runner.stop_waiting_for(running)
+
+        call = CallbackCall("on_failed", run, done)
+        until_ms = self._clock.now_ms() + self._timeout_ms
+        stop_watching = self._clock.call_at(until_ms, overdue) if self._waiting else lambda: None
+        runner.submit(call)
 
     def _returned(
         self, call: CallbackCall, error: BaseException | None, then: Callable[[], None] | None

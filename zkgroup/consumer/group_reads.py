@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from zkgroup.errors import NotFoundError, StableTimeoutError, StoreUnavailableError
@@ -79,22 +79,26 @@ class GroupReads:
             return None
 
     def wait_converged(
-        self, deadline_ms: int, member_state: Callable[[], str], is_stopped: Callable[[], bool]
+        self,
+        deadline_ms: int,
+        missing: Callable[[], Collection[str]],
+        member_state: Callable[[], str],
+        is_stopped: Callable[[], bool],
     ) -> bool:
         """Waits until the group has no problem or the member has ended; False if `is_stopped()` came first.
 
-        `deadline_ms` is on the member's clock. Raises `StableTimeoutError` with the problems, and with the
-        state of this member from `member_state`.
+        `deadline_ms` is on the member's clock; `missing` are the topics that must be there and are not.
+        Raises `StableTimeoutError` with the problems, and with the state of this member from `member_state`.
         """
         for pause_s in pauses():
             found = self.verify()
-            if (found is not None and found.converged) or self._ended.is_set():
+            if is_stable(found, missing()) or self._ended.is_set():
                 return True
             if is_stopped():
                 return False
             left_ms = deadline_ms - self._ensemble.clock.now_ms()
             if left_ms <= 0:
-                raise not_stable(self._group, found, member_state())
+                raise not_stable(self._group, found, missing(), member_state())
             self._ensemble.pause(min(pause_s, left_ms / 1000))
         raise AssertionError("pauses have no end")
 
@@ -107,7 +111,14 @@ def pauses() -> Iterator[float]:
         pause_s = min(pause_s * 1.5, READ_AGAIN_MAX_S)
 
 
-def not_stable(group: str, found: Verification | None, member_state: str) -> StableTimeoutError:
+def is_stable(found: Verification | None, missing: Collection[str]) -> bool:
+    """Whether the group has converged on topics of which none is missing."""
+    return found is not None and found.converged and not missing
+
+
+def not_stable(
+    group: str, found: Verification | None, missing: Collection[str], member_state: str
+) -> StableTimeoutError:
     """The error of `wait_until_stable` at its timeout, with the partitions that are not owned as assigned."""
     problems = found.problems if found is not None else ()
     named = {
@@ -116,7 +127,15 @@ def not_stable(group: str, found: Verification | None, member_state: str) -> Sta
         if problem.topic is not None and problem.partition is not None
     }
     others = [f"{problem.kind.value}: {problem.detail}" for problem in problems if problem.partition is None]
-    texts = [f"{tp}: {text}" for tp, text in sorted(named.items())] + others
+    texts = [
+        *(
+            f"topic {topic} does not exist: create it with `zkgroup topic create {topic} --partitions N`, or "
+            "wait with allow_missing_topics=True"
+            for topic in sorted(missing)
+        ),
+        *(f"{tp}: {text}" for tp, text in sorted(named.items())),
+        *others,
+    ]
     detail = "; ".join(texts) if texts else "no member is registered"
     return StableTimeoutError(
         f"group {group} has not converged: {detail}. This member: {member_state}", named

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
@@ -91,7 +92,8 @@ class MemberEngine:
         self.finished = threading.Event()
         self.closing = False
         self.topics: frozenset[str] = frozenset()
-        """The topics of this member's subscription in the newest assignment; read by any thread."""
+        self.missing_topics: frozenset[str] = frozenset()
+        """Topics of the subscription in the newest assignment, and those that do not exist; of any thread."""
         self._close_by_ms: int | None = None
         self.loop: MachineLoop[Event, OwnEffect] = MachineLoop(
             machine,
@@ -106,8 +108,7 @@ class MemberEngine:
         self._machine = machine
         self._callbacks = callbacks
         self._owns_client = owns_client
-        self._delivery = delivery
-        self._pid = os.getpid()
+        self._delivery, self._pid = delivery, os.getpid()
         self._ended = False
         self._calls = CallbackDispatcher(
             callbacks,
@@ -117,6 +118,7 @@ class MemberEngine:
             timeout_ms=callback_timeout_ms,
             on_error=self._fail_application,
         )
+        self.told = self._calls.told
         revocations = Revocations(self._calls, clock, delivery, self.loop.post)
         self._partition_effects = PartitionEffectHandler(
             self.lease_table, self._calls, revocations, self.telemetry, delivery
@@ -131,16 +133,16 @@ class MemberEngine:
     def runner(self) -> CallbackRunner:
         return self._callbacks.runner
 
-    def check_process(self) -> None:
-        """Raises `ForkedClientError` in a process forked from the one that opened the member."""
-        if os.getpid() != self._pid:
-            raise ForkedClientError(
-                f"{self.member} belongs to process {self._pid}; open a new member in process {os.getpid()}"
-            )
-
     @property
     def forked(self) -> bool:
         return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raises `ForkedClientError` in a process forked from the one that opened the member."""
+        if self.forked:
+            raise ForkedClientError(
+                f"{self.member} belongs to process {self._pid}; open a new member in process {os.getpid()}"
+            )
 
     def raise_failure(self) -> None:
         """Raises the error that ended the member in the state `failed`, if there is one."""
@@ -275,13 +277,12 @@ class MemberEngine:
         if self._ended:
             self._fail(future)
             return
-        commit_id = self.loop.new_id()
+        commit_id, last_move_id = self.loop.new_id(), processed.last_move_id
         self._pending_futures.commit(commit_id, future)
-        last_move_id = processed.last_move_id
         self.loop.step(CommitRequested(commit_id, processed.positions, processed.seeks, last_move_id))
 
     def _after_step(self) -> None:
-        self.topics = self._machine.topics
+        self.topics, self.missing_topics = self._machine.topics, self._machine.missing_topics
         self._pending_futures.check_waiters()
 
     def step(self, event: Event) -> None:
@@ -398,6 +399,7 @@ class MemberEngine:
         self.loop.run_tasks_left()
         for action in self._on_end:
             action()
+        self._calls.tell_failure(ending_error(self.member, self.failure) if self.failure else None)
 
     def _end_everything(self) -> None:
         self._ended = True
@@ -478,18 +480,14 @@ def _is_resolved(waiter: _Waiter) -> bool:
 
 def resolve(future: Future[T], result: T) -> None:
     """Sets the result of a future whose waiter may have cancelled it meanwhile."""
-    try:
+    with suppress(InvalidStateError):
         future.set_result(result)
-    except InvalidStateError:
-        log.debug("the result %r has no waiter any more", result)
 
 
 def refuse(future: Future[T], error: BaseException) -> None:
     """Sets the error of a future whose waiter may have cancelled it meanwhile."""
-    try:
+    with suppress(InvalidStateError):
         future.set_exception(error)
-    except InvalidStateError:
-        log.debug("the error %r has no waiter any more", error)
 
 
 def ending_error(member: str, failure: BaseException | None) -> ZkGroupError:

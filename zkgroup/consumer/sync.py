@@ -167,17 +167,21 @@ class SyncBase(MemberBase[RebalanceListener]):
             raise not_assigned(engine, _description(engine)) from None
         self._check_stopped(engine)
 
-    def wait_until_stable(self, timeout_s: float = 30.0) -> None:
+    def wait_until_stable(self, timeout_s: float = 30.0, *, allow_missing_topics: bool = False) -> None:
         """Waits until the whole group has converged: every partition is owned as assigned.
 
-        Reads the group repeatedly. Raises `StableTimeoutError`, whose `blockers` name the partitions.
+        Reads the group repeatedly. Raises `StableTimeoutError`, whose `blockers` name the partitions, or
+        whose message names a topic of this member that does not exist, unless `allow_missing_topics`.
         """
         engine = self._engine
         deadline_ms = after(engine.clock, checked_timeout(timeout_s))
         self.wait_until_assigned(timeout_s)
         with self._reads() as reads:
             converged = reads.wait_converged(
-                deadline_ms, lambda: state_text(engine, _description(engine)), lambda: self._stopped
+                deadline_ms,
+                lambda: () if allow_missing_topics else engine.missing_topics,
+                lambda: state_text(engine, _description(engine)),
+                lambda: self._stopped,
             )
         engine.check_usable()
         if not converged:

@@ -67,7 +67,8 @@ class AssignmentComputer:
         self.is_outdated = False
         """Whether a claim was refused at the assignment znode, which is then read before the next claim."""
         self._has_read_topics_again = False
-        self._reported_missing: frozenset[str] = frozenset()
+        self.missing_topics: frozenset[str] = frozenset()
+        """Those of `topics` that do not exist; each was reported."""
 
     def forget(self) -> None:
         """Drops the assignment: the registration is gone."""
@@ -206,9 +207,9 @@ class AssignmentComputer:
     def _report_missing(self, topics: Iterable[str]) -> None:
         """Reports each topic that the member subscribes to and that does not exist, once."""
         missing = frozenset(topics)
-        for topic in sorted(missing - self._reported_missing):
+        for topic in sorted(missing - self.missing_topics):
             self._context.note("missing_topic", topic=topic)
-        self._reported_missing = missing
+        self.missing_topics = missing
 
     def _others_must_release(self, snapshot: MembershipSnapshot, before: GroupAssignment | None) -> bool:
         """Whether a registered member owned, by the assignment before, a partition that this member gains."""

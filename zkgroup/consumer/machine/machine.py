@@ -147,6 +147,11 @@ class MemberMachine:
         """The topics of the member's own subscription in the newest assignment."""
         return self._components.assignments.topics
 
+    @property
+    def missing_topics(self) -> frozenset[str]:
+        """Those of them that do not exist."""
+        return self._components.assignments.missing_topics
+
     def describe(self) -> MemberSnapshot:
         """The state of the member, for people."""
         components = self._components
