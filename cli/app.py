@@ -26,7 +26,7 @@ from .param_types import (
     SOME_TIME,
     nearest,
 )
-from .render import FORMATS, Output, drop_output, printable
+from .render import FORMATS, Output, drop_output, echo_err, message_text
 
 EXIT_ERROR = 1
 EXIT_CHECK_FAILED = 3
@@ -151,10 +151,10 @@ class _LogLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         if self._tracebacks or not record.exc_info:
-            return super().format(record)
+            return message_text(super().format(record))
         bare = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
         error = record.exc_info[1]
-        return f"{super().format(bare)} ({type(error).__name__}: {printable(str(error))})"
+        return message_text(f"{super().format(bare)} ({type(error).__name__}: {error})")
 
 
 class SharedOption(click.Option):
@@ -341,7 +341,9 @@ class Root(Group):
             click.echo("interrupted", err=True)
             code = EXIT_INTERRUPTED
         except click.ClickException as error:
-            error.show()
+            shown, message = io.StringIO(), error.format_message()
+            error.show(shown)
+            click.echo(shown.getvalue().replace(message, message_text(message)), err=True, nl=False)
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -370,8 +372,8 @@ class Root(Group):
     @staticmethod
     def _report(ctx: click.Context, error: Exception, code: int, message: str) -> int:
         if shared(ctx).verbose >= 2:
-            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
-        click.echo(f"error: {message}", err=True)
+            echo_err("".join(traceback.format_exception(error)).rstrip())
+        echo_err(f"error: {message}")
         return code
 
 

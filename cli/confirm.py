@@ -22,7 +22,7 @@ from zkgroup.admin.changes.change import (
 
 from .app import COMMAND_LINE, output, shared
 from .context import target
-from .render import Output, echo_err
+from .render import Output, echo_err, message_text
 
 
 def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
@@ -37,7 +37,7 @@ def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output],
     if not yes and sys.stdin.isatty() and sys.stdout.isatty():
         show(replace(output(), format="table", stderr=True))
         try:
-            agreed = click.confirm(question, err=True)
+            agreed = click.confirm(message_text(question), err=True)
         except click.Abort:
             echo_err("")  # ends the line of the question
             raise

@@ -21,7 +21,7 @@ from zkgroup.groups.descriptions import (
 from zkgroup.model.requests import hex_session
 
 from .documents import threads_text
-from .render import Cell, Output, TableColumn, printable, short_name
+from .render import Cell, Output, TableColumn, short_name
 from .units import age, counted
 
 _STEPS = {
@@ -89,7 +89,7 @@ def group(out: Output, described: GroupDescription) -> None:
     if rest:
         out.line()
     for problem in rest:
-        out.line(f"{out.paint(problem.kind.value, 'bad')}  {printable(problem.detail)}")
+        out.line(f"{out.paint(problem.kind.value, 'bad')}  {problem.detail}")
     if described.problems:
         out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
 
@@ -195,7 +195,7 @@ def verification(out: Output, found: Verification) -> None:
         since = age(problem.since_ms, found.as_of.time_ms)
         since_text = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
         kind = out.paint(f"{problem.kind.value:<{width}}", "bad")
-        out.line(f"{kind}  {printable(problem.detail)}{since_text}")
+        out.line(f"{kind}  {problem.detail}{since_text}")
 
 
 def preview(out: Output, shown: Preview) -> None:

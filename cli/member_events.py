@@ -192,8 +192,8 @@ def _write_line(data: bytes) -> None:
 
 
 def _text(data: bytes | None) -> str:
-    """On one line, whatever the bytes."""
-    return "null" if data is None else data.decode("utf-8", "backslashreplace").replace("\n", "\\n")
+    """For people."""
+    return "null" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def _offsets(rows: object) -> list[CommittedOffset]:

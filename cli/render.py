@@ -1,5 +1,9 @@
 """Output: data to stdout in the format asked for, everything else to stderr; text tables, progress.
 
+Names, settings and data are chosen by whoever can write to ZooKeeper or to a broker. Each way out has one
+function at its end, which escapes what a terminal or a spreadsheet would act on: `_for_people` for lines,
+`message_text` for stderr, `_json_text` and `_csv`.
+
 A table fits the terminal. Columns that name things are shortened first, in their middle (the ends
 distinguish ids), texts go on in further lines or below their row, then the least important columns are left
 out and named below the table. Without a width nothing is shortened.
@@ -11,6 +15,8 @@ import csv
 import io
 import json
 import os
+import re
+import secrets
 import shutil
 import sys
 import textwrap
@@ -21,6 +27,8 @@ from itertools import zip_longest
 from typing import Any, Generic, Literal, TypeVar
 
 import click
+
+from zkgroup.model.text import csv_cell, escaped
 
 from .units import is_whole
 
@@ -70,7 +78,7 @@ class Output:
         return self.format == "table"
 
     def paint(self, text: str, style: str) -> str:
-        return click.style(text, **_STYLES[style]) if self.color else plain(text, style)
+        return _painted(text, style) if self.color else plain(text, style)
 
     def line(self, text: str = "") -> None:
         """A line of data for a person; dropped where nobody reads on."""
@@ -83,12 +91,12 @@ class Output:
 
     def event(self, document: JsonObject) -> None:
         """One object on one line, at once. Raises BrokenPipeError."""
-        click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")), color=False)
+        click.echo(_json_text(document, separators=_COMPACT), color=False)
         sys.stdout.flush()
 
     def event_line(self, text: str) -> None:
         """One line for a person. Raises BrokenPipeError, so that what runs on and on ends."""
-        click.echo(text, err=self.stderr, color=self.color)
+        click.echo(_for_people(text), err=self.stderr, color=self.color)
 
     def document(self, document: JsonObject, rows: str | None = None, columns: Sequence[str] = ()) -> bool:
         """Prints the document unless the format is `table`; returns whether it did.
@@ -104,7 +112,7 @@ class Output:
 
     def _print(self, document: JsonObject, rows: str | None, columns: Sequence[str]) -> None:
         if self.format == "json":
-            click.echo(json.dumps(document, ensure_ascii=False, indent=self.indent), color=False)
+            click.echo(_json_text(document, self.indent), color=False)
             return
         items: Sequence[JsonObject] = document[rows] if rows else [document]
         if self.format == "ndjson":
@@ -133,7 +141,42 @@ def drop_output() -> None:
 
 def echo_err(text: str) -> None:
     """Prints a message, which is not data, on stderr."""
-    click.echo(text, err=True)
+    click.echo(message_text(text), err=True)
+
+
+def message_text(text: str) -> str:
+    """A message for stderr; further lines are indented, so that none looks like a message of its own."""
+    return escaped(text, keep="\n\t").replace("\n", "\n  ")
+
+
+_ESC = f"<{secrets.token_hex(16)}>"
+"""In place of the escape character of our own colours, which is all that `_for_people` lets through."""
+
+
+def _painted(text: str, style: str) -> str:
+    return click.style(escaped(text, keep="\t"), **_STYLES[style]).replace("\x1b[", _ESC)
+
+
+def _for_people(text: str) -> str:
+    """A line as it is printed."""
+    return escaped(text, keep="\t").replace(_ESC, "\x1b[")
+
+
+def _json_text(value: object, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
+    """JSON without characters that are not printable: they are JSON's own escapes, so no value changes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    return _NOT_ASCII.sub(_json_escaped, text)
+
+
+_COMPACT = (",", ":")
+_NOT_ASCII = re.compile("[^\n -~]+")
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _csv(items: Sequence[JsonObject], columns: Sequence[str]) -> str:
@@ -146,13 +189,14 @@ def _csv(items: Sequence[JsonObject], columns: Sequence[str]) -> str:
 
 
 def _csv_value(value: object) -> object:
+    """The text of a cell, on one line; a spreadsheet takes none for a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (Mapping, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value
+        return _json_text(value, separators=_COMPACT)
+    return csv_cell(escaped(value)) if isinstance(value, str) else value
 
 
 GUTTER = "  "
@@ -241,14 +285,9 @@ def shorten(text: str, width: int, how: Shorten) -> str:
     return text[: width - 1 - tail] + ELLIPSIS + (text[-tail:] if tail else "")
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Text without the characters that move a terminal's cursor or change its colours."""
-    return "".join(character if character.isprintable() or character in keep else "·" for character in text)
-
-
 def short_name(text: str) -> str:
     """A name in a headline that a client has chosen: printable, and at most 40 characters."""
-    return shorten(printable(text), 40, "end")
+    return shorten(escaped(text), 40, "end")
 
 
 def _wrapped(
@@ -302,7 +341,7 @@ def _cell(value: CellValue) -> Cell:
     if value is None:
         return Cell("-", "dim")
     cell = value if isinstance(value, Cell) else Cell(str(value))
-    return cell if cell.text.isprintable() else Cell(printable(cell.text), cell.style)
+    return cell if cell.text.isprintable() else Cell(escaped(cell.text), cell.style)
 
 
 def _fit(
@@ -366,6 +405,7 @@ def progress_line() -> Iterator[Callable[[str, object], None]]:
 
     def show(text: str, key: object) -> None:
         nonlocal last, last_key
+        text = escaped(text)
         if terminal:
             click.echo(f"\r{text:<{len(last)}}", err=True, nl=False)
         elif key != last_key:

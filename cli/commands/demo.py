@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from zkgroup.model.text import escaped
+
 from ..app import EXIT_CHECK_FAILED, Shared, command, shared
 from ..context import client_settings, target
-from ..render import Cell, Output, TableColumn, echo_err, printable
+from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 from .audit.history import show_owners
 from .audit.incident_text import WIDTH
@@ -278,7 +280,8 @@ def print_report(out: Output, report: GroupDemoReport) -> None:
 def _echo_left(report: GroupDemoReport) -> None:
     if report.folder is None:
         return
-    echo_err(f"\nkept: {report.folder}")
+    echo_err("")
+    echo_err(f"kept: {report.folder}")
     if report.embedded:
         echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
     echo_err(
@@ -338,7 +341,8 @@ def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
     """Prints where the files are, if they were left, and the next commands."""
     if report.folder is None:
         return
-    echo_err(f"\nkept: {report.folder}")
+    echo_err("")
+    echo_err(f"kept: {report.folder}")
     echo_err(f"inspect it: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
     echo_err("then: zkgroup -z HOST:PORT controller history")
 
@@ -369,7 +373,8 @@ def _echo_left_of_coordinator(report: CoordinatorDemoReport) -> None:
     """Prints where the files are, if they were left, and the next commands."""
     if report.folder is None:
         return
-    echo_err(f"\nkept: {report.folder}")
+    echo_err("")
+    echo_err(f"kept: {report.folder}")
     echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
     echo_err(f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
 
@@ -393,14 +398,15 @@ def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     incidents = counted(len(report.incidents), "incident")
     out.line(f"They are {incidents} and notes{':' if report.incidents else '.'}")
     for title in report.incidents:
-        for line in textwrap.wrap(printable(title), out.width or WIDTH, break_on_hyphens=False):
+        for line in textwrap.wrap(escaped(title), out.width or WIDTH, break_on_hyphens=False):
             out.line(line)
 
 
 def _echo_left_of_audit(report: AuditDemoReport) -> None:
     """Prints where the report is, and the files, if they were left."""
     if report.report:
-        echo_err(f"\nreport: {report.report[0]}")
+        echo_err("")
+        echo_err(f"report: {report.report[0]}")
     if report.folder is None:
         return
     echo_err(f"kept: {report.folder}")

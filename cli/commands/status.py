@@ -11,7 +11,7 @@ from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_sta
 from .. import documents, group_tables
 from ..app import EXIT_CHECK_FAILED, command, output, shared
 from ..context import SESSION_TIMEOUT_MS, connected, target
-from ..render import Output, printable
+from ..render import Output
 from ..units import counted
 
 _ALL_LED = {False: "all led", True: "all led by their states"}
@@ -138,4 +138,4 @@ def _show_health(out: Output, found: Status) -> None:
     if health.left_off:
         rows.append(("and", f"{health.left_off} more"))
     for name, value in rows:
-        out.line(f"{out.paint(f'{name:<11}', 'warn')} {printable(value)}")
+        out.line(f"{out.paint(f'{name:<11}', 'warn')} {value}")

@@ -10,12 +10,13 @@ import click
 from zkgroup.admin import znodes as admin
 from zkgroup.model import Znode
 from zkgroup.model.requests import hex_session
+from zkgroup.model.text import escaped
 
 from .. import documents
 from ..app import group as make_group
 from ..app import output
 from ..context import connected
-from ..render import Output, printable, shorten
+from ..render import Output, shorten
 from ..units import iso_time
 from ..znode_documents import ZNODE, stat
 
@@ -92,7 +93,8 @@ def tree(path: str, depth: int | None) -> None:
 def _show(out: Output, found: Znode) -> None:
     fields = stat(found.stat)
     out.line(out.paint(found.path, "bold"))
-    out.line(_pretty(found.data))
+    for line in _pretty(found.data).split("\n"):
+        out.line(line)
     out.line()
     for name, value in fields.items():
         extra = ""
@@ -109,16 +111,15 @@ def _pretty(data: bytes | None) -> str:
     if data is None:
         return "null"
     try:
-        text = printable(data.decode("utf-8"), keep="\n\t")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         return f"{len(data)} bytes that are not UTF-8: {data.hex(' ')}"
     try:
         parsed = json.loads(text)
-    except ValueError:
-        return text or '"" (empty)'
-    if not isinstance(parsed, dict) or len(text) <= _LINE:
-        return text
-    return json.dumps(parsed, ensure_ascii=False, indent=2)
+        is_long = isinstance(parsed, dict) and len(text) > _LINE
+        return json.dumps(parsed, ensure_ascii=False, indent=2) if is_long else text
+    except (ValueError, RecursionError):  # no JSON, or beyond Python's limits of nesting and digits
+        return text.replace("\n", "\n  ") or '"" (empty)'  # no line looks like one of ours
 
 
 def draw(out: Output, found: Sequence[Znode]) -> None:
@@ -162,7 +163,7 @@ def _inline(data: bytes | None) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return f"({len(data)} bytes that are not UTF-8)"
-    return printable(text)
+    return escaped(text)
 
 
 def _parent(path: str) -> str:

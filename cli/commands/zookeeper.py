@@ -142,4 +142,5 @@ def _ready(out: Output, ready: ServersReady) -> None:
         return
     servers = f"{counted(len(ready.pids), 'server')} with a heap of {ready.heap_bytes // MIB} MiB"
     out.line(f"{out.paint('ready', 'good')}  {out.paint(ready.zookeeper, 'bold')}  {servers}")
-    echo_err(f"try: export ZKGROUP_ZOOKEEPER={ready.zookeeper}; zkgroup status\nCtrl-C ends it")
+    echo_err(f"try: export ZKGROUP_ZOOKEEPER={ready.zookeeper}; zkgroup status")
+    echo_err("Ctrl-C ends it")

@@ -16,6 +16,8 @@ def page() -> str:
         "`--format json` prints one object with `schema` and `as_of`, indented on a terminal and on one",
         "line elsewhere; `--format ndjson` prints one item or event a line. A key is never missing, unknown is `null`, times are ISO-8601 UTC with milliseconds,",
         "integers are integers. Within a version keys are only added.",
+        "Characters that are not printable are JSON's escapes (`\\u001b`), so no value is lost; elsewhere they are shown as `\\x1b`.",
+        "In csv a row is one line, and a text that a spreadsheet would take for a formula begins with `'`, which `offsets import` takes away; negative numbers do not.",
         "As JSON Schema (draft 2020-12) they are data: `zkgroup_cli.schemas.SCHEMAS` and `EVENTS`.",
     ]
     return markdown.page(

@@ -23,6 +23,7 @@ from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import csv_text
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 from zkgroup.znodes.consumers import Offset, consumers_path
 from zkgroup.znodes.ids import validate_topic
@@ -259,7 +260,7 @@ def _csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
     try:
         for row in reader:
             if len(row) > 1 or "".join(row).strip():
-                yield f"{where}:{reader.line_num}", row
+                yield f"{where}:{reader.line_num}", [csv_text(cell) for cell in row]
     except csv.Error as error:
         raise ConfigError(f"{where}:{reader.line_num}: no CSV: {error}") from error
 

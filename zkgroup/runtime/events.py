@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.model.requests import Outcome, Request, Session
+from zkgroup.model.text import escaped
 
 LOGGED_MAX: Final = 500
 """Characters of a string in the log."""
@@ -104,11 +105,7 @@ def quoted(text: str, length_max: int = LOGGED_MAX, end: int = LOGGED_END) -> st
     """
     if (left_out := len(text) - length_max) > 0:
         text = f"{text[: length_max - end]}...({left_out} characters)...{text[-end:]}"
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
-    )
+    return escaped(text)
 
 
 def _shown(value: object) -> object:

@@ -11,8 +11,9 @@ from zkgroup.audit.incidents.incident import Incident
 from zkgroup.audit.incidents.note_titles import called
 from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.rules import Severity
+from zkgroup.model.text import escaped
 
-from ...render import Output, printable
+from ...render import Output
 from ...units import iso_time
 from .inputs import hex_zxid
 
@@ -43,7 +44,7 @@ def show_incidents(out: Output, incidents: Sequence[NumberedIncident]) -> None:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(text), width - _INDENT, break_on_hyphens=False) or [""]
+    return textwrap.wrap(escaped(text), width - _INDENT, break_on_hyphens=False) or [""]
 
 
 def _rows(one: Incident) -> Iterator[tuple[str, str]]:

@@ -28,6 +28,7 @@ from zkgroup.audit.sources import open_source, path_of, require_source
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import escaped
 from zkgroup.zkfiles.names import list_files
 
 from ...app import Command, shared
@@ -379,7 +380,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
         if not wanted or now < next_s:
             return
         next_s = now + EVERY_S
-        text = progress_text(what, count, total, now - step_s)
+        text = escaped(progress_text(what, count, total, now - step_s))
         click.echo(f"\r{text:<{width}}", err=True, nl=False)
         width = len(text)
 

@@ -12,6 +12,7 @@ from zkgroup.admin.files import SavedOffset, offset_lines, parse_offsets, parse_
 from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import csv_cell
 
 names = st.text("abcxyz0189._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 saved_offsets = st.builds(
@@ -65,7 +66,8 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
         }
         for one in saved
     ]
-    csv = "group,topic,partition,offset\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows)
+    cells = [",".join(csv_cell(str(one)) for one in row.values()) for row in rows]
+    csv = "\n".join(["group,topic,partition,offset", *cells, ""])
     forms = [
         "\n".join(offset_lines(saved)),
         json.dumps({"schema": "zkgroup.offset_export/1", "offsets": rows}),

@@ -341,7 +341,7 @@ def test_a_tree_is_drawn_with_data_and_owners(shell: Shell, groups: ServerGroups
     ran = shell.run("znode", "tree", "/x", env={"COLUMNS": "60"})
     rows = shell.run("znode", "tree", "/x", "--depth", "1", "--format", "ndjson")
 
-    assert ran.lines[:3] == ["/x", "├─ a  1", "│  └─ deep  line·break"]
+    assert ran.lines[:3] == ["/x", "├─ a  1", r"│  └─ deep  line\nbreak"]
     assert ran.lines[3].startswith("└─ b  yyy")
     assert "ephemeral 0x" in ran.lines[3]
     assert max(map(len, ran.lines)) <= 60

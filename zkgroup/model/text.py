@@ -1,0 +1,37 @@
+"""Text that others have chosen, made harmless for a terminal, a log or a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """The text with Python's escapes in place of what is not printable: `\\x1b`, `\\n`, `\\u202e`.
+
+    That is control characters, line ends, marks of the writing direction and lone surrogates: a terminal acts
+    on some of them, and others forge a line. `keep` are characters that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
+_SIGN = "=+@\uff1d\uff0b\uff0d\uff20-"
+_FORMULA = re.compile(f"'*[{_SIGN}]")
+_NUMBER = re.compile(r"-\d+(\.\d+)?", re.ASCII)
+
+
+def csv_cell(text: str) -> str:
+    """The text with `'` before it where a spreadsheet would take it for a formula (OWASP, "CSV Injection").
+
+    Negative numbers stay. `csv_text` is the inverse.
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def csv_text(cell: str) -> str:
+    """The text of a cell that `csv_cell` has made."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
