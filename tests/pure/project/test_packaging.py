@@ -73,6 +73,17 @@ def test_extras_are_those_documented() -> None:
     }
 
 
+def test_no_page_installs_from_an_index_what_is_not_released() -> None:
+    """Where zkgroup is installed, pip finds its extras by this name: errors and the reference may say it."""
+    pages = [
+        ROOT / "README.md",
+        *(page for page in files_below("docs", ending=".md") if "reference" not in page.parts),
+    ]
+    install = re.compile(r"pip install [^\n`&|]*(?<![/.\w])zkgroup\b")
+
+    assert [page.name for page in pages if install.search(page.read_text("utf-8"))] == []
+
+
 def test_pyproject_holds_what_setup_cfg_cannot() -> None:
     """One configuration file: the build system, ruff, and the extension, which needs a bare project table."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text())

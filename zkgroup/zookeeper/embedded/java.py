@@ -85,7 +85,7 @@ def _pick(folder: Path, name: str) -> Path:
     if not found:
         raise EmbeddedServerError(
             f"pyspark is installed without {name}*.jar in {folder}: "
-            "reinstall it with pip install --force-reinstall 'zkgroup[embedded]'"
+            "reinstall it with pip install --force-reinstall 'pyspark >= 4.0, < 5'"
         )
     return found[-1]
 
