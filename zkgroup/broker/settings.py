@@ -247,8 +247,8 @@ class BrokerSettings:
     )
     queued_max_request_bytes: int = setting(
         419_430_400,
-        "Most bytes of requests and answers in memory, of all connections; above it the connection with the "
-        "most is closed.",
+        "Most bytes of requests and answers in memory, of all connections; above it the slowest connection "
+        "that holds many is closed.",
         kafka="queued.max.request.bytes",
         why="Kafka has no limit by default, does not count answers, and stops reading instead.",
         bounds=up_to(INT64_MAX),

@@ -106,6 +106,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise TimeoutError(f"no answer within {self._timeout_ms} ms") from error
         finally:
             self._response = None
+            del response  # it has the error, which has this frame in its traceback
         correlation, decoded = decode_response(request.RESPONSE, payload, version=version)
         if correlation != sent:
             raise CorruptFrameError("correlation_id", 0, str(sent), str(correlation))
@@ -133,6 +134,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # Not `transport.close`: that would wait for the broker to take what is left of a request.
         self._transport.abort()
         await asyncio.wait([self._lost])
+        self._splitter, self._chunk = FrameSplitter(0), memoryview(b"")
+        # What has ended it has frames of this connection in its traceback: both would keep each other.
+        self._end = EOFError("the connection is closed")
 
     # --- called by the loop -----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,7 @@ class ConnectionLimits:
     request_bytes_max: int = REQUEST_BYTES_MAX
     """`socket.request.max.bytes`."""
     buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
-    """`queued.max.request.bytes`: of all connections; above it the one with the most bytes is closed."""
+    """`queued.max.request.bytes`: of all connections; above it the slowest one is closed."""
     idle_ms: int = 600_000
     """`connections.max.idle.ms`: longest time without a request."""
     request_ms: int = 60_000
@@ -87,11 +87,13 @@ class Connection(asyncio.BufferedProtocol):
         respond: Respond,
         served: Mapping[int, range],
         on_held: Callable[[int], None],
+        moves: Iterator[int],
     ) -> None:
         """
         Args:
             chunk: filled by each read; connections share it, because what was read is copied at once.
             on_held: called with each change of `held` in bytes, positive or negative.
+            moves: counts the moves of all connections of the port.
         """
         self._loop = asyncio.get_running_loop()
         self._chunk = chunk
@@ -99,11 +101,14 @@ class Connection(asyncio.BufferedProtocol):
         self._respond = respond
         self._served = served
         self._on_held = on_held
+        self._moves = moves
         self._splitter = FrameSplitter(limits.request_bytes_max)
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         """What the task waits for while it finishes no request itself; None while it does."""
+        self._raised: BaseException | None = None
+        """An error that the task has to raise."""
         self._started: StartedRequest | None = None
         """The request that waits, unless the task finishes it."""
         self._later: Later[Answer] | None = None
@@ -133,6 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         """Buffered bytes: requests without an answer, and an answer not yet received.
 
         A small answer that the system has taken at once is not counted."""
+        self.moved = 0
+        """Number of its last move: the first byte of a request, or a whole one."""
 
     async def serve(self) -> None:
         """Serves the client until the connection ends, then closes it; also if it is cancelled."""
@@ -146,17 +153,29 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001  # reported; other connections are served
             self._report(error)
         finally:
-            self._end = self._end or EOFError("the connection was closed")
-            if self._timer is not None:
-                self._timer.cancel()
-            self.release_held()
-            if self._started is not None:
-                self._started.coroutine.close()
-            if self._later is not None:
-                self._later.drop()
             # Not `close`: that would wait until the client has received the rest of an answer.
             self._transport.abort()
+            self._drop_all()
             await self._lost
+
+    def _drop_all(self) -> None:
+        """Drops the bytes and the request that it has, and what would keep it alive in a cycle.
+
+        An error that has ended it has frames of it in its traceback.
+        """
+        self._end = EOFError("the connection was closed")
+        self._task = self._raised = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.release_held()
+        self._splitter = FrameSplitter(0)
+        if self._started is not None:
+            self._started.coroutine.close()
+            self._started = None
+        if self._later is not None:
+            self._later.drop()
+            self._later = None
 
     def _report(self, error: Exception) -> None:
         """Logs why the connection is closed."""
@@ -215,14 +234,18 @@ class Connection(asyncio.BufferedProtocol):
                     error = cancelled  # of the request that has begun meanwhile, if there is one
                 finally:
                     self._idle = None  # a request that goes on after a timeout is finished by the task
+                error, self._raised = self._raised or error, None
             started, self._started = self._started, None
-            if started is not None:
-                if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
-                    # As in a task: the request learns of it by the future that it waits for.
-                    started.waited._asyncio_future_blocking, error = True, None
-                await finish(started, error)
-            elif error is not None:
-                raise error
+            try:
+                if started is not None:
+                    if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
+                        # As in a task: the request learns of it by the future that it waits for.
+                        started.waited._asyncio_future_blocking, error = True, None
+                    await finish(started, error)
+                elif error is not None:
+                    raise error
+            finally:
+                error = None  # else it and this frame would keep each other
             self._answer_read()
 
     def _answer_read(self, is_begun: bool = False) -> None:
@@ -241,6 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._go_on_reading()
                 return
             self._deadline = None
+            self.moved = next(self._moves)
             self._answered_bytes = SIZE.size + len(frame)
             if not self._is_reading:
                 self._pause_if_far_ahead()
@@ -293,10 +317,8 @@ class Connection(asyncio.BufferedProtocol):
         """Has the task do what it has to do itself, or report an error."""
         idle, self._idle = self._idle, None
         assert idle is not None
-        if error is None:
-            idle.set_result(None)
-        else:
-            idle.set_exception(error)
+        self._raised = error  # not in the future: a caller up the stack has that, and the error the stack
+        idle.set_result(None)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> bool:
         """Runs a coroutine until it waits or ends; whether it waits."""
@@ -395,6 +417,8 @@ class Connection(asyncio.BufferedProtocol):
             return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
+        if not is_begun:
+            self.moved = next(self._moves)
         self._hold(nbytes)
         if idle is None or self._started is not None or self._later is not None:
             self._pause_if_far_ahead()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import socket
 from collections.abc import Mapping
 
 from zkgroup.broker.server.connection import CHUNK_BYTES, Connection, ConnectionLimits
+from zkgroup.broker.server.connection_choice import slowest
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.runtime.acceptor import Acceptor
@@ -35,6 +37,8 @@ class BrokerServer:
         self._connections: dict[Connection, None] = {}
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
         """What a read of any connection fills."""
+        self._moves = itertools.count()
+        """What `Connection.moved` takes."""
         self.held = 0
         """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
 
@@ -62,7 +66,9 @@ class BrokerServer:
 
     async def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(self._chunk, self._limits, self._respond, self._served, self._on_held)
+        connection = Connection(
+            self._chunk, self._limits, self._respond, self._served, self._on_held, self._moves
+        )
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
         self._connections[connection] = None
         try:
@@ -71,8 +77,8 @@ class BrokerServer:
             del self._connections[connection]
 
     def _on_held(self, more: int) -> None:
-        """Closes the connections with the most buffered bytes until the total is within the limit."""
+        """Closes the slowest connections until the total is within the limit."""
         self.held += more
         while self.held > self._limits.buffered_bytes_max:
-            most = max(self._connections, key=lambda connection: connection.held)
-            most.cut_off(f"it holds {most.held} of {self.held} bytes")
+            slow = slowest(self._connections, self.held)
+            slow.cut_off(f"it holds {slow.held} of {self.held} bytes, and is the slowest that holds as many")

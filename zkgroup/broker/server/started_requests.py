@@ -30,3 +30,5 @@ def finish(started: StartedRequest, error: BaseException | None = None) -> Gener
             error = None
     except StopIteration:
         return
+    finally:
+        error = None  # else it and this frame would keep each other
