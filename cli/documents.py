@@ -17,11 +17,13 @@ from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange
 from zkgroup.admin.offsets.standing import OffsetStanding
+from zkgroup.admin.persistent import PersistentZnode
 from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.status import CLEAR_THROTTLE, Status
 from zkgroup.admin.topics.creation import LeadersSeen
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.topics.listing import (
+    MissingBroker,
     PendingDeletion,
     TopicDescription,
     TopicPartitionDescription,
@@ -67,7 +69,7 @@ GROUP = Document(
     "group",
     Shape(
         GroupDescription,
-        *("group", "state", "assignor", "generation", "members", "partitions"),
+        *("group", "state", "assignor", "generation", "members", "partitions", "problems"),
         *("protocol", "protocol_state", "group_generation"),
     ),
 )
@@ -101,6 +103,8 @@ TOPIC_PARTITION = Shape(
 PENDING_DELETION = Shape(PendingDeletion, "asked_at=asked_ms", "detail", given("without_brokers", BROKERS))
 TOPIC = Shape(TopicDescription, "topic", "partitions", "configs", "deletion", "unhosted")
 FINDING = Shape(DoctorFinding)
+PERSISTENT_ZNODE = Shape(PersistentZnode)
+MISSING_BROKER = Shape(MissingBroker, given("broker", INTEGER), "partitions", "out_of_sync_since_ms")
 STATUS_BROKERS = Shape(
     Brokers,
     *(given("data", BROKERS), given("controller_only", BROKERS, "controllers_only"), "unreadable"),
@@ -206,6 +210,15 @@ class RestorationDocument:
     undone: str
     executed: bool
     znodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixDocument:
+    """`doctor --fix`: the persistent znodes that are removed."""
+
+    executed: bool
+    undo: str | None
+    znodes: Sequence[PersistentZnode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +372,7 @@ TOPIC_DELETION = Document(
     ),
 )
 FINDINGS = Document("doctor", Shape(Findings))
+FIX = Document("doctor_fix", Shape(FixDocument))
 STATUS = Document(
     "status",
     Shape(
@@ -376,7 +390,7 @@ STATUS = Document(
         JsonKey("topics", COUNT, lambda one: len(one.status.topics)),
         JsonKey("partitions", COUNT, lambda one: sum(topic.partitions or 0 for topic in one.status.topics)),
         *("offline_partitions=status.offline", "under_replicated_partitions=status.under_replicated"),
-        *("reassigning=status.moving", "status.plans"),
+        *("reassigning=status.moving", "status.plans", "status.missing", "status.persistent"),
         JsonKey(
             "throttle_left",
             nullable(THROTTLE_LEFT.schema),

@@ -37,7 +37,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(reassign.STORED_PLAN_DOCUMENT, reassign.CANCELLATION, reassign.PLAN),
     *(audit.FILES, audit.TREE, audit.DIFF, audit.OWNERS, audit.OFFSETS, audit.SESSIONS),
     *(audit.FINDINGS, audit.SUMMARY, audit.REPORT, audit.RUN, audit.EXPORT),
-    *(base.ZNODE_DOCUMENT, base.ZNODE_LIST, base.ZNODES, base.STATUS, base.FINDINGS),
+    *(base.ZNODE_DOCUMENT, base.ZNODE_LIST, base.ZNODES, base.STATUS, base.FINDINGS, base.FIX),
 )
 
 SCHEMAS: Mapping[str, Schema] = {

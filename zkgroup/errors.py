@@ -91,6 +91,18 @@ class NotFoundError(ZkGroupError):
     exit_code = 5
 
 
+class PersistentZnodeError(CorruptZnodeError):
+    """A znode that belongs to a session is persistent: the broker or member that it names may not exist."""
+
+    exit_code = NotFoundError.exit_code
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "an ephemeral znode of a living session", f"a persistent one: {_TO_REMOVE}")
+
+
+_TO_REMOVE = "no session ends it (a restored backup?); `zkgroup doctor --fix` shows it, --execute removes it"
+
+
 class ConflictError(ZkGroupError):
     """Another client was faster, or has the requested id, address or znode."""
 
@@ -98,13 +110,10 @@ class ConflictError(ZkGroupError):
 
 
 class MemberIdInUseError(ConflictError):
-    """Another live session is registered under this consumer id."""
+    """Another live session is registered under this consumer id, or a persistent znode (session 0)."""
 
     def __init__(self, path: str, session_id: int, host: str | None) -> None:
-        where = f" on host {host}" if host else ""
-        super().__init__(
-            f"{path} is registered by session 0x{session_id:x}{where}: choose another consumer_id or stop it"
-        )
+        super().__init__(_registered(path, session_id, host, "choose another consumer_id or stop it"))
         self.path = path
         self.session_id = session_id
         self.host = host
@@ -126,25 +135,30 @@ class CoordinatedGroupError(ConflictError):
 
 
 class BrokerIdInUseError(ConflictError):
-    """Another live session is registered under this broker id."""
+    """Another live session is registered under this broker id, or a persistent znode (session 0)."""
 
     def __init__(self, path: str, session_id: int, host: str | None) -> None:
-        where = f" on host {host}" if host else ""
-        super().__init__(
-            f"{path} is registered by session 0x{session_id:x}{where}: choose another id or stop that one"
-        )
+        super().__init__(_registered(path, session_id, host, "choose another id or stop that one"))
         self.path = path
         self.session_id = session_id
         self.host = host
 
 
+def _registered(path: str, session_id: int, host: str | None, advice: str) -> str:
+    if session_id == 0:
+        return str(PersistentZnodeError(path))
+    return f"{path} is registered by session 0x{session_id:x}{f' on host {host}' if host else ''}: {advice}"
+
+
 class ForeignBrokersError(ConflictError):
     """Brokers of Kafka are registered; a zkgroup broker cannot replicate from them, nor they from it."""
 
-    def __init__(self, brokers: Sequence[str]) -> None:
+    def __init__(self, brokers: Sequence[str], persistent: Sequence[str] = ()) -> None:
+        """`persistent`: paths of those that no session holds."""
+        leftover = f"; {PersistentZnodeError(persistent[0])}" if persistent else ""
         super().__init__(
             f"brokers of Kafka are registered: {', '.join(brokers)}; a broker that hosts partitions joins "
-            "brokers of zkgroup only; `zkgroup broker run --controller-only` can lead them"
+            f"brokers of zkgroup only; `zkgroup broker run --controller-only` can lead them{leftover}"
         )
         self.brokers = tuple(brokers)
 

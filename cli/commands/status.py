@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import click
 
+from zkgroup.admin.changes.cluster import remove_persistent_change
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.coordinator_status import CoordinatorStatus
-from zkgroup.admin.status import CLEAR_THROTTLE, Status, read_findings, read_status
+from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.persistent import RemovalPlan, by_parent
+from zkgroup.admin.status import (
+    CLEAR_THROTTLE,
+    FIX_PERSISTENT,
+    Status,
+    missing_replicas,
+    read_diagnosis,
+    read_findings,
+    read_status,
+)
 
 from .. import documents, group_tables
 from ..app import EXIT_CHECK_FAILED, command, output, shared
+from ..confirm import run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
+from ..params import confirm_options
 from ..render import Output
 from ..units import counted
+
+Severity = Literal["error", "warning"]
 
 _ALL_LED = {False: "all led", True: "all led by their states"}
 """The second where the controller does not list all that it waits for."""
@@ -20,7 +38,11 @@ _STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
 
 
 @command("status")
-def status() -> None:
+@click.option(
+    "--exit-code", "checks", is_flag=True, help="Exit with 3 where `doctor --fail-on warning` does."
+)
+@click.pass_context
+def status(ctx: click.Context, checks: bool) -> None:
     """Show brokers, controller, topics and groups on one screen.
 
     \b
@@ -30,23 +52,43 @@ def status() -> None:
     out = output()
     with connected() as ensemble:
         found = read_status(ensemble)
+        findings = read_diagnosis(ensemble, found, wanted_timeout_ms=SESSION_TIMEOUT_MS) if checks else ()
     whole = documents.StatusDocument(status=found, zookeeper=target(shared()).zookeeper)
     document = documents.STATUS.json(found.as_of, whole)
     if not out.document(document):
         _show(out, found)
+    _exit_if_found(ctx, findings, "warning")
 
 
 @command("doctor")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    help="Exit with 3 where a finding is this bad or worse.  [default: error]",
+)
+@click.option("--fix", is_flag=True, help="Remove persistent znodes that belong to sessions.")
+@confirm_options
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
+def doctor(ctx: click.Context, fail_on: Severity | None, fix: bool, execute: bool, yes: bool) -> None:
     """Find problems and name the command that fixes each.
 
     Exit code 3 when there is an error among the findings.
+
+    A tree that was restored from a backup has persistent znodes where sessions belong: brokers and members
+    that nothing ends. --fix shows these, and removes them with --execute; nothing else is changed, and what a
+    session holds by then stays.
 
     \b
     Example:
       zkgroup doctor --format json
     """
+    if not fix and execute:
+        raise click.UsageError("--execute is for --fix: give both or none")
+    if fix and fail_on:
+        raise click.UsageError("--fail-on is for findings, which --fix does not show")
+    if fix:
+        _fix(execute=execute, yes=yes)
+        return
     out = output()
     with connected() as ensemble:
         as_of, findings = read_findings(ensemble, wanted_timeout_ms=SESSION_TIMEOUT_MS)
@@ -59,8 +101,36 @@ def doctor(ctx: click.Context) -> None:
                 out.line(f"         next: {finding.next}")
         if not any(finding.severity != "info" for finding in findings):
             out.line(out.paint("nothing is wrong", "good"))
-    if any(finding.severity == "error" for finding in findings):
+    _exit_if_found(ctx, findings, fail_on or "error")
+
+
+def _exit_if_found(ctx: click.Context, findings: Sequence[DoctorFinding], least: Severity) -> None:
+    """Exits with 3 where one of the findings is this bad or worse."""
+    if any(finding.severity in ("error", least) for finding in findings):
         ctx.exit(EXIT_CHECK_FAILED)
+
+
+def _fix(*, execute: bool, yes: bool) -> None:
+    out = output()
+    with connected() as ensemble:
+        change = remove_persistent_change(ensemble)
+        plan = change.plan
+        result = run_change(
+            change, lambda stderr: _show_persistent(stderr, plan, executed=False), execute=execute, yes=yes
+        )
+    whole = documents.FixDocument(executed=result.executed, undo=result.undo_id, znodes=plan.rows)
+    document = documents.FIX.json(plan.as_of, whole)
+    if not out.document(document, "znodes", documents.PERSISTENT_ZNODE.keys):
+        _show_persistent(out, plan, executed=result.executed)
+
+
+def _show_persistent(out: Output, plan: RemovalPlan, *, executed: bool) -> None:
+    for row in plan.rows:
+        out.line(f"{row.path}: {row.effect}")
+    if not plan.znodes:
+        out.line("every znode of a session is ephemeral: nothing to remove")
+        return
+    out.line(f"{'removed' if executed else 'would remove'} {counted(len(plan.znodes), 'persistent znode')}")
 
 
 def _show(out: Output, found: Status) -> None:
@@ -127,7 +197,11 @@ def _partitions(out: Output, found: Status) -> str:
 def _show_health(out: Output, found: Status) -> None:
     """What cannot be read, and what the controller reports that it cannot do, or waits for."""
     health = found.health
-    rows = [("unreadable", f"{path}: {detail}") for path, detail in found.unreadable.items()]
+    missing = {one.broker: missing_replicas(one) for one in found.missing}
+    rows = [(f"broker {broker}", f"not registered, with {replicas}") for broker, replicas in missing.items()]
+    unheld = by_parent(found.persistent)
+    rows += [("persistent", f"{paths}: {effect}: {FIX_PERSISTENT}") for paths, effect in unheld]
+    rows += [("unreadable", f"{path}: {detail}") for path, detail in found.unreadable.items()]
     rows += [
         (f"broker {broker}", f"may fetch {', '.join(names)} again from the start: repair their states")
         for broker, names in health.refetching.items()

@@ -83,7 +83,7 @@ class CoordinatedGroups:
         broker = BrokerRegistration(
             "127.0.0.1", port, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}}
         )
-        self.world.server.put(BrokerRegistration.path(number), broker.encode())
+        self.world.hold(BrokerRegistration.path(number), broker.encode())
 
     def lead(self, broker: int) -> None:
         """Makes a broker the leader of every slot, which it has loaded; it need not be registered."""

@@ -22,7 +22,7 @@ class MemoryCluster:
         self.world = world
         for number in range(1, brokers + 1):
             self.broker(number, release)
-        world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
+        world.hold(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
         world.server.put(ControllerEpoch.path(), ControllerEpoch(7).encode())
 
     def broker(self, number: int, release: str = "1.1.1", **extensions: object) -> None:
@@ -30,7 +30,7 @@ class MemoryCluster:
         one = BrokerRegistration.of(
             plain, timestamp_ms=1, version=FORMATS[release], extensions=extensions or None
         )
-        self.world.server.put(BrokerRegistration.path(number), one.encode())
+        self.world.hold(BrokerRegistration.path(number), one.encode())
 
     def ours(self) -> None:
         """Replaces the controller by a zkgroup controller: its znode has been set once."""

@@ -31,6 +31,19 @@ from zkgroup.zookeeper.blocking import Blocking
 OURS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true"}
 
 
+def hold(server: MemoryZooKeeper, path: str, data: bytes) -> None:
+    """Creates a znode in a session that lasts, or sets its data."""
+    if server.find(path) is not None:
+        server.put(path, data)
+        return
+    session = (server.clients.get("holder") or server.client("holder")).session
+    assert session is not None
+    parent = path.rpartition("/")[0]
+    if server.find(parent) is None:
+        server.put(parent)
+    server.write(Create(path, data, ephemeral=True), session_id=session.session_id)
+
+
 class MemoryGroups:
     """One ensemble with an operator on it."""
 
@@ -117,6 +130,9 @@ class MemoryGroups:
             Create(View.path(group, member), view.encode(), ephemeral=True),
             session_id=client.session.session_id,
         )
+
+    def hold(self, path: str, data: bytes) -> None:
+        hold(self.server, path, data)
 
     def parent(self, path: str) -> None:
         if self.server.find(path) is None:

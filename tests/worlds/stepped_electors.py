@@ -65,6 +65,9 @@ class ElectorNode:
     def received(self, kind: type[ControllerEffect]) -> list[ControllerEffect]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
+    def notes(self, kind: str) -> list[LogEvent]:
+        return [each for each in self.effects if isinstance(each, LogEvent) and each.kind == kind]
+
     @property
     def story(self) -> list[ControllerEffect]:
         """Its elections and resignations, in order."""

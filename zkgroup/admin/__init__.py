@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from zkgroup.admin.offsets.planning import Target as Target
     from zkgroup.admin.offsets.standing import OffsetStanding as OffsetStanding
     from zkgroup.admin.offsets.writes import Applied as Applied
+    from zkgroup.admin.persistent import PersistentZnode as PersistentZnode
+    from zkgroup.admin.persistent import RemovalPlan as RemovalPlan
     from zkgroup.admin.reassign.cancellation import CancelPlan as CancelPlan
     from zkgroup.admin.reassign.cancellation import Removal as Removal
     from zkgroup.admin.reassign.progress import ReassignmentStatus as ReassignmentStatus
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.topics.creation import NewTopic as NewTopic
     from zkgroup.admin.topics.deletion import DeletionSeen as DeletionSeen
     from zkgroup.admin.topics.deletion import TopicDeletionPlan as TopicDeletionPlan
+    from zkgroup.admin.topics.listing import MissingBroker as MissingBroker
     from zkgroup.admin.topics.listing import PendingDeletion as PendingDeletion
     from zkgroup.admin.topics.listing import TopicDescription as TopicDescription
     from zkgroup.admin.topics.listing import TopicPartitionDescription as TopicPartitionDescription
@@ -173,6 +176,7 @@ _HOMES = {
     "LogEndReader": "zkgroup.groups.reads",
     "LogPositions": "zkgroup.admin.offsets.planning",
     "MemberDescription": "zkgroup.groups.descriptions",
+    "MissingBroker": "zkgroup.admin.topics.listing",
     "Move": "zkgroup.znodes.admin_requests",
     "NO_LEADER": "zkgroup.znodes.brokers",
     "NewTopic": "zkgroup.admin.topics.creation",
@@ -187,6 +191,7 @@ _HOMES = {
     "Partitions": "zkgroup.admin.client.base",
     "PastController": "zkgroup.admin.cluster.controller",
     "PendingDeletion": "zkgroup.admin.topics.listing",
+    "PersistentZnode": "zkgroup.admin.persistent",
     "Phase": "zkgroup.placement",
     "PhasedPlan": "zkgroup.admin.reassign.proposals",
     "Plan": "zkgroup.placement",
@@ -205,6 +210,7 @@ _HOMES = {
     "ReassignmentStatus": "zkgroup.admin.reassign.progress",
     "ReleasePlan": "zkgroup.admin.coordinated_groups",
     "Removal": "zkgroup.admin.reassign.cancellation",
+    "RemovalPlan": "zkgroup.admin.persistent",
     "ReplicaChange": "zkgroup.placement",
     "ReplicaMove": "zkgroup.admin.reassign.submission",
     "Resignation": "zkgroup.admin.cluster.controller",
@@ -286,6 +292,7 @@ __all__ = [
     "LogEndReader",
     "LogPositions",
     "MemberDescription",
+    "MissingBroker",
     "Move",
     "NewTopic",
     "NotifyFormat",
@@ -299,6 +306,7 @@ __all__ = [
     "Partitions",
     "PastController",
     "PendingDeletion",
+    "PersistentZnode",
     "Phase",
     "PhasedPlan",
     "Plan",
@@ -317,6 +325,7 @@ __all__ = [
     "ReassignmentStatus",
     "ReleasePlan",
     "Removal",
+    "RemovalPlan",
     "ReplicaChange",
     "ReplicaMove",
     "Resignation",

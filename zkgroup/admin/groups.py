@@ -55,6 +55,8 @@ class DeletionPlan:
     members: tuple[str, ...]
     """Registered members, and stored ones of Kafka's group protocol; the deletion is refused if there are
     any."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations, owners and views that no session holds."""
     is_marked: bool = False
     """Whether Kafka's group protocol has its marker on the group: the deletion is refused, too."""
     offsets: tuple[tuple[TopicPartition, int], ...]
@@ -78,7 +80,7 @@ class DeletionPlan:
         """Why the group cannot be deleted; None where it can."""
         if self.is_marked:
             return clients_error(self.group, self.members)
-        return living_group_error(self.group, self.members) if self.members else None
+        return living_group_error(self.group, self.members, self.persistent) if self.members else None
 
 
 def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
@@ -98,6 +100,7 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
         group=group,
         as_of=ensemble.as_of(),
         members=tuple(sorted([*members, *clients])),
+        persistent=snapshot.persistent_paths,
         is_marked=is_marked,
         stored=stored_znodes(ensemble, group),
         has_znode=ensemble.zk.exists(group_path(group)) is not None,
@@ -197,7 +200,7 @@ def _owned_error(ensemble: Ensemble, path: str) -> RefusedError:
         znode = ensemble.zk.find(f"{path}/{name}")
         if znode is not None:
             session = znode.stat.ephemeral_owner
-            where = f"session {hex_session(session)}" if session else "no session: delete it by hand"
+            where = f"session {hex_session(session)}" if session else "no session: `zkgroup doctor --fix`"
             holders.append(f"{name} by {(znode.data or b'').decode('utf-8', 'replace')} ({where})")
     return RefusedError(f"{path}: expected no owner, found {'; '.join(holders) or 'one that has just gone'}")
 

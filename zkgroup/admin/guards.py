@@ -12,6 +12,7 @@ from zkgroup.errors import (
     NotFoundError,
     OperationRefusedError,
     OutcomeUnknownError,
+    PersistentZnodeError,
     RefusedError,
     StoreUnavailableError,
 )
@@ -90,10 +91,16 @@ def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
     )
 
 
-def living_group_error(group: str, members: Sequence[str]) -> RefusedError:
-    """The refusal of a change that needs a group without members; names the members."""
+def living_group_error(group: str, members: Sequence[str], persistent: Sequence[str] = ()) -> RefusedError:
+    """The refusal of a change that needs a group without members; names the members.
+
+    `persistent` are paths of registrations and owners that no session holds: nothing can be stopped there.
+    """
     what = named(sorted(members)) if members else "a member joined and left meanwhile"
-    return RefusedError(f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first")
+    leftover = f"; {PersistentZnodeError(persistent[0])}" if persistent else ""
+    return RefusedError(
+        f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first{leftover}"
+    )
 
 
 def clients_error(group: str, members: Sequence[str]) -> RefusedError:
@@ -114,11 +121,12 @@ def clients_error(group: str, members: Sequence[str]) -> RefusedError:
 
 def members_error(ensemble: Ensemble, group: str) -> RefusedError:
     """The refusal by `idle_guard`, with the members that are there now."""
+    snapshot = read_snapshots(ensemble, [group])[group]
     if ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
-        snapshot = read_snapshots(ensemble, [group])[group]
         coordinated = snapshot.coordinated if snapshot else None
         return clients_error(group, coordinated.names if coordinated else ())
-    return living_group_error(group, ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ())
+    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+    return living_group_error(group, members, snapshot.persistent_paths if snapshot else ())
 
 
 def write(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from zkgroup.admin.cluster.brokers import Brokers, live_brokers
+from zkgroup.admin.cluster.brokers import Brokers, by_role, registrations
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic, read_controller_health
 from zkgroup.admin.configs import unreadable_configs
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, live_reader
@@ -17,16 +18,19 @@ from zkgroup.admin.coordinator_status import (
     read_rebalances,
 )
 from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.persistent import by_parent, find_in_cluster
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans
 from zkgroup.admin.reassign.throttles import Throttled, read_throttles
 from zkgroup.admin.topics.listing import (
+    MissingBroker,
     TopicDescription,
     TopicSummary,
     describe_topics,
     is_unavailable,
     is_under_replicated,
     list_topics,
+    missing_brokers,
 )
 from zkgroup.admin.znodes import join
 from zkgroup.errors import AccessDeniedError
@@ -34,7 +38,7 @@ from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reads import list_groups
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import topics_path
+from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
@@ -44,6 +48,9 @@ NUMBERS_SHOWN = 8
 
 LEADER_OF = "leader of "
 """How the controller names a partition whose leader it waits for."""
+
+FIX_PERSISTENT = "zkgroup doctor --fix"
+"""Shows the persistent znodes that belong to sessions; with `--execute` it removes them."""
 
 CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
 """Removes every throttle, once nothing moves."""
@@ -58,7 +65,7 @@ class Status:
     session_timeout_ms: int
     """The session timeout that the server granted to this client, in milliseconds."""
     brokers: Brokers
-    """The registered brokers."""
+    """The registered brokers; those that no session holds are among its unreadable ones."""
     health: ControllerHealth
     """The controller."""
     topics: tuple[TopicSummary, ...]
@@ -83,6 +90,16 @@ class Status:
     """What slows replication down though nothing moves and no plan runs; None where nothing does."""
     coordinator: CoordinatorStatus | None = None
     """The slots of group coordinators; None where no coordinator has ever started."""
+    missing: tuple[MissingBroker, ...] = ()
+    """Brokers that replica lists name and that are not registered, by id."""
+    persistent_in_cluster: tuple[str, ...] = ()
+    """Paths of brokers and controllers that are persistent, so that they end with no session."""
+
+    @property
+    def persistent(self) -> tuple[str, ...]:
+        """The same with those of groups, by path."""
+        of_groups = (path for group in self.groups for path in group.persistent)
+        return tuple(sorted([*self.persistent_in_cluster, *of_groups]))
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -143,7 +160,8 @@ def read_status(ensemble: Ensemble) -> Status:
     """
     session = ensemble.zk.wait_connected()
     health = read_controller_health(ensemble)
-    brokers = live_brokers(ensemble)
+    entries = registrations(ensemble)
+    persistent = tuple(znode.path for znode in find_in_cluster(ensemble))
     _, topics = list_topics(ensemble)
     leaving = {topic.topic for topic in topics if topic.marked_for_deletion}
     _, described, _ = describe_topics(ensemble)
@@ -157,14 +175,16 @@ def read_status(ensemble: Ensemble) -> Status:
     }
     configs = unreadable_configs(ensemble)
     unanswered: list[str] = []
+    partitions = tuple(topic for topic in described if topic.topic not in leaving)
+    registered = [number for number in entries if BrokerRegistration.path(number) not in persistent]
     as_of, groups, denied = list_groups(ensemble, live=live_reader(ensemble, unanswered.append))
     return Status(
         as_of=as_of,
         session_timeout_ms=session.timeout_ms,
-        brokers=brokers,
+        brokers=by_role(entries),
         health=health,
         topics=topics,
-        partitions=tuple(topic for topic in described if topic.topic not in leaving),
+        partitions=partitions,
         moving=len(moves),
         plans=plans,
         groups=groups,
@@ -179,6 +199,8 @@ def read_status(ensemble: Ensemble) -> Status:
         request_unreadable=broken_request,
         throttle_left=throttled if throttled and not (moves or plans or broken_request) else None,
         coordinator=read_coordinator(ensemble, unanswered),
+        missing=missing_brokers(partitions, registered),
+        persistent_in_cluster=persistent,
     )
 
 
@@ -193,10 +215,16 @@ def _throttles(ensemble: Ensemble, topics: Sequence[str]) -> Throttled:
 def read_findings(ensemble: Ensemble, *, wanted_timeout_ms: int) -> tuple[AsOf, tuple[DoctorFinding, ...]]:
     """Reads everything that `doctor` judges."""
     status = read_status(ensemble)
+    return status.as_of, read_diagnosis(ensemble, status, wanted_timeout_ms=wanted_timeout_ms)
+
+
+def read_diagnosis(
+    ensemble: Ensemble, status: Status, *, wanted_timeout_ms: int
+) -> tuple[DoctorFinding, ...]:
+    """The findings of `doctor` on a status; also reads what coordinators say of rebalances."""
     partitions = diagnose_partitions(status.partitions, status.brokers.data)
     rebalances = read_rebalances(ensemble, status.groups)
-    found = diagnose(status, partitions, rebalances, wanted_timeout_ms=wanted_timeout_ms)
-    return status.as_of, found
+    return diagnose(status, partitions, rebalances, wanted_timeout_ms=wanted_timeout_ms)
 
 
 def diagnose(
@@ -212,6 +240,7 @@ def diagnose(
     """
     order = {"error": 0, "warning": 1, "info": 2}
     found = [
+        *_persistent(status),
         *_groups(status, rebalances or {}),
         *_topics(status),
         *partitions,
@@ -250,6 +279,17 @@ def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], l
     gone = [row.partition for row in known if is_unavailable(row, live)]
     behind = [row.partition for row in known if row.partition not in gone and is_under_replicated(row)]
     return topic.topic, gone, behind
+
+
+def missing_replicas(missing: MissingBroker) -> str:
+    """What is to be on a broker that is not registered, and since when it is out of sync."""
+    named = ", ".join(map(str, missing.partitions[:NUMBERS_SHOWN]))
+    more = len(missing.partitions) - NUMBERS_SHOWN
+    text = f"replicas of {named}{f' and {more} more' if more > 0 else ''}"
+    if missing.out_of_sync_since_ms is None:
+        return text
+    since = datetime.fromtimestamp(missing.out_of_sync_since_ms / 1000, UTC)
+    return f"{text}, out of sync since {since:%Y-%m-%dT%H:%M:%SZ} by their states"
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -291,9 +331,21 @@ def _topics(status: Status) -> Iterator[DoctorFinding]:
             yield DoctorFinding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
 
 
+def _persistent(status: Status) -> Iterator[DoctorFinding]:
+    for paths, effect in by_parent(status.persistent):
+        detail = f"persistent, so no session ends it: {effect}"
+        yield DoctorFinding("error", paths, detail, FIX_PERSISTENT)
+
+
 def _brokers(status: Status) -> Iterator[DoctorFinding]:
     for text in status.brokers.unreadable:
-        yield DoctorFinding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
+        if text.partition(": ")[0] not in status.persistent_in_cluster:
+            yield DoctorFinding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
+    for one in status.missing:
+        detail = f"not registered, with {missing_replicas(one)}: start it, or give its replicas to others"
+        yield DoctorFinding(
+            "warning", f"broker {one.broker}", detail, f"zkgroup plan decommission {one.broker}"
+        )
     if status.brokers.data and status.controller is None:
         yield DoctorFinding("error", "controller", "brokers are registered, but none is controller")
     if not status.brokers.data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import (
@@ -199,7 +200,7 @@ def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
 
 def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str, bytes | None]]) -> None:
     led = {path.split("/")[3] for path, _ in missing if path.endswith("/state")}
-    if not led or ensemble.zk.exists(ControllerRegistration.path()) is None:
+    if not led or not has_controller(ensemble):
         return
     hints = []
     for path, data in missing:

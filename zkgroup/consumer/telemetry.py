@@ -34,6 +34,7 @@ _WARNINGS = frozenset(
         "stale_registration",
         "coordinated_group",
         "corrupt_znode",
+        "persistent_znode",
         "lease.expired",
         "callback.overdue",
     }

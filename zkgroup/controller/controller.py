@@ -33,7 +33,7 @@ from zkgroup.controller.machine.events import (
 )
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.controller.telemetry import ControllerTelemetry
-from zkgroup.errors import ConflictError, ZkGroupError
+from zkgroup.errors import BrokerIdInUseError, ConflictError, ZkGroupError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.runtime.events import LogEvent
@@ -309,6 +309,8 @@ def _resolve(future: Future[ControlledShutdownResponse], response: ControlledShu
 
 
 def _id_in_use(broker: int, path: str, session: int) -> ZkGroupError:
+    if session == 0:
+        return BrokerIdInUseError(path, session, None)
     return ConflictError(
         f"broker id {broker} is in use: {path} is held by session 0x{session:x}; "
         f"choose another id, or stop the process that has it (`zkgroup broker list`)"

@@ -27,6 +27,7 @@ _STATE_CHANGES: Final = {
 _WARNINGS: Final = frozenset(
     {
         "broker.refused",
+        "controller.persistent",
         "controller_epoch.unreadable",
         "handler.failed",
         "event.backoff",

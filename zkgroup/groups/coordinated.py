@@ -19,7 +19,7 @@ from zkgroup.groups.membership import (
 )
 from zkgroup.groups.slots import SlotView
 from zkgroup.groups.snapshot import CoordinatedGroup, GroupSnapshot
-from zkgroup.groups.verify import YOUNG_MS, is_young
+from zkgroup.groups.verify import YOUNG_MS, is_young, persistent_problems
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker
@@ -79,6 +79,7 @@ class CoordinatedView:
     def problems(self) -> tuple[Problem, ...]:
         """Everything that is wrong, in the order of `ProblemKind`; empty when the group has converged."""
         found = [
+            *persistent_problems(self.snapshot),
             *_unreadable(self),
             *_coordination(self),
             *_two_kinds(self),

@@ -30,6 +30,8 @@ class GroupState(Enum):
 class ProblemKind(Enum):
     """What can be wrong with a group, in the order in which it is reported."""
 
+    PERSISTENT_ZNODE = "persistent_znode"
+    """A registration, owner or view is persistent, so it ends with no session."""
     UNREADABLE_TOPIC = "unreadable_topic"
     """The znode of a subscribed topic cannot be read."""
     UNREADABLE_REGISTRATION = "unreadable_registration"
@@ -47,7 +49,8 @@ class ProblemKind(Enum):
     OWNER_OF_UNSUBSCRIBED_TOPIC = "owner_of_unsubscribed_topic"
     """A partition has an owner, and no member subscribes to its topic."""
     OWNER_NOT_MEMBER = "owner_not_member"
-    """The owner is not registered, or its znode belongs to another session."""
+    """The owner, a thread id or the id of a member alone, is not registered, or its znode belongs to another
+    session."""
     WRONG_OWNER = "wrong_owner"
     """The owner is not the thread that the assignment names."""
     UNOWNED = "unowned"
@@ -132,11 +135,13 @@ class PartitionDescription:
     topic_partition: TopicPartition
     """The partition."""
     owner: str | None
-    """Thread id in the owner znode; its raw text where that is none. The member id of a client."""
+    """Thread id in the owner znode; its raw text where that is none, as the member id that some clients write
+    there. The member id of a client of a coordinator."""
     member: str | None
     """The member that owns it; None if there is no owner, or the znode cannot be read."""
     expected_owner: str | None
-    """The thread id that the assignment names; None if there is none, and in a group of Kafka's protocol."""
+    """The thread id that the assignment names; None if there is none, in a group of Kafka's protocol, and
+    where the owner is another client's that writes its id without a thread."""
     owned_since_ms: int | None
     """When the owner znode was created, in epoch milliseconds of the server; None without one."""
     token: int | None
@@ -205,6 +210,8 @@ class GroupSummary:
     """As in `GroupDescription`."""
     protocol_state: str | None = None
     """As in `GroupDescription`."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations, owners and views that are persistent, so that they end with no session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

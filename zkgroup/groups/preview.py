@@ -9,7 +9,7 @@ from zkgroup.assignment import assign
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.descriptions import Preview, PreviewRow
 from zkgroup.groups.snapshot import GroupSnapshot
-from zkgroup.groups.verify import evaluate_members, expected_ownership
+from zkgroup.groups.verify import evaluate_members, expected_ownership, is_in_foreign_format
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.brokers import Topic
 
@@ -68,6 +68,12 @@ def _notes_on_group(snapshot: GroupSnapshot, topics: Sequence[str]) -> Iterator[
     """That the group is new, and which topics there are not."""
     if not snapshot.exists:
         yield f"there is no group {snapshot.group!r} yet"
+    foreign = [tp for tp in sorted(snapshot.owners) if is_in_foreign_format(snapshot, tp)]
+    if foreign:
+        yield (
+            f"the owner of {foreign[0]} is in the format of another client (a consumer id without a thread), "
+            "which may assign partitions by rules of its own"
+        )
     missing = [topic for topic in topics if topic not in snapshot.topics]
     if missing:
         named = ", ".join(missing)

@@ -36,6 +36,7 @@ from zkgroup.groups.verify import (
     expected_ownership,
     find_problems,
     group_state,
+    is_in_foreign_format,
     needs_second_read,
 )
 from zkgroup.model import TopicPartition
@@ -228,6 +229,7 @@ def summarise_group(
         partitions=len(known),
         unowned=sum(1 for tp in wanted if tp not in snapshot.owners),
         lag=sum(lags) if lags else None,
+        persistent=snapshot.persistent_paths,
     )
 
 
@@ -281,6 +283,7 @@ def summarise_coordinated(
         lag=sum(lags) if lags else None,
         protocol="coordinator",
         protocol_state=view.protocol_state,
+        persistent=snapshot.persistent_paths,
     )
 
 
@@ -362,11 +365,12 @@ def _partition(
     log_ends: LogEnds,
 ) -> PartitionDescription:
     owner = snapshot.owners.get(tp)
+    named = owner.value.member if owner and owner.value else None
     return PartitionDescription(
         topic_partition=tp,
         owner=owner.text if owner else None,
-        member=owner.value.member if owner and owner.value else None,
-        expected_owner=(expected.owners or {}).get(tp),
+        member=snapshot.registered_owner(tp) or named,
+        expected_owner=None if is_in_foreign_format(snapshot, tp) else (expected.owners or {}).get(tp),
         owned_since_ms=owner.stat.ctime if owner else None,
         token=owner.stat.czxid if owner else None,
         offset=offset_of(snapshot, tp),

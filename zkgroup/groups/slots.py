@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig, SlotOwner
@@ -93,5 +93,5 @@ def read_slots(ensemble: Ensemble, numbers: Collection[int]) -> dict[int, SlotVi
 
 
 def _is_zkgroup(znode: Znode | None) -> bool:
-    registration = decode_or_error(znode, BrokerRegistration.decode).value if znode else None
+    registration = decode_ephemeral(znode, BrokerRegistration.decode).value if znode else None
     return registration is not None and registration.is_zkgroup

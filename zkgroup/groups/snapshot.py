@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.errors import CorruptZnodeError, PersistentZnodeError
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
 from zkgroup.znodes.group_records import StoredAssignment, View
+from zkgroup.znodes.sessions import is_leftover
 
 T = TypeVar("T")
 
@@ -45,6 +46,13 @@ def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> D
         return DecodedZnode(znode=znode, value=decode(znode.path, znode.data))
     except CorruptZnodeError as error:
         return DecodedZnode(znode=znode, value=None, error=error)
+
+
+def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> DecodedZnode[T]:
+    """The same of a znode that belongs to a session: a persistent one has no value, its error says why."""
+    if is_leftover(znode):
+        return DecodedZnode(znode=znode, value=None, error=PersistentZnodeError(znode.path))
+    return decode_or_error(znode, decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +151,26 @@ class GroupSnapshot:
         return self.ids.pzxid if self.ids else None
 
     @property
-    def session_ids(self) -> Mapping[str, int]:
-        """Session of each registered member."""
-        return {member: entry.stat.ephemeral_owner for member, entry in self.registrations.items()}
+    def persistent(self) -> tuple[Znode, ...]:
+        """Znodes of sessions that no session holds, by path."""
+        entries: tuple[Mapping[Any, DecodedZnode[Any]], ...] = (self.registrations, self.owners, self.views)
+        znodes = [entry.znode for found in entries for entry in found.values()]
+        return tuple(sorted(znode for znode in znodes if is_leftover(znode)))
+
+    @property
+    def persistent_paths(self) -> tuple[str, ...]:
+        """Paths of the same."""
+        return tuple(znode.path for znode in self.persistent)
+
+    def registered_owner(self, tp: TopicPartition) -> str | None:
+        """The registered member that the owner znode of a partition names; of several that of its session."""
+        entry = self.owners.get(tp)
+        if entry is None or entry.value is None:
+            return None
+        holder, known = entry.stat.ephemeral_owner, self.registrations
+        named = [member for member in entry.value.members if member in known]
+        mine = (member for member in named if known[member].stat.ephemeral_owner == holder)
+        return next(mine, named[0] if named else None)
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         """Partition numbers of a topic, ascending; none where it is missing or unreadable."""

@@ -15,6 +15,7 @@ from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.model.requests import hex_session
 from zkgroup.znodes.consumers import Owner, Registration, owners_topic_path
+from zkgroup.znodes.sessions import effect_without_session, is_leftover
 
 YOUNG_MS = 10_000
 """A wrong group that changed less than this ago is taken to be on its way."""
@@ -23,6 +24,7 @@ YOUNG_MS = 10_000
 def find_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> tuple[Problem, ...]:
     """Every difference between what is and what should be, in a stable order; empty when converged."""
     found = [
+        *persistent_problems(snapshot),
         *_unreadable(snapshot),
         *expected.problems,
         *_disagreeing_members(snapshot, expected),
@@ -44,7 +46,7 @@ def group_state(
     """The state by the snapshot, the time and, where there is one, a second read about 2 s later."""
     if not snapshot.registrations:
         return GroupState.EMPTY
-    if is_owned_as_expected(snapshot, expected):
+    if is_owned_as_expected(snapshot, expected) and not snapshot.persistent:
         return GroupState.STABLE
     if is_young(snapshot, now_ms) or not snapshot.stood_still:
         return GroupState.REBALANCING
@@ -87,9 +89,41 @@ def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str)
 
 def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bool:
     entry = snapshot.owners.get(tp)
-    if entry is None or entry.value is None or entry.value.thread_id != thread:
+    if entry is None or entry.value is None or not _is_thread(snapshot, tp, entry.value, thread):
         return False
-    return _session_problem(snapshot, entry) is None
+    return _session_problem(snapshot, tp, entry) is None
+
+
+def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
+    """Whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
+
+    How such a client assigns partitions is not known.
+    """
+    entry = snapshot.owners.get(tp)
+    text = entry.value.thread_id if entry and entry.value else None
+    return text is not None and snapshot.registered_owner(tp) == text
+
+
+def _is_thread(snapshot: GroupSnapshot, tp: TopicPartition, owner: Owner, thread: str) -> bool:
+    """Whether the owner may be the thread that is expected here."""
+    return owner.thread_id == thread or is_in_foreign_format(snapshot, tp)
+
+
+def persistent_problems(snapshot: GroupSnapshot) -> Iterator[Problem]:
+    """Registrations, owners and views that no session holds."""
+    partitions = {entry.znode.path: tp for tp, entry in snapshot.owners.items()}
+    for znode in snapshot.persistent:
+        tp = partitions.get(znode.path)
+        yield Problem(
+            kind=ProblemKind.PERSISTENT_ZNODE,
+            topic=tp.topic if tp else None,
+            partition=tp.partition if tp else None,
+            expected="an ephemeral znode",
+            found="a persistent one",
+            since_ms=znode.stat.ctime,
+            detail=f"{znode.path}: is persistent, so it ends with no session: "
+            f"{effect_without_session(znode.path)}; `zkgroup doctor --fix` removes it",
+        )
 
 
 def _unreadable(snapshot: GroupSnapshot) -> Iterator[Problem]:
@@ -171,29 +205,34 @@ def _owner_problem(
             ProblemKind.OWNER_OF_UNSUBSCRIBED_TOPIC,
             f"owned by {thread}, but no member subscribes to {tp.topic}",
         )
-    session = _session_problem(snapshot, entry)
+    if is_leftover(entry.znode):
+        return None, ""  # `persistent_problems` has it
+    session = _session_problem(snapshot, tp, entry)
     if session:
         return ProblemKind.OWNER_NOT_MEMBER, session
     named = (expected.owners or {}).get(tp)
-    if named is not None and named != thread:
+    if named is not None and not _is_thread(snapshot, tp, entry.value, named):
         return ProblemKind.WRONG_OWNER, f"owned by {thread}, assigned to {named}"
     return None, ""
 
 
-def _session_problem(snapshot: GroupSnapshot, entry: DecodedZnode[Owner]) -> str | None:
+def _session_problem(snapshot: GroupSnapshot, tp: TopicPartition, entry: DecodedZnode[Owner]) -> str | None:
     """Why the holder is no member of now: not registered, or a leftover of a former session."""
     assert entry.value is not None
-    member = entry.value.member
-    session = snapshot.session_ids.get(member) if member else None
+    member = snapshot.registered_owner(tp)
+    registration = snapshot.registrations.get(member) if member else None
     holder = entry.stat.ephemeral_owner
-    if session is None:
-        owned_by = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
-        return f"owned by {entry.value.thread_id} ({owned_by}), which is not registered"
+    if not holder:
+        return f"owned by {entry.value.thread_id} in no session"
+    where = f"session {hex_session(holder)}"
+    if registration is None:
+        return f"owned by {entry.value.thread_id} ({where}), which is not registered"
+    session = registration.stat.ephemeral_owner
     if holder != session:
-        where = f"session {hex_session(holder)}" if holder else "no session (a persistent znode)"
+        now = f"session {hex_session(session)}" if session else "no session"
         return (
-            f"owned by {entry.value.thread_id} in {where}, but that member is registered in "
-            f"session {hex_session(session)}: a leftover that is deleted when its session ends"
+            f"owned by {entry.value.thread_id} in {where}, but that member is registered in {now}: "
+            "a leftover that is deleted when its session ends"
         )
     return None
 

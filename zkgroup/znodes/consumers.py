@@ -362,7 +362,12 @@ class Owner:
         an id may end as a thread id does (`host-1`), so several members can be named: of these, the one that
         is registered in the session of the znode is meant.
         """
-        return member in (self.member, self.thread_id)
+        return member in self.members
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of the members that can be named, as `is_of` says; of a thread id first."""
+        return (self.thread_id,) if self.member is None else (self.member, self.thread_id)
 
     @property
     def _parts(self) -> tuple[str, int] | None:

@@ -160,6 +160,10 @@ def _member(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.member("live", "a", {"orders": 1})
 
 
+def _restored(admin: Admin, cluster: MemoryCluster) -> None:
+    cluster.world.server.put("/consumers/live/ids/live_a", b"{}")
+
+
 def _second_leads(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.state("orders", 0, leader=2, isr=(1, 2))
 
@@ -215,6 +219,7 @@ CHANGES: dict[str, tuple[Given, Call]] = {
     "pause_plan": (_started, lambda admin, **how: admin.pause_plan(admin.list_plans().rows[0].plan, **how)),
     "cancel_plan": (_started, lambda admin, **how: admin.cancel_plan(admin.list_plans().rows[0].plan, **how)),
     "resign_controller": (_nothing, lambda admin, **how: admin.resign_controller(**how)),
+    "remove_persistent_znodes": (_restored, lambda admin, **how: admin.remove_persistent_znodes(**how)),
     "undo": (_recorded, lambda admin, **how: admin.undo(**how)),
 }
 UNDOABLE = {
@@ -231,6 +236,7 @@ UNDOABLE = {
     "save_plan",
     "start_plan",
     "pause_plan",
+    "remove_persistent_znodes",
     "undo",
 }
 

@@ -13,7 +13,6 @@ from zkgroup.admin.cluster.controller import (
     read_controller_health,
 )
 from zkgroup.admin.status import diagnose, read_status
-from zkgroup.model.requests import Create
 from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus
 from zkgroup.znodes.reassignment_records import StoredPlan
@@ -21,7 +20,7 @@ from zkgroup.znodes.reassignment_records import StoredPlan
 
 def _says(world: MemoryGroups, zxid: int, epoch: int = 7, **more: object) -> None:
     status = ControllerStatus(1, epoch, zxid, 5, **more)  # type: ignore[arg-type]
-    world.server.put(ControllerStatus.path(), status.encode())
+    world.hold(ControllerStatus.path(), status.encode())
 
 
 def test_partitions_whose_leader_refuses_to_lead_are_not_led(world: MemoryGroups) -> None:
@@ -158,8 +157,8 @@ def test_unreadable_znodes_are_reported_with_their_path(world: MemoryGroups) -> 
     """`/controller`, the epoch and the status itself."""
     cluster = MemoryCluster(world)
     cluster.no_controller()
-    world.server.put(ControllerRegistration.path(), b"{")
-    world.server.put(ControllerStatus.path(), b"[]")
+    world.hold(ControllerRegistration.path(), b"{")
+    world.hold(ControllerStatus.path(), b"[]")
     world.server.put("/controller_epoch", b"x")
 
     found = read_controller_health(world.ensemble)
@@ -182,7 +181,7 @@ def test_partitions_and_moves_are_counted(world: MemoryGroups) -> None:
     world.server.put(StoredPlan.path("p"), plan.encode())
     world.server.put(StoredPlan.path("q"), plan.at(0, "paused").encode())
     world.parent("/brokers")
-    world.write(Create(BrokerRegistration.path(8), b"{"))
+    world.hold(BrokerRegistration.path(8), b"{")
 
     status = read_status(world.ensemble)
 

@@ -344,7 +344,7 @@ def test_brokers_are_listed_with_the_fields_of_their_registrations(world: Memory
     """Version, epoch, kind, role, active controller; an unreadable one is named and hides no other."""
     cluster = MemoryCluster(world, 1, "0.8.2.2")
     cluster.broker(2, zkgroup={"role": "controller"})
-    world.server.put(BrokerRegistration.path(3), b"{")
+    world.hold(BrokerRegistration.path(3), b"{")
 
     _, rows, unreadable = list_brokers(world.ensemble)
 
@@ -374,9 +374,9 @@ def test_the_controller_is_described_by_its_kind(world: MemoryGroups) -> None:
     cluster = MemoryCluster(world)
     real = describe_controller(world.ensemble)[1]
     cluster.ours()
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5).encode())
     ours = describe_controller(world.ensemble)[1]
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 6, 2**40, 5).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 6, 2**40, 5).encode())
     former = describe_controller(world.ensemble)[1]
     cluster.no_controller()
 

@@ -94,7 +94,7 @@ def test_a_broker_that_is_there_is_refused(world: MemoryGroups, cluster: MemoryC
     """It restarts faster than its operator types; so is one whose registration cannot be read."""
     with pytest.raises(RefusedError, match=r"/brokers/ids/1: expected a broker that is lost"):
         _plan(world, 1)
-    world.server.put(BrokerRegistration.path(4), b"{")
+    world.hold(BrokerRegistration.path(4), b"{")
     with pytest.raises(RefusedError, match=r"/brokers/ids/4: expected a broker that is lost"):
         _plan(world, 4)
 

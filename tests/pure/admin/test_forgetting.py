@@ -57,7 +57,7 @@ def test_a_broker_that_is_registered_is_not_forgotten(world: MemoryGroups) -> No
     recorded(world)
     before = left(world)
     plan = plan_forgetting(world.ensemble, 3)
-    world.server.put(BrokerRegistration.path(3), BrokerRegistration("h", 9092, 1, 0).encode())
+    world.hold(BrokerRegistration.path(3), BrokerRegistration("h", 9092, 1, 0).encode())
 
     with pytest.raises(RefusedError, match="broker 3 is registered"):
         forget(world.ensemble, plan)

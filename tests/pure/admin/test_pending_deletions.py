@@ -37,12 +37,12 @@ def test_the_reason_that_a_zkgroup_controller_wrote_is_reported(
     marker = world.server.find(TopicDeletion.path("orders"))
     assert marker is not None
     zxid = marker.stat.mzxid
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, zxid - 1, 5).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, zxid - 1, 5).encode())
     older = _told(world)
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, zxid, 5).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, zxid, 5).encode())
     free = _told(world)
     waiting = {"deletion of orders": "waits for broker 4 to be back", "deletion of clicks": "no"}
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
 
     assert unsaid == PendingDeletion(marker.stat.ctime, NOT_REPORTED)
     assert older == unsaid

@@ -345,7 +345,7 @@ def test_a_cancel_loses_to_another_controller(world: MemoryGroups, cluster: Memo
 
     def deposed() -> None:
         cluster.no_controller()
-        world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
+        world.hold(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
 
     with pytest.raises(ConflictError, match="/controller"):
         cancel(world.operator(MeddledStore(world.server.client(), before_nth(Multi, 1, deposed))), plan)

@@ -93,7 +93,7 @@ def _beside_another(world: MemoryGroups) -> Change:
 def _beside_brokers_of_0_8(world: MemoryGroups) -> Change:
     """A broker has come that ignores the throttle with which the plan was saved."""
     old = BrokerRegistration.decode("", b'{"host":"h","port":9092,"version":1,"jmx_port":-1,"timestamp":"1"}')
-    world.server.put(BrokerRegistration.path(9), old.encode())
+    world.hold(BrokerRegistration.path(9), old.encode())
     return _resumed(world)
 
 

@@ -8,7 +8,7 @@ from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.cluster.controller import ask_to_resign, plan_resignation, wait_for_successor
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Delete, SetData
 from zkgroup.znodes.controller import ControllerRegistration, ResignRequest, StandbyController
 
 
@@ -53,7 +53,7 @@ def test_a_controller_that_cannot_be_read_is_not_asked(world: MemoryGroups) -> N
     """Whether it is a zkgroup controller is unknown."""
     cluster = MemoryCluster(world)
     cluster.no_controller()
-    world.server.put(ControllerRegistration.path(), b"{")
+    world.hold(ControllerRegistration.path(), b"{")
 
     with pytest.raises(RefusedError, match="cannot be read"):
         plan_resignation(world.ensemble)
@@ -78,7 +78,7 @@ def test_a_real_controller_that_has_taken_over_since_the_plan_is_not_asked(world
     cluster.ours()
     plan = plan_resignation(world.ensemble)
     cluster.no_controller()
-    world.server.put(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
+    world.hold(ControllerRegistration.path(), ControllerRegistration(2, 1).encode())
 
     with pytest.raises(ConflictError, match="/controller"):
         ask_to_resign(world.ensemble, plan)
@@ -101,7 +101,7 @@ def test_waiting_ends_when_a_controller_is_active(world: MemoryGroups, follows: 
         if len(looks) == 1:
             cluster.no_controller()
         elif len(looks) == 2 and follows:
-            world.write(Create(ControllerRegistration.path(), ControllerRegistration(3, 1).encode()))
+            world.hold(ControllerRegistration.path(), ControllerRegistration(3, 1).encode())
 
     operator = world.operator(world.server.client(), time_passes)
     came = wait_for_successor(operator, plan, 5)
@@ -129,7 +129,7 @@ def test_possible_successors_are_noted_before_a_resignation(world: MemoryGroups)
     for number in (1, 2, 3):
         world.write(Delete(f"/brokers/ids/{number}", -1))
     alone = plan_resignation(world.ensemble)
-    world.server.put(StandbyController.path(9), StandbyController("h", 9092, 1).encode())
+    world.hold(StandbyController.path(9), StandbyController("h", 9092, 1).encode())
     not_alone = plan_resignation(world.ensemble)
 
     assert among_real.notes == ("broker 2, 3 runs Kafka and may be elected next",)

@@ -23,7 +23,7 @@ def _brokers(world: MemoryGroups, *numbers: int) -> None:
     for number in numbers:
         plain = [Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")]
         one = BrokerRegistration.of(plain, timestamp_ms=1, version=4, extensions={ZKGROUP_KEY: {}})
-        world.server.put(BrokerRegistration.path(number), one.encode())
+        world.hold(BrokerRegistration.path(number), one.encode())
 
 
 def test_the_first_number_is_the_number_for_ever(world: MemoryGroups) -> None:

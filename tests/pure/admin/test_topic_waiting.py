@@ -80,7 +80,7 @@ def test_the_reason_for_a_missing_leader_is_reported(world: MemoryGroups, cluste
     _gone(world, PartitionState.path(_tp(3)))
     cluster.ours()
     waiting = {"leader of orders-1": "broker 2 does not answer"}
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
     replicas = {_tp(number): (1, 2) for number in (0, 1, 2, 4)} | {_tp(3): (8, 9)}
 
     seen = wait_for_leaders(world.ensemble, replicas, 0, lambda *_: None)
@@ -154,7 +154,7 @@ def test_a_wait_that_ends_before_the_controller_reports_says_so(
 
     early = wait_until_gone(world.ensemble, asked, 1, reported.append)
     waiting = {"deletion of orders": "waits for broker 4 to be back"}
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, 1, 5, waiting=waiting).encode())
     late = wait_until_gone(world.ensemble, asked, 1, reported.append)
 
     assert (early.gone, early.detail) == (False, NOT_REPORTED)

@@ -23,11 +23,11 @@ from zkgroup.znodes.controller import ControllerRegistration
 
 def _broker(world: MemoryGroups, number: int, **extensions: object) -> None:
     data = BrokerRegistration("h", 9092, timestamp_ms=1, extensions=extensions).encode()
-    world.server.put(BrokerRegistration.path(number), data)
+    world.hold(BrokerRegistration.path(number), data)
 
 
 def _controller(world: MemoryGroups) -> None:
-    world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
+    world.hold(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
 
 
 # --- create -------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_racks_are_used_unless_disabled(world: MemoryGroups) -> None:
         registration = BrokerRegistration.of(
             [Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1, rack=rack
         )
-        world.server.put(BrokerRegistration.path(number), registration.encode())
+        world.hold(BrokerRegistration.path(number), registration.encode())
 
     new = creation.plan_topic(world.ensemble, "orders", partitions=8, replication_factor=2)
     _broker(world, 5)
@@ -105,7 +105,7 @@ def test_a_name_that_is_no_broker_id_is_passed_over(world: MemoryGroups) -> None
     """Past bug: `²` is a digit for `str.isdigit`, and then `int` failed; `01` is no path of broker 1."""
     _broker(world, 1)
     for name in ("²", "01", "x", "9" * 5000):
-        world.server.put(f"/brokers/ids/{name}", b"{}")
+        world.hold(f"/brokers/ids/{name}", b"{}")
 
     assert creation.plan_topic(world.ensemble, "orders", partitions=1).assignment == {0: (1,)}
 

@@ -456,7 +456,7 @@ def test_a_topic_that_was_led_does_not_come_back_beside_a_controller(world: Memo
         ("/brokers/topics/orders/partitions/0", None),
         ("/brokers/topics/orders/partitions/0/state", b"{}"),
     )
-    world.server.put(ControllerRegistration.path(), ControllerRegistration(7, 1).encode())
+    world.hold(ControllerRegistration.path(), ControllerRegistration(7, 1).encode())
 
     with pytest.raises(RefusedError, match="topic create orders --replica-assignment 1:2,2:1`"):
         plan_restoration(world.ensemble, _record(znodes=led))

@@ -54,7 +54,7 @@ def put(world: MemoryGroups, path: str, data: bytes | None = None) -> None:
 
 def broker(world: MemoryGroups, number: int) -> None:
     ours = BrokerRegistration("h", 9092, timestamp_ms=1, extensions={"zkgroup": {"role": "data"}})
-    put(world, BrokerRegistration.path(number), ours.encode())
+    world.hold(BrokerRegistration.path(number), ours.encode())
 
 
 def hosted(world: MemoryGroups, name: str, leader: int, *replicas: int) -> None:
@@ -66,9 +66,9 @@ def hosted(world: MemoryGroups, name: str, leader: int, *replicas: int) -> None:
 
 def controller(world: MemoryGroups, *, is_zkgroup: bool = True) -> None:
     data = ControllerRegistration(1, 1).encode()
-    world.server.put(ControllerRegistration.path(), data)
+    world.hold(ControllerRegistration.path(), data)
     if is_zkgroup:
-        world.server.put(ControllerRegistration.path(), data)  # version 1 marks ours
+        world.hold(ControllerRegistration.path(), data)  # version 1 marks ours
 
 
 def cluster(world: MemoryGroups, maker: Maker = made, *, is_zkgroup: bool = True) -> None:

@@ -112,7 +112,7 @@ def test_what_may_not_be_read_is_named_and_the_rest_counted(world: MemoryGroups)
         world.server.set_acl(path, UNREADABLE)
     some = read_usage(world.ensemble, [])
     world.server.put("/admin")
-    world.server.put("/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}')
+    world.hold("/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}')
     for path in ("/brokers/topics", "/brokers/ids", "/admin", "/controller", "/config"):
         world.server.set_acl(path, UNREADABLE)
     least = read_usage(world.ensemble, [])

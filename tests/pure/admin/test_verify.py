@@ -12,12 +12,13 @@ from zkgroup.assignment.comparison import inputs_digest, result_digest
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.preview import GroupChange
 from zkgroup.groups.reader import read_snapshot
-from zkgroup.groups.reads import describe, verify
+from zkgroup.groups.reads import describe, preview, verify
 from zkgroup.groups.verify import expected_ownership, find_problems
-from zkgroup.model import TopicPartition, Whitelist
+from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.requests import Create, Delete
-from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.consumers import Owner, Registration, ids_path
 from zkgroup.znodes.group_records import StoredAssignment, View
 
 POISON = [
@@ -314,16 +315,72 @@ def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGrou
     assert (found.assignor, found.state, found.problems) == ("sticky", GroupState.STABLE, ())
 
 
-def test_a_persistent_owner_has_no_session(world: MemoryGroups) -> None:
-    """An owner znode without a session never goes by itself: it is reported as such."""
-    _two_members(world)
-    world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
-    world.write(Create(Owner.path("g", TopicPartition("orders", 0)), b"g_a-0"))
+def test_what_no_session_holds_is_a_problem_by_its_path(world: MemoryGroups) -> None:
+    """Registrations, owners and views of a restored backup; the group is not stable with them."""
+    world.topic("orders", 2)
+    registration = Registration.of(StaticSubscription({"orders": 1}), 1).encode()
+    world.server.put(Registration.path("g", "g_a"), registration)
+    world.server.put(View.path("g", "g_a"), View(1, "i", "r").encode())
+    for number in range(2):
+        world.server.put(Owner.path("g", TopicPartition("orders", number)), b"g_a-0")
+    world.pass_time(60)
 
-    (problem,) = _problems(world)
+    found = describe(world.ensemble, "g")
+    persistent = [one for one in found.problems if one.kind is ProblemKind.PERSISTENT_ZNODE]
 
-    assert problem.kind is ProblemKind.OWNER_NOT_MEMBER
-    assert "persistent" in problem.detail
+    assert found.state is GroupState.INCONSISTENT
+    assert [(one.detail.partition(": ")[0], one.partition) for one in persistent] == [
+        ("/consumers/g/ids/g_a", None),
+        ("/consumers/g/views/g_a", None),
+        ("/consumers/g/owners/orders/0", 0),
+        ("/consumers/g/owners/orders/1", 1),
+    ]
+    assert all("`zkgroup doctor --fix`" in one.detail for one in persistent)
+    assert [row.problem for row in found.partitions] == [ProblemKind.PERSISTENT_ZNODE] * 2
+
+
+GO_IDS = ["host:7b0cfb39-0001", "host-7", "host:000-5"]
+"""Ids of consumers of kazoo-go; the last two look like thread ids."""
+
+
+def _go_group(world: MemoryGroups) -> None:
+    """Consumers that write their id alone into owners, and assign partitions by rules of their own."""
+    world.topic("orders", len(GO_IDS))
+    text = '{"pattern":"static","subscription":{"orders":1},"timestamp":1500000000,"version":1}'
+    for number, name in enumerate(reversed(GO_IDS)):
+        world.parent(ids_path("web"))
+        session = world.server.client(name).session
+        assert session is not None
+        created = Create(Registration.path("web", name), text.encode(), ephemeral=True)
+        world.write(created, session_id=session.session_id)
+        world.own("web", "orders", number, name, session=session.session_id)
+
+
+def test_a_group_whose_owners_are_consumer_ids_is_well(world: MemoryGroups) -> None:
+    """kazoo-go writes the id of the registration, without a thread; it assigns by its own rules."""
+    _go_group(world)
+
+    found = describe(world.ensemble, "web")
+
+    assert (found.state, found.problems) == (GroupState.STABLE, ())
+    assert [row.member for row in found.partitions] == list(reversed(GO_IDS))
+    assert [row.owner for row in found.partitions] == list(reversed(GO_IDS))
+    note = preview(world.ensemble, "web", GroupChange()).notes[0]
+    assert "format of another client" in note
+
+
+def test_an_owner_in_another_format_needs_its_session(world: MemoryGroups) -> None:
+    """The session that claims owns the registration; else it is no member's claim."""
+    _go_group(world)
+    other = world.server.client("other").session
+    assert other is not None
+    world.write(Delete(Owner.path("web", TopicPartition("orders", 1)), 1))
+    world.own("web", "orders", 1, "host-7", session=other.session_id)
+
+    (problem,) = _problems(world, "web")
+
+    assert (problem.kind, problem.partition) == (ProblemKind.OWNER_NOT_MEMBER, 1)
+    assert "leftover" in problem.detail
 
 
 def _looks(world: MemoryGroups, *acts: Callable[[], object]) -> Ensemble:

@@ -89,7 +89,7 @@ def test_a_diagnosis_says_what_to_type_next(world: MemoryGroups) -> None:
     world.own_as_planned("g")
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
     world.member("h", "a", {"nothing": 1})
-    world.server.put(BrokerRegistration.path(1), b"{")
+    world.hold(BrokerRegistration.path(1), b"{")
     world.clock.advance(60_000)
 
     found = diagnose(read_status(world.ensemble), wanted_timeout_ms=10_000)

@@ -194,6 +194,35 @@ def test_among_brokers_of_kafka_a_zkgroup_broker_does_not_start() -> None:
     assert world.server.find(PATH) is None
 
 
+@pytest.mark.parametrize("folder", [None, "/data"])
+def test_a_persistent_registration_ends_the_broker_at_once(folder: str | None) -> None:
+    """No session ends it, though it has the broker's own address and folder; the error says what to do."""
+    world = SteppedBrokers()
+    own = {"role": "data"} if folder is None else {"role": "data", "folder": folder}
+    data = BrokerRegistration("h", 9001, 1, 0, extensions={"zkgroup": own}).encode()
+    world.server.put(PATH, data)
+    node = world.node()
+    world.run()
+    (failed,) = node.emitted(Failed)
+
+    assert isinstance(failed.error, BrokerIdInUseError)
+    assert str(failed.error).startswith(f"{PATH}: ")
+    assert "`zkgroup doctor --fix`" in str(failed.error)
+
+
+def test_brokers_of_kafka_that_no_session_holds_are_told_apart() -> None:
+    """Kafka's brokers of a restored tree: refused as long as they are there, with the command."""
+    world = SteppedBrokers()
+    world.server.put(BrokerRegistration.path(3), BrokerRegistration("k", 9092, 1, 0).encode())
+    node = world.node()
+    world.run()
+    (failed,) = node.emitted(Failed)
+
+    assert isinstance(failed.error, ForeignBrokersError)
+    assert "/brokers/ids/3: " in str(failed.error)
+    assert "`zkgroup doctor --fix`" in str(failed.error)
+
+
 def test_a_generated_id_is_given_to_one_broker() -> None:
     """Controller item 74: above 1000, and never an id that an operator has assigned."""
     world = SteppedBrokers()

@@ -30,7 +30,7 @@ def world() -> MemoryGroups:
     """A zkgroup broker at an address without a listener leads `TP`."""
     world = MemoryGroups()
     ours = BrokerRegistration("127.0.0.1", 1, timestamp_ms=1, extensions=OURS)
-    world.server.put(BrokerRegistration.path(1), ours.encode())
+    world.hold(BrokerRegistration.path(1), ours.encode())
     world.topic("orders", 1)
     lead(world, TP, 1)
     return world
@@ -83,7 +83,7 @@ def test_brokers_of_kafka_are_asked_by_option(
     world: MemoryGroups, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Beside brokers of zkgroup, a note on their partitions says so; alone, a note for people does."""
-    world.server.put(BrokerRegistration.path(2), BrokerRegistration("127.0.0.1", 1, timestamp_ms=1).encode())
+    world.hold(BrokerRegistration.path(2), BrokerRegistration("127.0.0.1", 1, timestamp_ms=1).encode())
     lead(world, TP, 2)
 
     def notes(partitions: Sequence[TopicPartition], output_format: str) -> str:

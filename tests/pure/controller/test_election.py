@@ -44,6 +44,22 @@ def test_of_all_electors_one_wins_and_the_epoch_grows_by_one() -> None:
     assert sum(len(node.received(Elected)) for node in world.nodes) == 6
 
 
+def test_a_controller_that_no_session_holds_is_reported_at_once() -> None:
+    """Once, with the path and the command that removes it; after that there is an election."""
+    world = SteppedElectors()
+    world.server.put(CONTROLLER, ControllerRegistration(9, 1).encode())
+    node = world.node(1)
+    world.run()
+    world.advance(60_000)
+    (note,) = node.notes("controller.persistent")
+
+    assert str(note.fields["detail"]).startswith("/controller: ")
+    assert "`zkgroup doctor --fix`" in str(note.fields["detail"])
+    world.write(Delete(CONTROLLER, 0))
+    world.pass_grace()
+    assert elected(node).epoch == 1
+
+
 def test_a_controller_is_made_and_set_once() -> None:
     """Recipes 13: data version 1 marks a zkgroup controller; the transaction is the recipe's own."""
     world = SteppedElectors()

@@ -174,6 +174,18 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
     assert first.machine.election.stage is ElectorState.WATCHING
 
 
+@pytest.mark.parametrize("path", [BrokerRegistration.path(7), StandbyController.path(7)])
+def test_a_persistent_znode_of_this_id_is_not_waited_for(path: str) -> None:
+    """No session ends what a restored backup has left."""
+    world = SteppedElectors()
+    world.real()
+    world.server.put(path, BrokerRegistration("h", 9092, 1, 0).encode())
+    node = world.node(7, controller_only=True)
+    world.run()
+
+    assert node.story == [IdInUse(7, path, 0)]
+
+
 # --- leaving --------------------------------------------------------------------------------------
 
 

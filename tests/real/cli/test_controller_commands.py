@@ -181,7 +181,7 @@ def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: Serv
         2,
     )
     cluster.zk.create_missing("/zkgroup", "/zkgroup/controller")
-    cluster.zk.multi(Create(ControllerStatus.path(), says.encode()))
+    cluster.zk.multi(Create(ControllerStatus.path(), says.encode(), ephemeral=True))
 
     found = shell.json("status")
     table = shell.run("status")

@@ -313,7 +313,7 @@ def own_brokers(idle: ServerGroups) -> Iterator[RecordBrokers]:
             idle.zk.create_missing(*above)
             idle.zk.multi(Create(PartitionState.path(tp), state.encode()))
         idle.zk.create_missing("/brokers/ids")
-        idle.zk.multi(Create(BrokerRegistration.path(1), brokers.registration(1).encode()))
+        idle.zk.multi(Create(BrokerRegistration.path(1), brokers.registration(1).encode(), True))
         cluster = ClusterReader(Ensemble(idle.zk, SystemClock()))
         producer = RecordProducer(cluster, "orders", lambda _: None, ProducerSettings(acks="1"))
         for number in range(3):

@@ -6,8 +6,14 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
+
+from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.admin.persistent import plan_removal, remove
+from zkgroup.errors import ConflictError
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -16,6 +22,7 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 
@@ -380,7 +387,7 @@ def test_doctor_finds_what_is_wrong(shell: Shell, groups: ServerGroups) -> None:
     groups.living("billing", "orders", 1, ("a",))
     healthy = shell.run("doctor")
     groups.zk.create_missing(broker_ids_path())
-    groups.zk.multi(Create(BrokerRegistration.path(1), b"{"))
+    groups.zk.multi(Create(BrokerRegistration.path(1), b"{", ephemeral=True))
 
     ill = shell.json("doctor", code=3)
 
@@ -431,6 +438,49 @@ def test_doctor_finds_partitions_without_leader_or_followers(shell: Shell, group
     assert (error["severity"], error["detail"]) == ("error", "no live leader for partition 1")
     assert (warning["severity"], warning["detail"][-12:]) == ("warning", " partition 2")
     assert error["next"] == warning["next"] == "zkgroup topic describe orders"
+
+
+def test_a_broker_that_is_missing_is_a_warning_that_can_fail_a_check(
+    shell: Shell, groups: ServerGroups
+) -> None:
+    """`doctor` ends with 3 for errors, with --fail-on warning for warnings, as `status --exit-code` does."""
+    cluster = ServerCluster(groups)
+    assert shell.run("doctor", "--fail-on", "warning").code == 0
+    assert shell.run("status", "--exit-code").code == 0
+    cluster.topic("orders", (1, 9))
+
+    ran = shell.run("doctor")
+    document = shell.json("status")
+
+    assert (ran.code, "warning  broker 9: not registered, with replicas of orders-0" in ran.out) == (0, True)
+    assert [row["broker"] for row in document["missing"]] == [9]
+    assert shell.run("doctor", "--fail-on", "warning").code == 3
+    assert shell.run("status", "--exit-code").code == 3
+
+
+def test_doctor_removes_what_no_session_holds(shell: Shell, groups: ServerGroups) -> None:
+    """ZooKeeper itself tells what is persistent: what a session holds by then stays."""
+    _broker(groups, 0)
+    groups.zk.create_missing("/consumers", "/consumers/g", "/consumers/g/ids", "/consumers/g/ids/g_a")
+    groups.zk.multi(Create(ControllerRegistration.path(), ControllerRegistration(0, 1).encode()))
+    paths = ["/consumers/g/ids/g_a", "/controller"]
+
+    assert [shell.run("doctor", flag).code for flag in ("--execute", "--yes")] == [2, 2]
+    assert [row["path"] for row in shell.json("doctor", "--fix")["znodes"]] == paths
+    assert groups.zk.exists("/controller") is not None
+    document = shell.json("doctor", "--fix", "--execute")
+    assert (document["executed"], [row["path"] for row in document["znodes"]]) == (True, paths)
+    assert [groups.zk.exists(path) for path in paths] == [None, None]
+    assert groups.zk.exists("/brokers/ids/0") is not None
+    assert shell.run("undo", "--execute").code == 0
+    lines = [line for line in shell.run("status").lines if line.startswith("persistent")]
+    assert [line.split(":")[0].split()[1] for line in lines] == paths
+    ensemble = Ensemble(groups.zk, SystemClock())
+    plan = plan_removal(ensemble)
+    (controller,) = (znode for znode in plan.znodes if znode.path == "/controller")
+    groups.zk.multi(Delete("/controller", 0), Create("/controller", controller.data, ephemeral=True))
+    with pytest.raises(ConflictError, match="found that of a session"):
+        remove(ensemble, plan)
 
 
 def test_doctor_names_a_wrong_group_that_moves_as_news(shell: Shell, groups: ServerGroups) -> None:

@@ -242,7 +242,7 @@ def test_status_shows_the_slots(
     assert "coordinator what the coordinator of g reports is not known" in ran.out
     MemoryCluster(world, 0).ours()
     waiting = {f"leader of {OFFSETS_TOPIC}-2": "error 56"}
-    world.server.put(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5, waiting=waiting).encode())
+    world.hold(ControllerStatus.path(), ControllerStatus(1, 7, 2**40, 5, waiting=waiting).encode())
     ran = shell.run("-z", "z:1", "status")
     assert "coordinator 4 slots, 1 whose leader refuses to lead\n" in ran.out
     assert "partitions  1 whose leader refuses to lead" in ran.out

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.waiting import PATIENCE_S, becomes
+from tests.worlds.memory_groups import hold
 from tests.worlds.public_apis import Api, MemberWorld, orders
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.records import places, polled
@@ -30,7 +31,7 @@ def brokers() -> Iterator[RecordBrokers]:
 
 def register(world: MemberWorld, brokers: RecordBrokers) -> None:
     for number, registration in brokers.registrations().items():
-        world.server.put(BrokerRegistration.path(number), registration.encode())
+        hold(world.server, BrokerRegistration.path(number), registration.encode())
 
 
 def append(brokers: RecordBrokers, partitions: list[TopicPartition], *records: bytes | NewRecord) -> None:

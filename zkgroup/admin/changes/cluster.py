@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from zkgroup.admin.changes.change import (
     AdminChange,
+    as_they_are,
     counted,
+    undo_record,
 )
 from zkgroup.admin.cluster.brokers import ForgettingPlan, forget, plan_forgetting
 from zkgroup.admin.cluster.controller import (
@@ -26,6 +28,7 @@ from zkgroup.admin.elections import (
     wait_for_election,
     wait_for_verdicts,
 )
+from zkgroup.admin.persistent import RemovalPlan, plan_removal, remove
 from zkgroup.admin.znodes import ChrootPlan, create_chroot, plan_chroot
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -100,6 +103,21 @@ def create_chroot_change(ensemble: Ensemble, chroot: str) -> AdminChange[ChrootP
         is_effective=bool(plan.missing),
         no_undo="no zkgroup command deletes a chroot; ZooKeeper's own `delete` does, while it is empty",
         write=lambda by: create_chroot(ensemble, plan),
+    )
+
+
+def remove_persistent_change(ensemble: Ensemble) -> AdminChange[RemovalPlan, int, None]:
+    """Removes the persistent znodes that belong to sessions; what is written is how many."""
+    plan = plan_removal(ensemble)
+    return AdminChange(
+        ensemble=ensemble,
+        subject="doctor --fix",
+        question=f"Remove {counted(len(plan.znodes), 'znode')}?",
+        plan=plan,
+        notes=tuple(f"{path}: its ACL hides what is below it" for path in plan.hidden),
+        is_effective=bool(plan.znodes),
+        undo=undo_record(znodes=as_they_are(*plan.znodes)),
+        write=lambda by: remove(ensemble, plan),
     )
 
 

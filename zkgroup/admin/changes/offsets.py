@@ -116,7 +116,7 @@ def offset_change(
     if plan.clients is not None and changes:
         raise clients_error(plan.group, plan.clients)
     if plan.members and (removes or not force):
-        error = living_group_error(plan.group, [one.member for one in plan.members])
+        error = living_group_error(plan.group, [one.member for one in plan.members], plan.persistent)
         raise error if removes else type(error)(f"{error}, or --force: {'; '.join(_effects(plan))}")
     parents = missing_parents(ensemble, plan)
 

@@ -185,6 +185,7 @@ class AsyncAdmin:
     list_brokers = _OffLoop(Admin.list_brokers)
     describe_broker = _OffLoop(Admin.describe_broker)
     forget_broker = _OffLoop(Admin.forget_broker)
+    remove_persistent_znodes = _OffLoop(Admin.remove_persistent_znodes)
     describe_controller = _OffLoop(Admin.describe_controller)
     controller_history = _OffLoop(Admin.controller_history)
     resign_controller = _OffLoop(Admin.resign_controller)

@@ -13,6 +13,7 @@ from zkgroup.admin.cluster import brokers, controller, usage
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
 from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.persistent import RemovalPlan
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.model import Znode
@@ -35,6 +36,19 @@ class ClusterMethods(AdminBase):
         """
         as_of, rows = status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms)
         return Listing(as_of=as_of, rows=rows)
+
+    def remove_persistent_znodes(self, *, dry_run: bool = False) -> ChangeResult[RemovalPlan, int, None]:
+        """Removes registrations, owners and other znodes of sessions that are persistent, as a restored
+        backup has them.
+
+        Args:
+            dry_run: only plan.
+
+        Raises:
+            ConflictError: one has changed since it was read, or a session holds it by now.
+            PartlyDoneError: the same after the first of several transactions.
+        """
+        return self._run(cluster_changes.remove_persistent_change(self._ensemble), dry_run)
 
     def cluster_usage(
         self, *, four_letter_words: bool = True, admin_port: int | None = ADMIN_PORT

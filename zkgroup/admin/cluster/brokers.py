@@ -15,7 +15,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code, Create, Delete
 from zkgroup.placement import Broker
@@ -146,13 +146,13 @@ def _leader(path: str, znode: Znode | Code | None) -> int | str:
 
 
 def registrations(ensemble: Ensemble) -> dict[int, DecodedZnode[BrokerRegistration]]:
-    """Every child of `/brokers/ids` that is a broker id, ascending, unreadable ones included."""
+    """Every child of `/brokers/ids` that is a broker id, ascending; unreadable and persistent ones too."""
     names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
     numbers = sorted(number for name in names if (number := number_of(name)) is not None)
     znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
     found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
     return {
-        number: decode_or_error(znode, BrokerRegistration.decode) for number, znode in found.items() if znode
+        number: decode_ephemeral(znode, BrokerRegistration.decode) for number, znode in found.items() if znode
     }
 
 
@@ -161,13 +161,8 @@ def readable(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> dict[in
     return {number: entry.value for number, entry in entries.items() if entry.value}
 
 
-def live_brokers(ensemble: Ensemble) -> Brokers:
-    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
-    return by_role(registrations(ensemble))
-
-
 def by_role(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> Brokers:
-    """The same of registrations that have been read."""
+    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
     known = readable(entries)
     return Brokers(
         data=tuple(number for number, one in known.items() if not is_controller_only(one)),
@@ -199,7 +194,7 @@ def list_brokers(
     """Every registered broker, and why others cannot be listed."""
     entries = registrations(ensemble)
     controller = ensemble.zk.find(ControllerRegistration.path())
-    info = decode_or_error(controller, ControllerRegistration.decode).value if controller else None
+    info = decode_ephemeral(controller, ControllerRegistration.decode).value if controller else None
     rows = tuple(
         _summary(number, entry, entry.value, info)
         for number, entry in entries.items()
@@ -210,7 +205,10 @@ def list_brokers(
 
 
 def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescription]:
-    """One broker and what it hosts. Raises NotFoundError where it is not registered, CorruptZnodeError."""
+    """One broker and what it hosts.
+
+    Raises NotFoundError where it is not registered, PersistentZnodeError, CorruptZnodeError.
+    """
     found = ensemble.zk.read_many([BrokerRegistration.path(broker), ControllerRegistration.path()])
     znode, controller = found[BrokerRegistration.path(broker)], found[ControllerRegistration.path()]
     if znode is None:
@@ -218,7 +216,7 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
             f"{BrokerRegistration.path(broker)}: broker {broker} is not registered; "
             "`zkgroup broker list` shows those that are"
         )
-    entry = decode_or_error(znode, BrokerRegistration.decode)
+    entry = decode_ephemeral(znode, BrokerRegistration.decode)
     if entry.error:
         raise entry.error
     assert entry.value is not None
@@ -240,7 +238,7 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
             broker,
             entry,
             entry.value,
-            decode_or_error(controller, ControllerRegistration.decode).value if controller else None,
+            decode_ephemeral(controller, ControllerRegistration.decode).value if controller else None,
         ),
         session=znode.stat.ephemeral_owner,
         rack=entry.value.rack,

@@ -18,7 +18,7 @@ from zkgroup.admin.cluster.brokers import is_controller_only, oldest_format, rea
 from zkgroup.admin.guards import write
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import decode_ephemeral, decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
@@ -42,6 +42,7 @@ from zkgroup.znodes.controller import (
 )
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.paths import zkgroup_path
+from zkgroup.znodes.sessions import is_leftover
 
 NO_WORD = "its session ended"
 """Of a controller that could not write its end, and that another one has followed."""
@@ -61,7 +62,7 @@ class ControllerInfo:
     controller: ControllerRegistration | None
     controller_znode: Znode | None
     unreadable: tuple[str, ...] = field(default=())
-    """Registrations, and a `/controller`, that cannot be read."""
+    """Registrations, and a `/controller`, that cannot be read, or that no session holds."""
 
     @property
     def is_zkgroup(self) -> bool:
@@ -116,14 +117,19 @@ def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
     """Reads brokers and controller."""
     entries = registrations(ensemble)
     znode = ensemble.zk.find(ControllerRegistration.path())
-    controller = decode_or_error(znode, ControllerRegistration.decode) if znode else None
+    controller = decode_ephemeral(znode, ControllerRegistration.decode) if znode else None
     errors = [entry.error for entry in entries.values()] + [controller.error if controller else None]
     return ControllerInfo(
         brokers=readable(entries),
         controller=controller.value if controller else None,
-        controller_znode=znode,
+        controller_znode=_held(znode),
         unreadable=tuple(str(error) for error in errors if error),
     )
+
+
+def has_controller(ensemble: Ensemble) -> bool:
+    """Whether a session holds `/controller` now."""
+    return _held(ensemble.zk.find(ControllerRegistration.path())) is not None
 
 
 def refuse_kraft(info: ControllerInfo) -> None:
@@ -213,7 +219,10 @@ def note_on_deletion(info: ControllerInfo) -> str | None:
 
 
 def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription]:
-    """The active controller. Raises NotFoundError where there is none, CorruptZnodeError."""
+    """The active controller.
+
+    Raises NotFoundError where there is none, PersistentZnodeError, CorruptZnodeError.
+    """
     found = ensemble.zk.read_many(
         [ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path()]
     )
@@ -226,8 +235,12 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
             f"{ControllerRegistration.path()}: there is no controller{last}; "
             "`zkgroup broker run` starts a broker that can be elected"
         )
-    one = ControllerRegistration.decode(znode.path, znode.data)
-    status = decode_or_error(status_znode, ControllerStatus.decode).value if status_znode else None
+    entry = decode_ephemeral(znode, ControllerRegistration.decode)
+    if entry.error:
+        raise entry.error
+    assert entry.value is not None
+    one = entry.value
+    status = decode_ephemeral(status_znode, ControllerStatus.decode).value if status_znode else None
     is_current = status is not None and epoch is not None and status.epoch == epoch.epoch
     return ensemble.as_of(), ControllerDescription(
         controller=one.broker,
@@ -307,6 +320,7 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     found = ensemble.zk.read_many(paths)
     znode, epoch_znode, status_znode = (found[path] for path in paths)
     broken: dict[str, str] = {}
+    znode, status_znode = map(_held, (znode, status_znode))
     active = _value(znode, ControllerRegistration.decode, broken)
     epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
     status = _value(status_znode, ControllerStatus.decode, broken)
@@ -410,6 +424,13 @@ def _value(znode: Znode | None, decode: Callable[[str, bytes | None], T], broken
     if entry.error:
         broken[znode.path] = f"expected {entry.error.expected}, found {entry.error.found}"
     return entry.value
+
+
+def _held(znode: Znode | None) -> Znode | None:
+    """A znode of a session; None for a persistent one, which is nobody's."""
+    if znode is None or is_leftover(znode):
+        return None
+    return znode
 
 
 def _without_paths(unreadable: Mapping[str, str]) -> dict[str, str]:
@@ -516,7 +537,8 @@ def _refuse_others(info: ControllerInfo) -> ControllerRegistration:
     """The controller, which is one of zkgroup."""
     path = ControllerRegistration.path()
     if info.controller_znode is None:
-        raise NotFoundError(f"{path}: there is no controller to resign")
+        leftover = next((text for text in info.unreadable if text.startswith(f"{path}: ")), None)
+        raise NotFoundError(leftover or f"{path}: there is no controller to resign")
     if info.controller is None:
         unreadable = "; ".join(info.unreadable)
         raise RefusedError(

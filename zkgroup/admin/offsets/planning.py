@@ -180,6 +180,8 @@ class OffsetPlan:
     """When the offsets were read."""
     members: tuple[AffectedMember, ...]
     """Registered members at that moment, by id: with any, it takes force."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations and owners among these that no session holds."""
     clients: tuple[str, ...] | None = None
     """Members of Kafka's group protocol at that moment, as stored: with them, or with none but the marker of
     that protocol, it is refused. None without."""
@@ -237,6 +239,7 @@ def plan_values(
         group=snapshot.group,
         as_of=snapshot.as_of,
         members=_members(snapshot, changes),
+        persistent=snapshot.persistent_paths,
         clients=_clients(snapshot),
         changes=changes,
         notes=tuple(notes),
@@ -244,18 +247,8 @@ def plan_values(
     )
 
 
-def owning_member(snapshot: GroupSnapshot, tp: TopicPartition) -> str | None:
-    """The registered member that the owner znode of a partition names; None where it names none."""
-    owner = snapshot.owners.get(tp)
-    if owner is None or owner.value is None:
-        return None
-    named = [member for member in snapshot.registrations if owner.value.is_of(member)]
-    ours = [one for one in named if snapshot.session_ids[one] == owner.stat.ephemeral_owner]
-    return next(iter(ours or named), None)
-
-
 def _members(snapshot: GroupSnapshot, changes: Sequence[OffsetChange]) -> tuple[AffectedMember, ...]:
-    owned = Counter(owning_member(snapshot, change.topic_partition) for change in changes if change.changes)
+    owned = Counter(snapshot.registered_owner(change.topic_partition) for change in changes if change.changes)
     return tuple(
         AffectedMember(member=member, kind=subscription_kind(entry.znode.data), partitions=owned[member])
         for member, entry in sorted(snapshot.registrations.items())
@@ -327,6 +320,7 @@ def plan_reset(
         group=plan.group,
         as_of=plan.as_of,
         members=plan.members,
+        persistent=plan.persistent,
         clients=plan.clients,
         changes=plan.changes,
         notes=notes + plan.notes,
@@ -358,6 +352,7 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
         group=snapshot.group,
         as_of=snapshot.as_of,
         members=_members(snapshot, changes),
+        persistent=snapshot.persistent_paths,
         clients=_clients(snapshot),
         changes=changes,
         sweep=tuple(offsets_topic_path(snapshot.group, topic) for topic in topics),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, owning_member
+from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan
 from zkgroup.admin.offsets.writes import Applied
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import snapshot_or_empty
@@ -57,7 +57,7 @@ def judge(change: OffsetChange, zxid: int, snapshot: GroupSnapshot) -> Standing:
     found = offset_of(snapshot, tp)
     value = NONE if found is None else found
     if owner is not None and owner.stat.czxid < zxid:
-        member = snapshot.registrations.get(owning_member(snapshot, tp) or "")
+        member = snapshot.registrations.get(snapshot.registered_owner(tp) or "")
         if member is not None and subscription_kind(member.znode.data) == "zkgroup":
             return "stands" if value >= change.after else "pending"
         return "pending" if is_untouched else "overwritten"

@@ -114,7 +114,7 @@ def apply_plan(
     if plan.clients is not None:
         raise clients_error(plan.group, plan.clients)
     if plan.members and (not force or any(change.removes for change in changes)):
-        raise living_group_error(plan.group, [one.member for one in plan.members])
+        raise living_group_error(plan.group, [one.member for one in plan.members], plan.persistent)
     if parents is None:
         parents = missing_parents(ensemble, plan)
     ensemble.zk.create_missing(consumers_path(), zkgroup_path(), audit_path())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
+    has_controller,
     note_on_deletion,
     read_controller_info,
     refuse_kraft,
@@ -352,7 +353,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
         last = batches.pop() + last
     done = 0
     for batch in [*batches, last]:
-        if not plan.leftover and ensemble.zk.exists(ControllerRegistration.path()) is not None:
+        if not plan.leftover and has_controller(ensemble):
             error: Exception = ConflictError(
                 f"{ControllerRegistration.path()}: a controller is active now; run the command again"
             )

@@ -1,4 +1,4 @@
-"""List and describe topics, with pending deletions and what each waits for (controller.md 5.5)."""
+"""List and describe topics; missing brokers, and what pending deletions wait for (controller.md 5.5)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import (
+    NO_LEADER,
     PartitionState,
     Topic,
     topics_path,
@@ -49,6 +50,8 @@ class TopicPartitionDescription:
     """Replicas that a running reassignment adds."""
     removing: tuple[int, ...]
     """Replicas that a running reassignment removes at its end."""
+    state_written_ms: int | None = None
+    """When the state was last written, by the servers' clock; None if there is no state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +182,44 @@ def is_unavailable(partition: TopicPartitionDescription, live: Sequence[int]) ->
     return partition.leader is None or partition.leader not in live
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingBroker:
+    """A broker that is not registered, and what is to be on it."""
+
+    broker: int
+    """The broker id."""
+    partitions: tuple[TopicPartition, ...]
+    """Partitions whose replica list names it, in order."""
+    out_of_sync_since_ms: int | None
+    """The oldest write of a state that has it out of sync, or no leader; None where none has.
+
+    It has been missing for no longer, unless it had fallen behind before it ended."""
+
+
+def missing_brokers(
+    topics: Sequence[TopicDescription], registered: Collection[int]
+) -> tuple[MissingBroker, ...]:
+    """Every broker that has a replica by the replica lists and is not registered, by id.
+
+    A topic that no broker hosts names none; one without states does so only where brokers are registered.
+    """
+    partitions: dict[int, list[TopicPartition]] = {}
+    since: dict[int, int] = {}
+    for topic in topics:
+        for row in () if topic.unhosted else topic.partitions:
+            if row.leader is None and not registered:
+                continue
+            for broker in set(row.replicas) - set(registered):
+                partitions.setdefault(broker, []).append(TopicPartition(topic.topic, row.partition))
+                is_out = row.leader == NO_LEADER or (row.isr is not None and broker not in row.isr)
+                if is_out and broker not in row.adding and row.state_written_ms is not None:
+                    since[broker] = min(since.get(broker, row.state_written_ms), row.state_written_ms)
+    return tuple(
+        MissingBroker(broker=broker, partitions=tuple(sorted(found)), out_of_sync_since_ms=since.get(broker))
+        for broker, found in sorted(partitions.items())
+    )
+
+
 def _described(
     name: str,
     topic: Topic,
@@ -194,7 +235,7 @@ def _described(
     else:
         configs = overrides.value.overrides if overrides.value else None
     rows = [
-        _partition_description(topic, number, entry.value if entry else None)
+        _partition_description(topic, number, entry)
         for number, entry in zip(topic.numbers, entries, strict=True)
     ]
     return TopicDescription(
@@ -203,8 +244,9 @@ def _described(
 
 
 def _partition_description(
-    topic: Topic, number: int, state: PartitionState | None
+    topic: Topic, number: int, entry: DecodedZnode[PartitionState] | None
 ) -> TopicPartitionDescription:
+    state = entry.value if entry else None
     return TopicPartitionDescription(
         partition=number,
         replicas=topic.partitions[number],
@@ -214,6 +256,7 @@ def _partition_description(
         controller_epoch=state.controller_epoch if state else None,
         adding=tuple(topic.adding.get(number, ())),
         removing=tuple(topic.removing.get(number, ())),
+        state_written_ms=entry.stat.mtime if entry else None,
     )
 
 

@@ -9,7 +9,7 @@ is a registration already, it is
 * of a former session of this process: deleted and created again in one transaction (KAFKA-7165)
 * perhaps of a former process of this broker (stale), by its address or its folder: the broker waits as long
   as a session without its process can last
-* another broker's: the id is in use, and the broker fails
+* another broker's, or persistent, so that it ends with no session: the id is in use, and the broker fails
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from zkgroup.runtime.procedures import (
 )
 from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration, Endpoint, broker_ids_path
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
+from zkgroup.znodes.sessions import is_leftover
 
 REGISTRATION_TIMER: Final = "registration"
 SLACK_MS: Final = 2000
@@ -153,7 +154,8 @@ class BrokerRegistrar:
         if self._blocked_since_ms is None:
             self._blocked_since_ms = core.now.ms
         until_ms = self._blocked_since_ms + core.session.timeout_ms + SLACK_MS
-        if theirs is None or not self._may_be_stale(theirs) or core.now.ms >= until_ms:
+        is_stuck = is_leftover(found)
+        if is_stuck or theirs is None or not self._may_be_stale(theirs) or core.now.ms >= until_ms:
             host = None if theirs is None else theirs.host
             core.fail(BrokerIdInUseError(self.path, found.stat.ephemeral_owner, host))
             return
@@ -214,12 +216,11 @@ class BrokerStartup:
         if not names:
             return frozenset()
         found = yield from read_allowed([f"{broker_ids_path()}/{name}" for name in names])
-        foreign = []
-        for name, znode in zip(names, found, strict=True):
-            if isinstance(znode, Znode) and self._is_foreign(znode):
-                foreign.append(name)
+        foreign = [each for each in found if isinstance(each, Znode) and self._is_foreign(each)]
         if foreign:
-            self._core.fail(ForeignBrokersError(sorted(foreign, key=_as_number)))
+            ids = sorted((each.path.rpartition("/")[2] for each in foreign), key=_as_number)
+            stuck = [each.path for each in foreign if is_leftover(each)]
+            self._core.fail(ForeignBrokersError(ids, stuck))
         return frozenset(names)
 
     def _is_foreign(self, znode: Znode) -> bool:

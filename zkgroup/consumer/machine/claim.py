@@ -317,7 +317,8 @@ class Claims:
                 owned = self._adopted(tp, thread, znodes)
                 found += [owned] if owned is not None else []
             elif znodes.owner is not None:
-                blocked[tp] = (znodes.owner.data or b"").decode("utf-8", "replace")
+                stuck = self._snapshot.report_persistent(znodes.owner)
+                blocked[tp] = str(stuck or (znodes.owner.data or b"").decode("utf-8", "replace"))
             else:
                 free.append(tp)
                 self._fresh[tp] = znodes.offset

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
-from zkgroup.errors import CorruptZnodeError, UnsupportedRegexError
+from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription, Znode
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
 from zkgroup.runtime.events import Watch
@@ -37,6 +37,7 @@ from zkgroup.runtime.procedures import (
 )
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.sessions import is_leftover
 
 SNAPSHOT_TIMER = "snapshot"
 
@@ -202,7 +203,7 @@ class GroupSnapshotReader:
         self._context = context
         self._paths = paths
         self._cache = _GroupCache()
-        self._reported: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, str, int]] = set()
         self.settling = SnapshotTiming(context)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
@@ -324,7 +325,9 @@ class GroupSnapshotReader:
             created_ms[name] = znode.stat.ctime if isinstance(znode, Znode) else stat.ctime
             registrations[name] = self._decoded(name, znode) if isinstance(znode, Znode) else None
             if isinstance(znode, Code):
-                self._report((self._paths.registration(name), 0), f"it may not be read: {znode.value}")
+                self._report(
+                    "corrupt_znode", self._paths.registration(name), 0, f"it may not be read: {znode.value}"
+                )
         cache.registrations, cache.created_ms = registrations, created_ms
         cache.ids = (stat.czxid, stat.cversion)
 
@@ -344,6 +347,7 @@ class GroupSnapshotReader:
             raise GuardRefusedError(self._paths.own)
 
     def _decoded(self, name: str, znode: Znode) -> DecodedMember | None:
+        self.report_persistent(znode)
         try:
             registration = Registration.decode(znode.path, znode.data)
         except CorruptZnodeError as error:
@@ -357,12 +361,20 @@ class GroupSnapshotReader:
 
     def report_corrupt(self, znode: Znode, error: CorruptZnodeError) -> None:
         """Reports a corrupt znode, once for each version of it."""
-        self._report((znode.path, znode.stat.mzxid), str(error))
+        self._report("corrupt_znode", znode.path, znode.stat.mzxid, str(error))
 
-    def _report(self, seen: tuple[str, int], detail: str) -> None:
-        if seen not in self._reported:
-            self._reported.add(seen)
-            self._context.note("corrupt_znode", path=seen[0], detail=detail)
+    def report_persistent(self, znode: Znode) -> PersistentZnodeError | None:
+        """Reports a znode that a session should hold and none does, once for each; None for another."""
+        if not is_leftover(znode):
+            return None
+        error = PersistentZnodeError(znode.path)
+        self._report("persistent_znode", znode.path, znode.stat.mzxid, str(error))
+        return error
+
+    def _report(self, kind: str, path: str, mzxid: int, detail: str) -> None:
+        if (kind, path, mzxid) not in self._reported:
+            self._reported.add((kind, path, mzxid))
+            self._context.note(kind, path=path, detail=detail)
 
     # --- topics -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ The registration is created with its final data in one create, never set. The cr
 session. If there is a registration of the same name, the member waits for its end: without limit if it
 belongs to one of this member's former sessions (a stale registration), else for twice the session timeout
 since its last connection: an election of ZooKeeper's closes all connections, and gives every session its time
-anew.
+anew. One that is persistent ends with no session, so it is not waited for.
 
 The members of a group are of one kind at a time: the create is refused while the group's members are those of
 a coordinator, which the marker `protocol` shows (recipes.md 22). The member waits for its end, for as
@@ -56,6 +56,7 @@ from zkgroup.runtime.procedures import GuardRefusedError, NoAuthError, Procedure
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host
+from zkgroup.znodes.sessions import is_leftover
 
 WAIT_TIMER = "register"
 READ_BACK_MS = 2000
@@ -168,7 +169,8 @@ class Membership:
             self._obstacle, self._waiting_since = holder, None
             context.note("stale_registration", path=znode.path, session=holder)
         context.reason = "waiting_for_old_registration"
-        if not self._wait(without_limit=holder in context.former_sessions):
+        waits = self._wait(without_limit=holder in context.former_sessions)
+        if not waits or is_leftover(znode):
             host = member_host(context.config.group, context.config.member_id)
             self.in_use = MemberIdInUseError(znode.path, holder, host)
 

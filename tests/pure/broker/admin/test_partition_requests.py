@@ -158,7 +158,7 @@ def test_a_second_reassignment_waits_for_the_first_with_a_kafka_controller(clust
     refused = {"orders-1": ErrorCode.REASSIGNMENT_IN_PROGRESS}
     cluster.no_controller()
     assert _codes(alter_reassignments(ensemble, {_tp(1): (3, 1)}, BY)) == refused
-    cluster.world.server.put(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
+    cluster.world.hold(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
     assert _codes(alter_reassignments(ensemble, {_tp(1): (3, 1)}, BY)) == refused
     assert cluster.requested() == {_tp(0): (3, 1)}
 

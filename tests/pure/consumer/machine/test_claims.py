@@ -90,6 +90,41 @@ def test_equal_text_of_another_session_is_a_conflict() -> None:
     assert member.machine.describe().blocked == {tp(0): "g_a-0"}
 
 
+def test_a_persistent_owner_is_reported_at_once_and_blocks_no_other() -> None:
+    """No session ends it: the log and the blocker name the path, and the command that removes it."""
+    stage = SteppedGroup(topics={"t": 2})
+    stage.server.put(Owner.path(GROUP, tp(0)), b"g_gone-0")
+    member = stage.join("a")
+    (note,) = stage.notes("persistent_znode")
+
+    assert owned(member) == [1]
+    assert member.machine.describe().blocked == {tp(0): note.fields["detail"]}
+    assert "/consumers/g/owners/t/0: " in str(note.fields["detail"])
+    assert "`zkgroup doctor --fix`" in str(note.fields["detail"])
+    stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
+    stage.run(1000)
+    assert owned(member) == [0, 1]
+
+
+def test_a_consumer_that_writes_its_id_alone_blocks_until_it_releases() -> None:
+    """kazoo-go and kafka-node write no thread; the session tells whose a text is that reads as ours."""
+    stage = SteppedGroup(topics={"t": 2})
+    stage.client("go")
+    stage.drain()
+    session = stage.client("go").session
+    assert session is not None
+    stage.server.put("/consumers/g/owners/t")
+    for number, text in enumerate((b"host:7b0cfb39", b"g_a-0")):
+        created = Create(Owner.path(GROUP, tp(number)), text, ephemeral=True)
+        stage.server.write(created, session_id=session.session_id)
+    member = stage.join("a", run_ms=3000)
+
+    assert member.machine.describe().blocked == {tp(0): "host:7b0cfb39", tp(1): "g_a-0"}
+    stage.server.expire_session(session.session_id)
+    stage.run(1000)
+    assert owned(member) == [0, 1]
+
+
 def test_own_session_with_another_members_text_is_a_conflict() -> None:
     """Recipes 1: members that share a client share a session; the session alone never suffices."""
     stage = SteppedGroup(topics={"t": 2})

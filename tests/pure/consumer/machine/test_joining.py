@@ -125,6 +125,18 @@ def test_registration_of_another_session_fails_the_member_after_two_timeouts() -
     assert second.state is MemberState.FAILED
 
 
+def test_a_persistent_registration_fails_the_member_at_once() -> None:
+    """No session ends it: the error names the path, and the command that removes it."""
+    stage = SteppedGroup()
+    stage.server.put(Registration.path(GROUP, f"{GROUP}_a"), b"of a restored backup")
+    member = stage.join("a", run_ms=0)
+    (finish,) = effects_of(member, Finish)
+
+    assert isinstance(finish.error, MemberIdInUseError)
+    assert str(finish.error).startswith("/consumers/g/ids/g_a: ")
+    assert "`zkgroup doctor --fix`" in str(finish.error)
+
+
 def test_short_obstacle_of_another_session_is_waited_out() -> None:
     """Recipes 2: a killed process's registration goes with its session, and the name is taken over."""
     stage = SteppedGroup()

@@ -47,6 +47,7 @@ from zkgroup.controller.machine.controller_election.transactions import (
 from zkgroup.controller.machine.events import Elected, ExtendSendLease, IdInUse, Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.settings import ElectorContext
+from zkgroup.errors import PersistentZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Code,
@@ -75,6 +76,7 @@ from zkgroup.znodes.controller import (
     ResignRequest,
     controller_history_path,
 )
+from zkgroup.znodes.sessions import is_leftover
 
 HEARTBEAT_TIMER: Final = "controller heartbeat"
 
@@ -330,7 +332,14 @@ class Elector:
             yield from self._withdraw(None, epoch, None)
             if self.stage is ElectorState.UNKNOWN or controller.stat.czxid != self.predecessor.czxid:
                 self.predecessor = acts.predecessor_of(controller, epoch)
+                self._note_persistent(controller)
             self.stage, self._tried, self._reason = ElectorState.WATCHING, None, ""
+
+    def _note_persistent(self, controller: Znode) -> None:
+        """A `/controller` that no session holds never goes by itself: an operator has to remove it."""
+        if is_leftover(controller):
+            detail = str(PersistentZnodeError(controller.path))
+            self._core.note("controller.persistent", broker=self.predecessor.broker, detail=detail)
 
     def _check_election(
         self, won: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None

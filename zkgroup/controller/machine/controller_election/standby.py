@@ -18,6 +18,7 @@ from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, as
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import StandbyController, standby_controllers_path
 from zkgroup.znodes.paths import zkgroup_path
+from zkgroup.znodes.sessions import is_leftover
 
 STANDBY_TIMER: Final = "waiting name"
 SLACK_MS: Final = 2000
@@ -52,7 +53,7 @@ class StandbyRegistration:
         registration = BrokerRegistration.path(core.config.broker)
         parents = CreateMissing((zkgroup_path(), standby_controllers_path()))
         (_, found) = yield from ask(Query(parents), Query(Read(registration)))
-        if (broker := read_done(found)) is not None and _hosts(broker):
+        if (broker := read_done(found)) is not None and (_hosts(broker) or is_leftover(broker)):
             self.is_out = True
             core.emit(IdInUse(core.config.broker, registration, broker.stat.ephemeral_owner))
             return
@@ -90,7 +91,8 @@ class StandbyRegistration:
         if self._blocked_since_ms is None:
             self._blocked_since_ms = core.now.ms
         until_ms = self._blocked_since_ms + session.timeout_ms + SLACK_MS
-        if not is_stale and core.now.ms >= until_ms:
+        is_stuck = is_leftover(znode)
+        if is_stuck or (not is_stale and core.now.ms >= until_ms):
             self.is_out = True
             core.emit(IdInUse(core.config.broker, self.path, znode.stat.ephemeral_owner))
             return
