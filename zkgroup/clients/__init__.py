@@ -2,5 +2,6 @@
 
 * `kafka_python`: kafka-python (extra `kafka`): addresses and protocol from registrations, and its errors
 * `producer`: `RecordProducer`, a producer that reports the outcome of each record
-* `log_ends`: log ends of partitions and of each replica, by ListOffsets and Fetch
+* `leaders`: the leaders of partitions, by Metadata
+* `log_ends`: where the logs of partitions and of each replica start, end and are at a time
 """

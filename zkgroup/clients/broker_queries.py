@@ -75,6 +75,21 @@ def at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
     return asyncio.run(gather()) if questions else []
 
 
+def first_answer(questions: Sequence[Awaitable[AnswerT | str]]) -> AnswerT | list[str]:
+    """The first answer that is no reason why there is none; all reasons where there is no other."""
+
+    async def first() -> AnswerT | list[str]:
+        reasons = []
+        for question in asyncio.as_completed(questions):
+            answer = await question
+            if not isinstance(answer, str):
+                return answer
+            reasons.append(answer)
+        return reasons
+
+    return asyncio.run(first())
+
+
 def unreachable(broker: BrokerRegistration | None, name: str = "its broker") -> str | None:
     """Why a broker cannot be asked; None where it can."""
     if broker is None:

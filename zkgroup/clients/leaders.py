@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Sequence
 
-from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, at_once, query
+from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, first_answer, query
 from zkgroup.errors import SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic
@@ -21,21 +21,19 @@ def read_leaders(
 ) -> tuple[dict[int, BrokerRegistration], dict[TopicPartition, int | str]]:
     """The brokers, and for each partition its leader or why there is none, by the first broker that answers.
 
-    Raises SourceUnavailableError where none answers.
+    `bootstrap`: all of one version. Raises SourceUnavailableError where none answers.
     """
     topics = sorted({tp.topic for tp in partitions})
 
     def metadata(client: QueryClient) -> Awaitable[MetadataResponse]:
         return _metadata(client, topics)
 
-    answers = at_once([query(broker, timeout_ms, metadata) for broker in bootstrap])
-    for broker, answer in zip(bootstrap, answers, strict=True):
-        if not isinstance(answer, str):
-            registered = {
-                one.broker: BrokerRegistration(one.host, one.port, broker.version) for one in answer.brokers
-            }
-            return registered, _leaders(answer, partitions)
-    raise SourceUnavailableError("; ".join(str(answer) for answer in answers))
+    answer = first_answer([query(broker, timeout_ms, metadata) for broker in bootstrap])
+    if isinstance(answer, list):
+        raise SourceUnavailableError("; ".join(answer))
+    version = bootstrap[0].version
+    registered = {one.broker: BrokerRegistration(one.host, one.port, version) for one in answer.brokers}
+    return registered, _leaders(answer, partitions)
 
 
 async def _metadata(client: QueryClient, topics: Sequence[str]) -> MetadataResponse:

@@ -194,7 +194,8 @@ class KafkaSource(RecordSource):
             error = failure
         self._check_addresses(is_idle=True)
         if alone:
-            return {partitions[0]: error}
+            has_none = kafka_python.leader_of(consumer, partitions[0]) == NO_LEADER
+            return {partitions[0]: _no_leader() if has_none else error}
         led: dict[int | None, list[TopicPartition]] = {}
         for tp in partitions:
             led.setdefault(kafka_python.leader_of(consumer, tp), []).append(tp)
