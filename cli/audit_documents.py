@@ -21,6 +21,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import hex_session
 from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportHeader, ExportSize
+from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.zxids import Hole
 
@@ -241,11 +242,13 @@ _JSON_NAMES = {
 }
 """Fields of a Stat that have other names in ZooKeeper."""
 
+OVERSIZED = Shape(Oversized, "zxid", "time_ms", "bytes=size")
 FILE = Shape(
     FileHealth,
     *("path", given("kind", word("snapshot", "log", "export")), "first_zxid", "last_zxid", "records"),
     *("healthy=is_healthy", "good_until_zxid", "exact=is_exact"),
     JsonKey("detail", nullable(STRING), lambda one: one.detail or None),
+    "oversized",
 )
 HOLE = Shape(Hole, "from_zxid=first_missing", "to_zxid=last_missing")
 FILES = _document("files", Shape(AuditFilesDocument))

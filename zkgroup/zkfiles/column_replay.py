@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
-from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
+from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, Oversized
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.log_lists import Wanted
@@ -76,7 +76,8 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
     try:
         with closing(stretches):
             for log in logs:
-                seen[log.path] = _added(stretches, log.path, after + 1 if after else 0, to_zxid)
+                oversized = server.oversized_in(log.path)
+                seen[log.path] = _added(stretches, log.path, after + 1 if after else 0, to_zxid, oversized)
             stretches.give()
     except (DamagedFileError, NotZooKeeperFileError, JuteError) as error:
         raise NotPlainError(str(error)) from error
@@ -88,11 +89,13 @@ def replay(server: Server, taker: Sees, after: int = 0, to_zxid: int | None = No
         server.seen_logs |= seen
 
 
-def _added(stretches: _Stretches, path: Path, from_zxid: int, to_zxid: int | None) -> SeenRecords:
+def _added(
+    stretches: _Stretches, path: Path, from_zxid: int, to_zxid: int | None, oversized: dict[int, Oversized]
+) -> SeenRecords:
     """Adds the records of a log. What was seen of them is that of the whole log only if all are wanted."""
     from zkgroup.zkfiles import compiled
 
-    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES)
+    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES, oversized=oversized)
     first, last, records = None, None, 0
     for piece in _pieces(reader, from_zxid, to_zxid):
         stretches.add(piece)
@@ -100,7 +103,7 @@ def _added(stretches: _Stretches, path: Path, from_zxid: int, to_zxid: int | Non
             first = piece.zxid_of(piece.first) if first is None else first
             last = piece.zxid_of(piece.until - 1)
             records += piece.until - piece.first
-    return SeenRecords(first, last, records, last, [], [], reader.end)
+    return SeenRecords(first, last, records, last, [], [], reader.end, tuple(reader.oversized.values()))
 
 
 class _ChunkRecords(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from zkgroup.zkfiles import log_lists, snapshot_lists
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import PIECE_BYTES
-from zkgroup.zkfiles.frames import Find, LogChunk, whole_records
+from zkgroup.zkfiles.frames import Find, LogChunk, Oversized, whole_records
 from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
@@ -60,6 +60,7 @@ def log_columns(
     end_offset: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
     resync: bool = False,
+    oversized: dict[int, Oversized] | None = None,
 ) -> Iterator[Batch]:
     """The operations of a transaction log, in the order of the file.
 
@@ -68,6 +69,7 @@ def log_columns(
     as text: what lies below /a begins with /a/; without those that `left_out` says, not beside `path_prefix`.
     Reading ends at the first transaction behind `to_zxid`.
     `start_offset` and `end_offset` select records by where they start, as `log_index.Split` tells.
+    `oversized` gets the records that are too large for a server by default, by zxid.
 
     A batch has at least one row and never a part of a transaction: it ends with the one that reaches
     `rows_per_batch`, or with what was read of the file at a time. One such piece is in memory, and one batch.
@@ -92,6 +94,7 @@ def log_columns(
         resync=resync,
         find=way.find,
         piece_bytes=way.piece_bytes,
+        oversized=oversized,
     )
     return _batches(reader, wanted, way.take)
 

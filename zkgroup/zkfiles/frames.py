@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from zlib import adler32
 
 from zkgroup.zkfiles.operations import HEADER
-from zkgroup.zkfiles.window import MAX_RECORD_BYTES, Window
+from zkgroup.zkfiles.window import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
 
 FRAME: Final = struct.Struct(">qi")
 """Adler-32 of the entry, its length."""
@@ -26,6 +26,7 @@ END_MARK: Final = 0x42
 _FRONT: Final = struct.Struct(">qiqiqqi")
 """FRAME and the header of the transaction."""
 ZXID: Final = struct.Struct(">q")
+ZXID_AND_TIME: Final = struct.Struct(">qq")
 ZXID_AT: Final = FRAME.size + 12
 """Of a record's zxid, from where the record starts."""
 _NEXT_RECORD: Final = re.compile(
@@ -54,6 +55,35 @@ class LogChunk(NamedTuple):
     """Where each record's checksum is in `data`; its entry starts FRAME.size further."""
     ends: Sequence[int]
     """Where each record's entry ends in `data`."""
+
+
+class Oversized(NamedTuple):
+    """A record of a log, or a znode of a snapshot, above MAX_LOADED_BYTES."""
+
+    zxid: int
+    """Of a znode, the last one that set its data."""
+    time_ms: int
+    size: int
+    """Bytes of the record, or of the znode's data or path."""
+
+    @property
+    def text(self) -> str:
+        """What it is, and which servers load it, in words."""
+        return (
+            f"{self.zxid:#x} has {self.size:,} bytes: a server loads it only if `jute.maxbuffer` and"
+            f" `zookeeper.jute.maxbuffer.extrasize` together are as large (default {MAX_LOADED_BYTES:,})"
+        )
+
+
+def oversized_in(chunk: LogChunk) -> Iterator[Oversized]:
+    """The records of a chunk that are too large; few chunks are as large as one."""
+    if len(chunk.data) <= MAX_LOADED_BYTES:
+        return
+    for start, end in zip(chunk.starts, chunk.ends, strict=True):
+        size = int(end) - int(start) - FRAME.size
+        if size > MAX_LOADED_BYTES:
+            zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, int(start) + ZXID_AT)
+            yield Oversized(zxid, time_ms, size)
 
 
 Find = Callable[[bytes, int], tuple[Sequence[int], Sequence[int], int]]

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from zkgroup.zkfiles.frames import Damage, RecordsEnd
+from zkgroup.zkfiles.frames import Damage, Oversized, RecordsEnd
+
+_NAMED: Final = 3
+
+
+def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
+    """Of the first ones each in words, and how many more there are."""
+    more = [f"{len(oversized) - _NAMED} more that are too large"] if len(oversized) > _NAMED else []
+    return [*(one.text for one in oversized[:_NAMED]), *more]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,8 @@ class FileHealth:
     """In words; empty where there is nothing to say."""
     damaged_at: int | None = None
     """Bytes of the plain file before the first damage."""
+    oversized: tuple[Oversized, ...] = ()
+    """Records or znodes with which no server loads the file by default, by zxid."""
 
 
 class SeenRecords(NamedTuple):
@@ -47,3 +58,4 @@ class SeenRecords(NamedTuple):
     notes: list[str]
     damages: list[Damage]
     end: RecordsEnd | None
+    oversized: tuple[Oversized, ...] = ()

@@ -39,7 +39,7 @@ def checked(path: Path) -> SeenRecords | None:
         records += len(places)
         first = int(zxids[0]) if first is None else first
         last = int(zxids[-1])
-    return SeenRecords(first, last, records, last, [], [], reader.end)
+    return SeenRecords(first, last, records, last, [], [], reader.end, tuple(reader.oversized.values()))
 
 
 def _is_decoded(taken: Taken | None, chunk: LogChunk) -> bool:

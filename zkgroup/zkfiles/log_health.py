@@ -8,7 +8,7 @@ from pathlib import Path
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.frames import Damage, RecordsEnd
-from zkgroup.zkfiles.health import FileHealth, SeenRecords
+from zkgroup.zkfiles.health import FileHealth, SeenRecords, oversized_notes
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import LOG, ServerFile
 
@@ -23,7 +23,7 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == LOG else None
     seen = seen or _quickly_seen(path) or _seen(path, is_named=named is not None)
-    first, last, records, good_until, notes, damages, end = seen
+    first, last, records, good_until, notes, damages, end, oversized = seen
     notes = [*notes]
     if named is not None and first is not None and named.zxid != first:
         notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
@@ -36,8 +36,9 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
         is_healthy=not damages,
         good_until_zxid=good_until,
         is_exact=not damages and end is not None and not end.is_torn,
-        detail="; ".join([*_damages(damages), *_end(end, records), *notes[:3]]),
+        detail="; ".join([*_damages(damages), *oversized_notes(oversized), *_end(end, records), *notes[:3]]),
         damaged_at=damages[0].offset if damages else None,
+        oversized=oversized,
     )
 
 
@@ -74,7 +75,8 @@ def _seen(path: Path, *, is_named: bool) -> SeenRecords:
         if not is_named:
             raise
         reader.damages.append(Damage(0, None, error.expected, error.found))
-    return SeenRecords(first, last, records, good_until, notes, reader.damages, reader.end)
+    oversized = tuple(reader.oversized.values())
+    return SeenRecords(first, last, records, good_until, notes, reader.damages, reader.end, oversized)
 
 
 def _damages(damages: list[Damage]) -> Iterator[str]:

@@ -9,7 +9,17 @@ from typing import Final
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
-from zkgroup.zkfiles.frames import FRAME, Damage, Find, Frames, LogChunk, RecordsEnd, whole_records
+from zkgroup.zkfiles.frames import (
+    FRAME,
+    Damage,
+    Find,
+    Frames,
+    LogChunk,
+    Oversized,
+    RecordsEnd,
+    oversized_in,
+    whole_records,
+)
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import Transaction
@@ -50,7 +60,9 @@ class LogReader:
         resync: bool = False,
         find: Find = whole_records,
         piece_bytes: int = PIECE_BYTES,
+        oversized: dict[int, Oversized] | None = None,
     ) -> None:
+        """`oversized` gets the records that are too large, by zxid."""
         self.path = path
         self._from_offset = from_offset
         self._to_offset = to_offset
@@ -61,6 +73,8 @@ class LogReader:
         """Where the records end, once they were all read."""
         self.damages: list[Damage] = []
         """What was skipped, once it was passed."""
+        self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
+        """The records that were passed and are too large for a server by default, by zxid."""
 
     def chunks(self) -> Generator[LogChunk]:
         """The records in pieces of the file, not decoded.
@@ -85,7 +99,9 @@ class LogReader:
             window.jump(max(self._from_offset, FILE_HEADER.size))
         frames = Frames(window, resync=self._resync, find=self._find)
         self.damages = frames.damages
-        yield from frames.chunks(self._to_offset)
+        for chunk in frames.chunks(self._to_offset):
+            self.oversized.update((each.zxid, each) for each in oversized_in(chunk))
+            yield chunk
         self.end = frames.end
 
     def __iter__(self) -> Iterator[Transaction]:

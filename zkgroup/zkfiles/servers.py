@@ -6,12 +6,11 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from struct import Struct
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import fastest_way
-from zkgroup.zkfiles.frames import ZXID, ZXID_AT, LogChunk
+from zkgroup.zkfiles.frames import ZXID, ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
@@ -22,8 +21,6 @@ from zkgroup.zkfiles.zxids import epoch_of
 _FRONT_BYTES: Final = 4096
 _TAIL_BYTES: Final = 1 << 16
 """What is read at a time where only the first record of a log is wanted."""
-
-_ZXID_AND_TIME: Final = Struct(">qq").unpack_from
 
 
 class LogDamage(NamedTuple):
@@ -44,6 +41,8 @@ class Server:
         """By file and offset."""
         self.overlaps: dict[Path, int] = {}
         """Logs with records that a log before had, each with the first such zxid: they were left out."""
+        self.oversized: dict[Path, dict[int, Oversized]] = {}
+        """Of each log that was read, the records that are too large for a server by default, by zxid."""
         self.seen_logs: dict[Path, SeenRecords] = {}
         """Logs that a replay read from end to end and found whole and in order."""
         self._last_record: int | None = None
@@ -54,6 +53,10 @@ class Server:
     @property
     def folder(self) -> Path:
         return self.files.folder
+
+    def oversized_in(self, log: Path) -> dict[int, Oversized]:
+        """Where readers of a log note the records that are too large."""
+        return self.oversized.setdefault(log, {})
 
     @property
     def first_logged(self) -> int | None:
@@ -174,7 +177,7 @@ class Server:
             with self._noting(reader):
                 for chunk in reader.chunks():
                     for start in chunk.starts:
-                        zxid, time_ms = _ZXID_AND_TIME(chunk.data, start + ZXID_AT)
+                        zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, start + ZXID_AT)
                         if to_zxid is not None and zxid > to_zxid:
                             return
                         if zxid >= from_zxid and zxid > last:
@@ -188,7 +191,8 @@ class Server:
     def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
         """What is behind damage comes too: the zxids tell what is missing. Nothing before is decoded."""
         start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
-        reader = LogReader(log.path, from_offset=start, resync=True)
+        oversized = self.oversized_in(log.path)
+        reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
         with self._noting(reader):
             yield from reader
 

@@ -15,13 +15,14 @@ from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
-from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.frames import Oversized
+from zkgroup.zkfiles.health import FileHealth, oversized_notes
 from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, Jute, JuteError, text_of
 from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
 from zkgroup.zkfiles.snapshot_tails import SEAL_BYTES, SnapshotEnd
-from zkgroup.zkfiles.window import MAX_RECORD_BYTES, Window
+from zkgroup.zkfiles.window import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
 
 T = TypeVar("T")
 
@@ -196,12 +197,16 @@ def inspect_snapshot(path: Path) -> FileHealth:
     reader = SnapshotReader(path, first or 0)
     records = unknown_acls = 0
     latest = first
+    oversized: list[Oversized] = []
     damage: DamagedFileError | NotZooKeeperFileError | None = None
     try:
         for znode in reader.znodes():
             records += 1
             unknown_acls += znode.acl is None
             latest = max(latest or 0, znode.stat.czxid, znode.stat.mzxid, znode.stat.pzxid)
+            size = max(len(znode.data or b""), len(znode.path))
+            if size > MAX_LOADED_BYTES:
+                oversized.append(Oversized(znode.stat.mzxid, znode.stat.mtime, size))
     except DamagedFileError as error:
         damage = error
     except NotZooKeeperFileError as error:
@@ -217,6 +222,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         notes.append(f"{later}it does not say at which zxid it was complete")
     elif first is not None and ended > first:
         notes.append(f"taken while writes went on, from {first:#x} to {ended:#x}")
+    notes += oversized_notes(oversized)
     if unknown_acls:
         notes.append(f"{unknown_acls} znodes whose ACL the file does not have (ZOOKEEPER-4689)")
     return FileHealth(
@@ -230,6 +236,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         is_exact=damage is None and first is not None and ended == first,
         detail="; ".join(notes),
         damaged_at=None if damage is None else getattr(damage, "offset", 0),
+        oversized=tuple(oversized),
     )
 
 

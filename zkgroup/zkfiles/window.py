@@ -10,6 +10,13 @@ from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
 MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 """The largest record or znode that is believed. Servers stop at `jute.maxbuffer`, 1 MiB unless raised."""
 
+MAX_LOADED_BYTES: Final = 2 * 0xFFFFF
+"""The largest record of a log, and the largest data or path of a snapshot, that a server loads by default.
+
+It is `jute.maxbuffer` and `zookeeper.jute.maxbuffer.extrasize` together, which is as much unless it is set;
+before 3.5.7 `jute.maxbuffer` and 1024. Source: BinaryInputArchive.checkLength@3.9.
+"""
+
 
 class Window:
     """`data[at:]` is what was read and not used yet; `offset` is where that stands in the plain file.

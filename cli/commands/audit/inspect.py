@@ -40,9 +40,10 @@ _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
 def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
     """Check how far snapshots, logs and exports are good.
 
-    Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where
-    a file is damaged, or transactions between the logs of the folders are in none of them. `exact` is a log
-    that ends with a whole record, and a snapshot that is known to be the tree of one moment.
+    Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where a
+    file is damaged or too large for a server with the default `jute.maxbuffer`, or transactions between the
+    logs of the folders are in none of them. `exact` is a log that ends with a whole record, and a snapshot
+    that is known to be the tree of one moment.
 
     \b
     Example:
@@ -71,9 +72,14 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
     damaged = sum(not one.is_healthy for one in found)
     if damaged:
         echo_err(f"{counted(damaged, 'file')} of {len(found)} damaged")
+    oversized = sum(bool(one.oversized) for one in found)
+    if oversized:
+        echo_err(
+            f"{counted(oversized, 'file')} of {len(found)} too large for a server's default jute.maxbuffer"
+        )
     for hole in holes:
         echo_err(f"damaged: {hole.text}")
-    if damaged or holes:
+    if damaged or oversized or holes:
         ctx.exit(EXIT_CHECK_FAILED)
 
 
@@ -123,6 +129,12 @@ def _kind(path: Path) -> str:
     return _MAGICS[magic]
 
 
+def _health(one: FileHealth) -> Cell:
+    if not one.is_healthy:
+        return Cell("damaged", "bad")
+    return Cell("too large", "bad") if one.oversized else Cell("good", "good")
+
+
 def _columns(files: Sequence[FileHealth]) -> list[TableColumn[FileHealth]]:
     """The paths are below the folder that all files have in common."""
     common = os.path.commonpath([one.path.absolute().parent for one in files]) if len(files) > 1 else ""
@@ -135,7 +147,7 @@ def _columns(files: Sequence[FileHealth]) -> list[TableColumn[FileHealth]]:
 
 
 _COLUMNS: list[TableColumn[FileHealth]] = [
-    TableColumn("HEALTH", lambda one: Cell("good", "good") if one.is_healthy else Cell("damaged", "bad")),
+    TableColumn("HEALTH", lambda one: _health(one)),
     TableColumn("FIRST", lambda one: hex_zxid(one.first_zxid), right=True, rank=2),
     TableColumn("LAST", lambda one: hex_zxid(one.last_zxid), right=True, rank=1),
     TableColumn("RECORDS", lambda one: one.records, right=True, rank=3),

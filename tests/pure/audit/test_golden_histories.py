@@ -87,6 +87,7 @@ NAMES = [
     "write_hot_spot",
     "ensemble_election",
     "history_hole",
+    "oversized_transaction",
     "split_history",
     "clock_step",
     "digest_mismatch",

@@ -32,7 +32,12 @@ def plain_batches(
     try:
         for log in server.files.logs_within(from_zxid, to_zxid):
             yield from log_columns(
-                log.path, columns=wanted, from_zxid=from_zxid, to_zxid=to_zxid, left_out=left_out
+                log.path,
+                columns=wanted,
+                from_zxid=from_zxid,
+                to_zxid=to_zxid,
+                left_out=left_out,
+                oversized=server.oversized_in(log.path),
             )
     except (DamagedFileError, NotZooKeeperFileError) as error:
         raise NotPlainError(str(error)) from error

@@ -62,6 +62,7 @@ ALL_RULES: tuple[AnyRule, ...] = (
     load.WRITE_HOT_SPOT,
     files.ENSEMBLE_ELECTION,
     files.HISTORY_HOLE,
+    files.OVERSIZED_TRANSACTION,
     files.SPLIT_HISTORY,
     files.CLOCK_STEP,
     files.DIGEST_MISMATCH,

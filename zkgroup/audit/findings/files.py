@@ -206,6 +206,48 @@ HISTORY_HOLE: Final = WholeRule(
 )
 
 
+# --- oversized_transaction ----------------------------------------------------------------------------
+
+
+def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A record of a log that a server with the default `jute.maxbuffer` does not load.
+
+    Its length as a whole counts, so a multi of small operations can be too large, too. Such a server ends at
+    its start with `Unreasonable length`.
+    """
+    record_checks_of(history)  # reading them all is what shows their sizes
+    found = {
+        one.zxid: (path, one)
+        for server in history.ensemble.servers
+        for path, of_log in server.oversized.items()
+        for one in of_log.values()
+    }
+    for zxid, (path, one) in sorted(found.items()):
+        yield Finding(
+            "oversized_transaction",
+            "error",
+            from_zxid=zxid,
+            to_zxid=zxid,
+            from_ms=one.time_ms,
+            to_ms=one.time_ms,
+            detail=f"{path.name}: {one.text}",
+        )
+
+
+OVERSIZED_TRANSACTION: Final = WholeRule(
+    name="oversized_transaction",
+    severity="error",
+    question="Is there a transaction with which a server does not start?",
+    needs=("log",),
+    act="A server that reads this log at its start needs `-Djute.maxbuffer=BYTES`, on every server, or"
+    " `-Dzookeeper.jute.maxbuffer.extrasize=BYTES` (from 3.5.7 on), so that both together are at least as"
+    " large. Servers that run go on; restart none before it is set. Once each has a snapshot behind the"
+    " transaction and this log is gone, the default is enough again. Find out who writes so much at once:"
+    " `audit tree` and the paths near this zxid.",
+    find=oversized_transaction,
+)
+
+
 # --- split_history ------------------------------------------------------------------------------------
 
 

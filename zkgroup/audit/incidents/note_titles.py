@@ -65,6 +65,7 @@ NOTES: Mapping[str, tuple[str, str]] = {
     "write_hot_spot": ("subtree with many writes", "subtrees with many writes"),
     "ensemble_election": ("election among ZooKeeper's servers", "elections among ZooKeeper's servers"),
     "history_hole": ("hole in the history", "holes in the history"),
+    "oversized_transaction": ("transaction that is too large", "transactions that are too large"),
     "split_history": ("transaction that differs", "transactions that differ between servers"),
     "clock_step": ("step back of a leader's clock", "steps back of leaders' clocks"),
     "digest_mismatch": ("comparison of digests", "comparisons of digests that differ"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
+from tests.worlds.server_history import ServerHistory
 from tests.worlds.shell import Shell
 from zkgroup.zkfiles.exports import ExportHeader, write_export
 
@@ -46,6 +47,7 @@ def test_the_report_of_a_log_and_of_snapshots(lone_shell: Shell) -> None:
         "good_until_zxid": 0x1F1,
         "exact": True,
         "detail": None,
+        "oversized": [],
     }
     assert [(file["kind"], file["first_zxid"], file["exact"]) for file in files[1:]] == [
         ("snapshot", 0x100, False),
@@ -254,3 +256,19 @@ def test_a_table_names_files_below_their_common_folder_and_cuts_nothing(
     assert sum(line.startswith("snapshot.") for line in several.lines) == len(
         [*V394.glob("version-2/snapshot.*"), *V346.glob("version-2/snapshot.*")]
     )
+
+
+def test_a_transaction_that_no_server_loads_is_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
+    """The log is whole, and not good: it names the transaction, its size and the setting."""
+    world = ServerHistory()
+    world.create("/big", b"b" * 3_000_000)
+    world.log(tmp_path)
+
+    ran = lone_shell.run("audit", "inspect", str(tmp_path))
+    (file,) = lone_shell.run("audit", "inspect", str(tmp_path), "--format", "json").document["files"]
+
+    assert ran.code == 3
+    assert "too large" in ran.out
+    assert "jute.maxbuffer" in ran.err
+    assert (file["healthy"], [one["zxid"] for one in file["oversized"]]) == (True, [1])
+    assert f"{file['oversized'][0]['bytes']:,} bytes" in file["detail"]
