@@ -125,6 +125,8 @@ class Broker:
             raise ConfigError("a broker takes an address or a client, and exactly one of them")
         self.settings = settings or BrokerSettings()
         check_advertised_host(self.settings, host)
+        if address is not None:
+            Address.parse(address)
         self._storage = data if isinstance(data, MemoryStorage) else None
         self._folder = Path(data) if isinstance(data, str | Path) else None
         remembered = None if self._folder is None else stored_broker_id(self._folder)

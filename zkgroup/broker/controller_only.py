@@ -44,6 +44,7 @@ from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.settings import Address
 
 log = get_logger("zkgroup.broker")
 
@@ -88,6 +89,8 @@ class ControllerOnly:
         self.broker = broker
         self.settings = settings or BrokerSettings()
         check_advertised_host(self.settings, host)
+        if address is not None:
+            Address.parse(address)
         self._connected = threading.Event()
         self._bind = host, port
         self._address, self._client = address, client

@@ -360,28 +360,38 @@ class BrokerSettings:
         for name, choices in _ONE_OF.items():
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"setting {name}: expected {' or '.join(choices)}, found {value!r}")
-        if self.advertised_host_name is not None and is_wildcard(self.advertised_host_name):
+        if (advertised := self.advertised_host_name) is not None and not _is_one_host(advertised):
             raise ConfigError(
-                "setting advertised_host_name: expected the name under which clients reach the broker, "
-                f"found {self.advertised_host_name!r}, which stands for every address of a machine"
+                "setting advertised_host_name: expected the name alone under which clients reach the broker "
+                f"(no scheme, no port, no wildcard), found {advertised!r}"
             )
         if self.broker_rack is not None and self.registration_version < 3:
             raise ConfigError("setting broker_rack: needs registration_version 3 or later")
 
 
 def check_advertised_host(settings: BrokerSettings, host: str) -> None:
-    """Raises ConfigError if a broker that listens on `host` would register an address of no machine.
+    """Raises ConfigError if a broker cannot listen on `host`, or would register an address of no machine.
 
     A wildcard (`0.0.0.0`, `::`) is fine to listen on; clients and other brokers that connect to it reach
     themselves. KafkaConfig.scala@2.8.2 refuses it in `advertised.listeners`.
     """
-    registered = settings.advertised_host_name
-    if registered is None and is_wildcard(host):
+    if not is_wildcard(host) and not _is_one_host(host):
+        raise ConfigError(f"host: expected a name or an address alone (no scheme, no port), found {host!r}")
+    if settings.advertised_host_name is None and is_wildcard(host):
         raise ConfigError(
             f"host {host!r} stands for every address of this machine, and clients cannot connect to it: set "
             "advertised.host.name to the name under which they reach the broker "
             "(--set advertised.host.name=NAME)"
         )
+
+
+def _is_one_host(host: str) -> bool:
+    """Whether it names one machine: a name, an IPv4 address or an IPv6 address without brackets."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return re.search(r"[/:,\s\[\]]", host) is None and not is_wildcard(host)
+    return not is_wildcard(host)
 
 
 def is_wildcard(host: str) -> bool:

@@ -60,6 +60,17 @@ def test_a_wildcard_is_registered_for_no_client(host: str) -> None:
     check_advertised_host(BrokerSettings(advertised_host_name="outside"), host)
 
 
+@pytest.mark.parametrize("host", ["http://h", "h:9092", "[::1]", "h,i", "h/c", "h i"])
+def test_a_host_is_a_name_or_an_address_alone(host: str) -> None:
+    """The port has a setting of its own, and clients would look the whole text up."""
+    with pytest.raises(ConfigError, match="no scheme, no port"):
+        BrokerSettings(advertised_host_name=host)
+    with pytest.raises(ConfigError, match=r"host: expected .* no port\), found"):
+        check_advertised_host(BrokerSettings(), host)
+    for right in ("h", "h-1.example.org", "127.0.0.1", "::1", "fe80::1%eth0"):
+        check_advertised_host(BrokerSettings(advertised_host_name=right), right)
+
+
 def test_other_hosts_are_no_wildcards() -> None:
     """Names are not looked up."""
     assert not any(map(is_wildcard, ("127.0.0.1", "::1", "localhost", "no.such.name", "é", "0.0.0.0.x")))
