@@ -129,10 +129,7 @@ class Broker:
             Address.parse(address)
         self._storage = data if isinstance(data, MemoryStorage) else None
         self._folder = Path(data) if isinstance(data, str | Path) else None
-        remembered = None if self._folder is None else stored_broker_id(self._folder)
-        if None not in (broker, remembered) and broker != remembered:
-            raise ConfigError(f"{self._folder} is the folder of broker {remembered}, not of {broker}")
-        self._config = _config(remembered if broker is None else broker, self.settings)
+        self._config = _config(_id_in(self._folder, broker), self.settings)
         self._bind = host, port
         self._address, self._client = address, client
         self._own: ZooKeeperClient | None = None
@@ -340,6 +337,14 @@ def make_chroot(address: str, connection: ClientSettings) -> None:
         missing = [level for level in levels if zk.exists(level) is None]
         if missing:
             zk.create_missing(*missing)
+
+
+def _id_in(folder: Path | None, broker: int | None) -> int | None:
+    """The id that was given, else the one stored in the folder. Raises ConfigError where they differ."""
+    remembered = None if folder is None else stored_broker_id(folder)
+    if None not in (broker, remembered) and broker != remembered:
+        raise ConfigError(f"{folder} is the folder of broker {remembered}, not of {broker}")
+    return remembered if broker is None else broker
 
 
 def _config(broker: int | None, settings: BrokerSettings) -> BrokerMachineConfig:
