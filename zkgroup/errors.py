@@ -420,12 +420,15 @@ class SourceUnavailableError(SourceError):
 
 
 class OffsetOutOfRangeError(SourceError):
-    """A record source no longer has, or never had, this offset: the reset policy decides."""
+    """A record source no longer has, or never had, this offset, and `auto_offset_reset` is `error`."""
 
-    def __init__(self, topic_partition: TopicPartition, offset: int) -> None:
-        super().__init__(f"{topic_partition}: offset {offset} is out of range")
+    def __init__(self, topic_partition: TopicPartition, offset: int, found: str = "") -> None:
+        message = f"{topic_partition}: offset {offset} is out of range"
+        super().__init__(f"{message}: {found}" if found else message)
         self.topic_partition = topic_partition
         self.offset = offset
+        self.found = found
+        """What the source has instead; empty if it does not say."""
 
 
 class NoOffsetError(ZkGroupError):

@@ -274,6 +274,10 @@ class Fetcher:
             with self._elsewhere():
                 records = self._source.poll(order.positions, each, POLL_S)
         except OffsetOutOfRangeError as error:
+            if self._reset == "error":
+                todo = "set one with `zkgroup offsets reset`, or auto_offset_reset to 'earliest' or 'latest'"
+                found = "; ".join(filter(None, (error.found, todo)))
+                raise OffsetOutOfRangeError(error.topic_partition, error.offset, found) from error
             log.warning("%s: the reset policy %r decides", error, self._reset)
             self._fetch_buffer.out_of_range(error.topic_partition, order)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.waiting import happened
 from zkgroup.consumer.sources.files import INDEX_EVERY, FileSource, LineIndex
 from zkgroup.consumer.sources.port import Bounds
-from zkgroup.errors import ConfigError, SourceError
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration
 
@@ -124,27 +125,70 @@ def test_a_missing_folder_is_a_configuration_error(tmp_path: Path) -> None:
         FileSource(tmp_path / "nowhere")
 
 
-def test_a_file_that_shrank_is_an_error(tmp_path: Path) -> None:
-    """Offsets mean nothing in a file that is rewritten."""
-    path = write(tmp_path, "0.log", b"one\ntwo\n")
+def replaced(path: Path, content: bytes) -> None:
+    other = path.with_suffix(".new")
+    other.write_bytes(content)
+    other.rename(path)
+
+
+def truncated(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("change", [replaced, truncated])
+def test_a_file_that_gets_shorter_is_out_of_range(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[Path, bytes], None]
+) -> None:
+    """Also while its lines are read: one warning, and what is there counts from its beginning."""
+    path = write(tmp_path, "0.log", b"one\ntwo\nthree\n")
     source = FileSource(tmp_path)
-    source.bounds(ORDERS_0)
-    path.write_bytes(b"one\n")
+    before = values(source, 0)
+    change(path, b"1\n2\n")
 
-    with pytest.raises(SourceError, match="append-only"):
-        source.bounds(ORDERS_0)
+    with pytest.raises(
+        OffsetOutOfRangeError, match=f"orders-0: offset 3 is out of range: {path} has 2 lines"
+    ):
+        values(source, 3)
+    assert before == [b"one", b"two", b"three"]
+    assert (values(source, 0), values(source, 2), source.bounds(ORDERS_0)) == ([b"1", b"2"], [], Bounds(0, 2))
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert f"{path} was {change.__name__}: it had 14 bytes and has 4" in warning
 
 
-def test_a_position_beyond_the_end_waits(tmp_path: Path) -> None:
-    """Over a network the lines may come later than the offset that was committed for them."""
+def test_a_file_that_is_replaced_by_a_longer_one_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A writer may write it anew with more lines; the warning says that it was another file."""
     path = write(tmp_path, "0.log", b"one\n")
     source = FileSource(tmp_path)
-    before = values(source, 2)
+    before = values(source, 0)
+    replaced(path, b"a longer one\ntwo\n")
 
-    path.write_bytes(b"one\ntwo\nthree\n")
+    assert before == [b"one"]
+    assert values(source, 1) == [b"two"]
+    assert "was replaced" in caplog.text
 
-    assert before == []
+
+def test_a_position_beyond_the_end_is_out_of_range(tmp_path: Path) -> None:
+    """The file was replaced while no consumer ran; at its end a consumer waits."""
+    write(tmp_path, "0.log", b"one\n")
+    source = FileSource(tmp_path)
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset 2 is out of range"):
+        values(source, 2)
+    assert values(source, 1) == []
+
+
+def test_a_file_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
+    """It may be on a disk that is not mounted: its partition is not read from the beginning then."""
+    source = FileSource(tmp_path)
+    with pytest.raises(SourceUnavailableError, match="expected a file with a line 2, found none"):
+        values(source, 2)
+    path = write(tmp_path, "0.jsonl", b"one\ntwo\nthree\n")
     assert values(source, 2) == [b"three"]
+    path.unlink()
+    with pytest.raises(SourceUnavailableError):
+        values(source, 3)
 
 
 def test_any_line_is_found_in_a_long_file(tmp_path: Path) -> None:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.waiting import PATIENCE_S, happened
-from tests.worlds.public_apis import Api, MemberWorld
-from tests.worlds.records import places, polled
+from tests.worlds.public_apis import Api, MemberWorld, settings
+from tests.worlds.records import filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.sources.files import FileSource
 from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
-from zkgroup.errors import MemberFailedError, SourceError, SourceUnavailableError, StoreUnavailableError
+from zkgroup.errors import (
+    MemberFailedError,
+    OffsetOutOfRangeError,
+    SourceError,
+    SourceUnavailableError,
+    StoreUnavailableError,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper
 from zkgroup.znodes.consumers import Offset
+
+Make = Callable[[Path], RecordSource]
 
 
 class Table(RecordSource):
@@ -145,6 +155,58 @@ def test_a_partition_that_cannot_be_read_delays_no_other(
         assert places(polled(consumer, 3)) == [(1, 1), (1, 2), (1, 3)]
     warnings = [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
     assert warnings == ["orders-1 cannot be read now: orders-1 has no leader"]
+
+
+def _lines(folder: Path, count: int) -> None:
+    (folder / "orders").mkdir(exist_ok=True)
+    (folder / "orders" / "0.jsonl").write_bytes(b"x\n" * count)
+
+
+def _files(folder: Path) -> RecordSource:
+    _lines(folder, 2)
+    return FileSource(folder)
+
+
+def _memory(folder: Path) -> RecordSource:
+    return filled(2, [0])
+
+
+def _table(folder: Path) -> RecordSource:
+    return Table({0: [b"x", b"x"]})
+
+
+@pytest.mark.parametrize("make", [_files, _memory, _table])
+def test_the_policy_decides_about_a_position_beyond_the_end(
+    api: Api, world: MemberWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Make
+) -> None:
+    """Nothing would ever come there: a warning, or with "error" the end, also if `read` returns nothing."""
+    for partition, position in enumerate((b"5", b"0", b"0", b"0")):
+        world.server.put(Offset.path("g", TopicPartition("orders", partition)), position)
+    failing = api.consumer(
+        client=world.client("a"), source=make(tmp_path), settings=settings(auto_offset_reset="error")
+    )
+    failing.start()
+    world.until(lambda: failing.state is MemberState.FAILED)
+    with pytest.raises(OffsetOutOfRangeError, match="orders-0: offset 5 is out of range"):
+        failing.close()
+
+    with api.consumer(client=world.client("b"), source=make(tmp_path)) as consumer:
+        assert places(polled(consumer, 2)) == [(0, 0), (0, 1)]
+        consumer.commit({TopicPartition("orders", 0): 2})
+    assert world.offsets()[0] == 2
+    assert "offset 5 is out of range" in caplog.text
+    assert "the reset policy 'earliest' decides" in caplog.text
+
+
+def test_a_file_that_is_replaced_while_it_is_read(api: Api, world: MemberWorld, tmp_path: Path) -> None:
+    """The consumer waits at its end, and reads the new one from its beginning."""
+    _lines(tmp_path, 3)
+    with api.consumer(client=world.client("a"), source=FileSource(tmp_path)) as consumer:
+        first = places(polled(consumer, 3))
+        _lines(tmp_path, 2)
+        assert (first, places(polled(consumer, 2))) == ([(0, 0), (0, 1), (0, 2)], [(0, 0), (0, 1)])
+        consumer.commit({TopicPartition("orders", 0): 2})
+    assert world.offsets()[0] == 2
 
 
 def test_a_source_that_fails_ends_the_consumer(api: Api, world: MemberWorld) -> None:

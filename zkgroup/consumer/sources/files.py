@@ -1,8 +1,9 @@
 """`FileSource`: records from `<topic>/<partition>.jsonl` or `.log` in a folder, one append-only line each.
 
 The offset of a line is its number, from 0. A line without its newline does not count yet (a writer is
-writing it). The folder may be shared over a network, so growth is found by the files' sizes, which are read
-less often while nothing comes, and not by notifications of one machine.
+writing it). A file that was replaced or truncated is noticed by its inode and size, or because it has fewer
+lines than a position. The folder may be shared over a network, so growth is found by the files' sizes, which
+are read less often while nothing comes, and not by notifications of one machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
-from zkgroup.errors import ConfigError, SourceError
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 
 log = logging.getLogger("zkgroup.consumer")
@@ -35,31 +36,39 @@ class LineIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._begin()
+        self._size = 0
+        self._inode: tuple[int, int] | None = None
+        """Device and inode of the file; None before it was seen."""
+
+    def _begin(self) -> None:
         self._entries: list[int] = [0]
         """Byte position of line `i * INDEX_EVERY`."""
         self._known = (0, 0)
         """The last known start of a line: (line number, byte position)."""
         self._last = (0, 0)
         """Line number and byte position at the end of the last read, where the next usually starts."""
-        self._size = 0
 
     def end(self) -> int:
-        """Number of complete lines now."""
+        """Number of complete lines now; 0 without the file."""
         with self._lock:
-            if self._stat_size() > self._known[1]:
+            if self._look() > self._known[1]:
                 self._scan(None)
             return self._known[0]
 
-    def read(self, line: int, max_lines: int) -> list[bytes]:
-        """Up to `max_lines` complete lines from a line number on, without their newlines."""
+    def read(self, line: int, max_lines: int) -> list[bytes] | None:
+        """Up to `max_lines` complete lines from a line number on, without their newlines.
+
+        None if the file has fewer lines. Raises FileNotFoundError if there is no file.
+        """
         with self._lock:
             return self._read(line, max_lines)
 
-    def _read(self, line: int, max_lines: int) -> list[bytes]:
-        size = self._stat_size()
-        start = self._start_of(line) if size else None
+    def _read(self, line: int, max_lines: int) -> list[bytes] | None:
+        size = self._look()
+        start = self._start_of(line)
         if start is None or start >= size:
-            return []
+            return None if start is None else []
         lines: list[bytes] = []
         position = start
         with self.path.open("rb") as file:
@@ -73,17 +82,23 @@ class LineIndex:
         self._last = (line + len(lines), position)
         return lines
 
-    def _stat_size(self) -> int:
+    def _look(self) -> int:
+        """The size of the file. Begins anew, with a warning, if it is another one than before, or shorter."""
         try:
-            size = self.path.stat().st_size
+            found = self.path.stat()
         except FileNotFoundError:
-            size = 0
-        if size < self._size:
-            raise SourceError(
-                f"{self.path} has shrunk from {self._size} to {size} bytes: files are append-only"
+            self._begin()
+            return 0
+        inode, before = (found.st_dev, found.st_ino), self._size
+        if self._inode not in (None, inode) or found.st_size < before:
+            how = "truncated" if self._inode == inode else "replaced"
+            message = (
+                "%s was %s: it had %d bytes and has %d; files are append-only, and offsets count its lines"
             )
-        self._size = size
-        return size
+            log.warning(message, self.path, how, before, found.st_size)
+            self._begin()
+        self._inode, self._size = inode, found.st_size
+        return found.st_size
 
     def _start_of(self, line: int) -> int | None:
         """Byte position of a line; None if the file has fewer lines."""
@@ -128,10 +143,12 @@ class FileSource(RecordSource):
     """`RecordSource` over a folder of append-only line files.
 
     Raises `ConfigError` when the folder does not exist, `SourceError` when a partition has files of
-    both endings or a file has shrunk. A partition without a file is empty. A position beyond the end
-    of a file waits for the file to grow: over a network the lines may not have arrived yet. Several
-    consumers may share one instance.
+    both endings. A partition without a file is empty; a position in it waits for the file, with a warning.
+    A file that is replaced or truncated is a warning; if it has fewer lines than the position, the reset
+    policy decides, as it does when the consumer starts. Several consumers may share one instance.
     """
+
+    poll_interval_s = READ_AGAIN_MIN_S  # longer while nothing comes
 
     def __init__(self, folder: str | Path) -> None:
         """Opens no file yet.
@@ -148,7 +165,6 @@ class FileSource(RecordSource):
         self._indexes: dict[TopicPartition, LineIndex] = {}
         self._here = threading.local()  # consumers that share a source each open it on a thread of their own
         self._topics_seen: set[str] = set()
-        self._read_again_s = READ_AGAIN_MIN_S
 
     def open(self, cluster: Cluster) -> None:
         self._here.cluster = cluster
@@ -159,23 +175,25 @@ class FileSource(RecordSource):
 
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
         index = self._index(topic_partition)
-        if index is None:
-            return []
         topic, partition = topic_partition.topic, topic_partition.partition
-        lines = index.read(offset, max_records)
-        return [SourceRecord(topic, partition, offset + i, line) for i, line in enumerate(lines)]
+        try:
+            lines = index.read(offset, max_records) if index is not None else None
+        except FileNotFoundError:
+            index = lines = None
+        if lines is None and index is not None:
+            raise OffsetOutOfRangeError(topic_partition, offset, f"{index.path} has {index.end()} lines")
+        if lines is None and offset > 0:
+            place = self.folder / topic / f"{partition}{ENDINGS[0]}"
+            raise SourceUnavailableError(f"{place}: expected a file with a line {offset}, found none")
+        return [SourceRecord(topic, partition, offset + i, line) for i, line in enumerate(lines or ())]
 
     def poll(
         self, positions: Mapping[TopicPartition, int], max_records: int, timeout_s: float
     ) -> Sequence[SourceRecord]:
-        records: list[SourceRecord] = []
-        for topic_partition, offset in positions.items():
-            records.extend(self.read(topic_partition, offset, max_records))
-        if records:
-            self._read_again_s = READ_AGAIN_MIN_S
-        else:
-            self._wakers.wait(min(timeout_s, self._read_again_s))
-            self._read_again_s = min(self._read_again_s * 2, READ_AGAIN_MAX_S)
+        records = super().poll(positions, max_records, timeout_s)
+        self.poll_interval_s = (
+            READ_AGAIN_MIN_S if records else min(self.poll_interval_s * 2, READ_AGAIN_MAX_S)
+        )
         return records
 
     def _index(self, topic_partition: TopicPartition) -> LineIndex | None:

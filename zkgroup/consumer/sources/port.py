@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self
 
-from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, after
 from zkgroup.settings import GroupSettings
@@ -174,25 +174,31 @@ class RecordSource(ABC):
     """The reset policy when `auto_offset_reset` is not set."""
     requires_brokers: ClassVar[bool] = False
     """Whether claims wait until a broker is registered when `require_brokers` is not set."""
-    poll_interval_s: ClassVar[float] = 0.2
+    poll_interval_s: float = 0.2
     """Seconds between two reads of the default `poll` while there is nothing new."""
 
     _wakers: Wakers
+    _reached: dict[TopicPartition, int]
+    """Where the default `poll` has read to, or the position that it has compared with the bounds."""
     _unavailable: frozenset[TopicPartition] = frozenset()
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self:
         """Sets up the wakers, so that a subclass need not call `__init__` of this class."""
         source = super().__new__(cls)
         source._wakers = Wakers()
+        source._reached = {}
         return source
 
     @abstractmethod
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        """First offset and log end of a partition."""
+        """First offset and log end of a partition. The end is behind each record that `read` has returned."""
 
     @abstractmethod
     def read(self, topic_partition: TopicPartition, offset: int, max_records: int) -> Sequence[SourceRecord]:
-        """Records from this offset on, in order; empty if there is none yet. Returns at once."""
+        """Records from this offset on, in order; empty if there is none yet. Returns at once.
+
+        Raises `OffsetOutOfRangeError` for an offset that the source does not have any more.
+        """
 
     def bounds_of(
         self, partitions: Sequence[TopicPartition], timeout_s: float
@@ -229,14 +235,20 @@ class RecordSource(ABC):
         """Records of these partitions from these offsets; waits up to `timeout_s` for the first one.
 
         Returns early, empty, after `wake()`. An unavailable partition does not delay the others; if all are
-        unavailable, the error is raised. Override it if the source can wait otherwise than by reading again
-        every `poll_interval_s`.
+        unavailable, the error is raised. Raises `OffsetOutOfRangeError` for a position outside the bounds,
+        also if `read` does not: nothing would ever come there. Override it if the source can wait otherwise
+        than by reading again every `poll_interval_s`.
         """
         records: list[SourceRecord] = []
         unavailable: dict[TopicPartition, SourceUnavailableError] = {}
         for topic_partition, offset in positions.items():
             try:
-                records.extend(self.read(topic_partition, offset, max_records))
+                found = self.read(topic_partition, offset, max_records)
+                if found:
+                    self._reached[topic_partition] = found[-1].offset + 1
+                    records.extend(found)
+                else:
+                    self._check(topic_partition, offset)
             except SourceUnavailableError as error:
                 unavailable[topic_partition] = error
         self._warn(unavailable)
@@ -245,6 +257,16 @@ class RecordSource(ABC):
         if not records:
             self._wakers.wait(min(timeout_s, self.poll_interval_s))
         return records
+
+    def _check(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Compares a position that does not follow a record with the bounds, once."""
+        if self._reached.get(topic_partition) == offset:
+            return
+        bounds = self.bounds(topic_partition)
+        if not bounds.earliest <= offset <= bounds.end:
+            found = f"the source has {bounds.earliest} to {bounds.end}"
+            raise OffsetOutOfRangeError(topic_partition, offset, found)
+        self._reached[topic_partition] = offset
 
     def _warn(self, unavailable: Mapping[TopicPartition, SourceUnavailableError]) -> None:
         """Logs a warning for each partition that cannot be read any more, while others can."""
