@@ -85,6 +85,9 @@ def group(out: Output, described: GroupDescription) -> None:
     if described.partitions:
         out.line()
         partitions(out, described.partitions, now_ms)
+    if any(row.token is not None and row.owner == row.member for row in described.partitions):
+        text = "owners are in another client's format: the id of a member, without a thread"
+        out.line(out.paint(text, "dim"))
     rest = [problem for problem in described.problems if problem.partition is None]
     if rest:
         out.line()

@@ -21,8 +21,12 @@ WHAT_TO_DO = {
     "ConflictError": "Read the present state, then decide again.",
     "CoordinatedGroupError": "Stop the clients, or choose another group ([switching](../switching.md)); the "
     "message names the command for a group that no broker coordinates any more.",
-    "MemberIdInUseError": "Choose another `consumer_id`, or stop the process that the message names.",
-    "BrokerIdInUseError": "Choose another id, or stop the broker on the host named.",
+    "MemberIdInUseError": "Choose another `consumer_id`, or stop the process that the message names; a "
+    "persistent znode is removed by `zkgroup doctor --fix --execute`.",
+    "BrokerIdInUseError": "Choose another id, or stop the broker on the host named; a persistent znode is "
+    "removed by `zkgroup doctor --fix --execute`.",
+    "PersistentZnodeError": "`zkgroup doctor --fix` lists what a restored backup has left, and removes it with "
+    "`--execute` ([after a restore](../operations.md#after-a-restore)).",
     "ForeignBrokersError": "Lead them with `zkgroup broker run --controller-only`, or use another chroot.",
     "FencedError": "Stop using the partition; another member owns it or will own it.",
     "CommitRefusedError": "Read `result.refused`: the other partitions were committed.",

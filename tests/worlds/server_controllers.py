@@ -182,11 +182,11 @@ class ServerControllers:
         return controller
 
     def start_broker(self, *brokers: int) -> None:
-        """Registers brokers with persistent znodes, which stay until the test deletes them."""
+        """Registers brokers in the session of the witness, which lasts."""
         for id_ in brokers:
             self.hosts.setdefault(id_, Host(id_))
             data = BrokerRegistration("h", 9000 + id_, 1, 0).encode()
-            self.witness.write(Create(BrokerRegistration.path(id_), data))
+            self.witness.write(Create(BrokerRegistration.path(id_), data, ephemeral=True))
 
     def stop_broker(self, broker: int) -> None:
         self.witness.write(Delete(BrokerRegistration.path(broker), 0))
@@ -195,7 +195,7 @@ class ServerControllers:
         """Deletes and creates a registration in one transaction, so that no client sees it missing."""
         path = BrokerRegistration.path(broker)
         data = BrokerRegistration("h", 9000 + broker, 1, 0).encode()
-        self.witness.write(Delete(path, 0), Create(path, data))
+        self.witness.write(Delete(path, 0), Create(path, data, ephemeral=True))
 
     # --- what there is ----------------------------------------------------------------------------
 

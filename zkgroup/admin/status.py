@@ -105,7 +105,8 @@ class Status:
     def unreadable(self) -> Mapping[str, str]:
         """The same of what the controller cannot read, and of these."""
         own = {**self.states_unreadable, **self.request_unreadable, **self.groups_unreadable}
-        return {**own, **self.health.unreadable, **self.configs_unreadable}
+        found = {**own, **self.health.unreadable, **self.configs_unreadable}
+        return {path: why for path, why in found.items() if path not in self.persistent_in_cluster}
 
     @property
     def controller(self) -> int | None:
@@ -245,7 +246,7 @@ def diagnose(
         *_topics(status),
         *partitions,
         *_brokers(status),
-        *_controller(status.health),
+        *_controller(status),
         *_others(status),
         *_throttle(status),
         *_session(status, wanted_timeout_ms),
@@ -383,12 +384,14 @@ def _throttle(status: Status) -> Iterator[DoctorFinding]:
         yield DoctorFinding("warning", "throttle", detail, CLEAR_THROTTLE)
 
 
-def _controller(health: ControllerHealth) -> Iterator[DoctorFinding]:
+def _controller(status: Status) -> Iterator[DoctorFinding]:
     """What the controller says of itself."""
+    health = status.health
     if health.hung:
         detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"
         yield DoctorFinding("error", "controller", detail, "zkgroup controller describe")
-    for path, detail in health.unreadable.items():
+    for path in (each for each in health.unreadable if each in status.unreadable):
+        detail = health.unreadable[path]
         yield DoctorFinding("error", path, f"{detail}; the controller ignores it", _command_for(path))
     for broker, partitions in health.refetching.items():
         detail = f"may fetch {', '.join(partitions)} again from the start: their states could not be read"

@@ -20,7 +20,7 @@ _SINGLES: Final = {
     ControllerStatus.path(): "it is taken for the status of the active controller",
 }
 _OF_BROKERS: Final = {
-    broker_ids_path(): "clients and controllers take this broker for alive, and it cannot start",
+    broker_ids_path(): "Kafka's clients and controllers take this broker for alive, and it cannot start",
     standby_controllers_path(): "the controller with this id cannot start",
 }
 _OF_GROUPS: Final = {

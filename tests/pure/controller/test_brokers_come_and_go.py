@@ -14,6 +14,7 @@ from tests.worlds.stepped_controllers import (
 )
 from zkgroup.controller.machine.events import BrokerAnswered, CloseChannel, OpenChannel
 from zkgroup.model.requests import Create, SetData
+from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -49,6 +50,27 @@ def roles(world: SteppedControllers, broker: int) -> dict[str, tuple[int, int, t
         if isinstance(request, LeaderAndIsrRequest)
         for info in request.partitions
     }
+
+
+def _held(world: SteppedControllers, path: str, data: bytes) -> None:
+    """A znode of a session that lasts."""
+    client = world.server.client("holder")
+    world.server.deliver(ServerStep("connect", client.name))
+    assert client.session is not None
+    world.write(Create(path, data, ephemeral=True), session_id=client.session.session_id)
+
+
+def test_a_registration_that_no_session_holds_is_of_no_broker() -> None:
+    """recipes 13: it is passed over like an unreadable one, and the status names it; others lead."""
+    world, controller = loaded_cluster({0: (1, 2)})
+    data = world.find(BrokerRegistration.path(1)).data
+    world.stop_broker(1)
+    world.server.put(BrokerRegistration.path(1), data)
+    world.run()
+
+    assert set(controller.active.context.unreadable) == {BrokerRegistration.path(1)}
+    assert heard(world, 2)[-1] == {2, 3}
+    assert world.state(tp(0)).leader == 2
 
 
 def test_others_lead_what_a_lost_broker_led_and_it_leaves_every_isr() -> None:
@@ -140,7 +162,7 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
     named."""
     world, controller = loaded_cluster({0: (1, 4)})
     path = BrokerRegistration.path(4)
-    world.write(Create(path, b'{"version":1,"timestamp":"1",' + address + b"}"))
+    _held(world, path, b'{"version":1,"timestamp":"1",' + address + b"}")
     world.run()
 
     assert controller.is_active
@@ -153,7 +175,7 @@ def test_a_controller_that_hosts_nothing_is_sent_nothing() -> None:
     world = SteppedControllers((1, 2))
     extensions = {"zkgroup": {"role": "controller"}}
     data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
-    world.write(Create(BrokerRegistration.path(50), data))
+    _held(world, BrokerRegistration.path(50), data)
     world.make_topic("t", {0: (1, 2)})
     controller = world.new_controller()
 

@@ -12,10 +12,12 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
+from zkgroup.errors import PersistentZnodeError
 from zkgroup.model.requests import ListChildren
 from zkgroup.runtime.procedures import Procedure, ask, list_done
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.json_fields import INT32, decimal, show
+from zkgroup.znodes.sessions import is_leftover
 
 HOST_BYTES_MAX: Final = 255
 """Longest name of a host (RFC 1035)."""
@@ -37,7 +39,8 @@ class BrokerChanges(Feature):
         yield from self.apply_changes(found)
 
     def registered(self) -> Procedure[dict[int, LiveBroker]]:
-        """All registrations that can be read; the others are reported and passed over (recipes 13).
+        """All registrations that can be read, and that a session holds; the others are reported and passed
+        over (recipes 13).
 
         The list is read with its watch, and then every registration: a broker that went and came back between
         two readings is known by its czxid alone.
@@ -59,6 +62,9 @@ class BrokerChanges(Feature):
         for path, znode in znodes.items():
             registration = self._reader.decoded(znode, BrokerRegistration.decode)
             if registration is None:
+                continue
+            if is_leftover(znode):
+                self._reader.report(path, str(PersistentZnodeError(path)))
                 continue
             if (why := _unusable(registration)) is not None:
                 self._reader.report(path, why)
