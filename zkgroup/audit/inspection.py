@@ -61,9 +61,9 @@ def inspected(path: Path, kind: str) -> FileHealth:
 
 
 def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
-    """The zxids between these logs that are in none of them, though transactions had them.
+    """The zxids between these logs, and up to the newest snapshot, that are in none of them.
 
-    The logs of a server that was sent a snapshot by its leader have such a hole too.
+    Transactions had them. The logs of a server that was sent a snapshot by its leader have such a hole too.
     """
     logs = sorted(
         (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records
@@ -75,4 +75,6 @@ def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
         if hole is not None:
             holes.append(hole)
         last = max(last, end)
-    return holes
+    newest = max((one.first_zxid or 0 for one in files if one.kind == SNAPSHOT), default=0)
+    behind = hole_between(last, newest + 1) if logs else None
+    return holes if behind is None else [*holes, behind]

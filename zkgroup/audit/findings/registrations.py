@@ -80,8 +80,8 @@ PERSISTENT_ZNODE: Final = Rule(
     needs=("snapshot",),
     act=(
         "Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
-        " was restored, or another tool wrote it. `zkgroup doctor` with `--fix` shows what it would remove,"
-        " and with `--execute` too it removes exactly such znodes; live brokers and members then make theirs."
+        " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
+        " with `--execute` removes exactly such znodes; live brokers and members then make their own."
     ),
     keys=BY_SESSION_ZNODE,
     find=persistent_znode,

@@ -86,4 +86,4 @@ def test_an_incident_says_what_to_do() -> None:
         "2 persistent znodes where sessions belong: /brokers/ids/9, /controller",
         f"3 persistent znodes where sessions belong in g: {of_group}",
     ]
-    assert all("`zkgroup doctor` with `--fix`" in one.act for one in errors)
+    assert all("`zkgroup doctor --fix`" in one.act for one in errors)

@@ -272,3 +272,18 @@ def test_a_transaction_that_no_server_loads_is_exit_3(lone_shell: Shell, tmp_pat
     assert "jute.maxbuffer" in ran.err
     assert (file["healthy"], [one["zxid"] for one in file["oversized"]]) == (True, [1])
     assert f"{file['oversized'][0]['bytes']:,} bytes" in file["detail"]
+
+
+def test_a_snapshot_behind_the_last_log_shows_what_is_missing(lone_shell: Shell, tmp_path: Path) -> None:
+    """Of snapshots alone nothing is said: there may be no log at all."""
+    world = ServerHistory()
+    for number in range(6):
+        world.create(f"/n{number}")
+    world.snapshot(tmp_path, 6)
+
+    alone = lone_shell.run("audit", "inspect", str(tmp_path), "--format", "json")
+    world.log(tmp_path, to_zxid=3)
+    ran = lone_shell.run("audit", "inspect", str(tmp_path), "--format", "json")
+
+    assert (alone.code, alone.document["missing"]) == (0, [])
+    assert (ran.code, ran.document["missing"]) == (3, [{"from_zxid": 4, "to_zxid": 6}])
