@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.offsets.planning import Target as Target
     from zkgroup.admin.offsets.standing import OffsetStanding as OffsetStanding
     from zkgroup.admin.offsets.writes import Applied as Applied
+    from zkgroup.admin.offsets.writes import WrittenOffset as WrittenOffset
     from zkgroup.admin.persistent import PersistentZnode as PersistentZnode
     from zkgroup.admin.persistent import RemovalPlan as RemovalPlan
     from zkgroup.admin.reassign.cancellation import CancelPlan as CancelPlan
@@ -239,6 +240,7 @@ _HOMES = {
     "UndoRecord": "zkgroup.admin.undo_records",
     "Usage": "zkgroup.admin.cluster.usage",
     "Verification": "zkgroup.groups.descriptions",
+    "WrittenOffset": "zkgroup.admin.offsets.writes",
     "Znode": "zkgroup.model",
 }
 """Public name to the module that defines it; the imports above are the same list for type checkers."""
@@ -354,6 +356,7 @@ __all__ = [
     "UndoRecord",
     "Usage",
     "Verification",
+    "WrittenOffset",
     "Znode",
 ]
 

@@ -14,6 +14,8 @@ from zkgroup.admin.offsets.standing import Standing
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import RefusedError
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
+from zkgroup.znodes.consumers import Owner
 
 ORDERS_0 = TopicPartition("orders", 0)
 JVM: Mapping[str, str] = {}
@@ -102,7 +104,10 @@ def _stops(world: MemoryGroups) -> None:
 def _is_succeeded(world: MemoryGroups) -> None:
     world.leave("g", "b")
     _join(world, "e", JVM)
-    _claim(world, "e")
+    session = world.server.clients["g_e"].session
+    assert session is not None
+    owner = Create(Owner.path("g", ORDERS_0), b"g_e-0", ephemeral=True)
+    world.write(owner, session_id=session.session_id)  # as a JVM member claims: it does not touch the offset
 
 
 def _commits(offset: int) -> Step:
@@ -125,7 +130,9 @@ def _commits(offset: int) -> Step:
         (JVM, 40, [_stops], "stands"),
         # who claims the partition has read the new offset
         (JVM, 40, [_is_succeeded], "stands"),
-        (JVM, 40, [_is_succeeded, _commits(45)], "stands"),
+        (JVM, 40, [_is_succeeded, _commits(1010)], "stands"),
+        (JVM, 40, [_is_succeeded, _commits(45), _commits(50)], "stands"),
+        (JVM, 40, [_is_succeeded, _commits(45), _commits(1010)], "overwritten"),
         (JVM, 40, [_commits(1010), _is_succeeded], "overwritten"),
         (JVM, 2000, [_is_succeeded, _commits(2005)], "stands"),
         (JVM, 2000, [_commits(1010), _is_succeeded], "overwritten"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan
-from zkgroup.admin.offsets.writes import Applied
+from zkgroup.admin.offsets.writes import Applied, WrittenOffset
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import snapshot_or_empty
 from zkgroup.groups.reads import offset_of
@@ -43,20 +43,21 @@ class OffsetStanding:
     """The thread id in the owner znode then; None if the partition had no owner."""
 
 
-def judge(change: OffsetChange, zxid: int, snapshot: GroupSnapshot) -> Standing:
-    """What a snapshot shows of an offset that transaction `zxid` wrote.
+def judge(change: OffsetChange, written: WrittenOffset, snapshot: GroupSnapshot) -> Standing:
+    """What a snapshot shows of an offset that was written.
 
     An owner that claimed the partition before that: a member of zkgroup obeys, so its offset is at the new
     one or beyond; any other has overwritten the offset as soon as anybody has written it. Whoever claimed it
-    later has read the new offset, unless what is committed cannot come from it: it is below, or it has passed
-    the offset that an earlier position was set back from.
+    later has read the new offset, if nobody wrote before the claim. Where that is not known, the committed
+    offset decides: it does not come from the new one if it is below, or has passed the one before.
     """
     tp = change.topic_partition
     entry, owner = snapshot.offsets.get(tp), snapshot.owners.get(tp)
-    is_untouched = entry is not None and entry.stat.mzxid == zxid
+    stat = None if entry is None else entry.stat
+    is_untouched = stat is not None and stat.mzxid == written.zxid
     found = offset_of(snapshot, tp)
     value = NONE if found is None else found
-    if owner is not None and owner.stat.czxid < zxid:
+    if owner is not None and owner.stat.czxid < written.zxid:
         member = snapshot.registrations.get(snapshot.registered_owner(tp) or "")
         if member is not None and subscription_kind(member.znode.data) == "zkgroup":
             return "stands" if value >= change.after else "pending"
@@ -64,6 +65,9 @@ def judge(change: OffsetChange, zxid: int, snapshot: GroupSnapshot) -> Standing:
     if is_untouched:
         is_wanted = owner is None and tp.topic in expected_ownership(snapshot).topics
         return "pending" if is_wanted else "stands"
+    is_next = stat is not None and stat.version == written.version + 1
+    if owner is not None and stat is not None and is_next and stat.mzxid >= owner.stat.czxid:
+        return "stands"  # the only write since, and it is the owner's
     has_passed = change.before is not None and change.after < change.before <= value
     return "overwritten" if value < change.after or has_passed else "stands"
 
@@ -86,7 +90,7 @@ def wait_until_standing(
                 owner = snapshot.owners.get(tp)
                 found[tp] = OffsetStanding(
                     topic_partition=tp,
-                    standing=judge(change, applied.zxids[tp], snapshot),
+                    standing=judge(change, applied.written[tp], snapshot),
                     offset=offset_of(snapshot, tp),
                     owner=owner.text if owner else None,
                 )

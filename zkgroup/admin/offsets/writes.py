@@ -63,14 +63,24 @@ LIVE_TRIES = 20
 """Races with a committing owner that one partition may lose before we give up."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOffset:
+    """The write of one offset, to recognise it and what follows it."""
+
+    zxid: int
+    """Its transaction."""
+    version: int
+    """Data version of the offset znode after it."""
+
+
 @dataclass(slots=True)
 class Applied:
     """The result of applying an `OffsetPlan`."""
 
     done: list[OffsetChange] = field(default_factory=list)
     """The offsets that were written, in order."""
-    zxids: dict[TopicPartition, int] = field(default_factory=dict)
-    """The transaction that wrote each of them."""
+    written: dict[TopicPartition, WrittenOffset] = field(default_factory=dict)
+    """The write of each of them."""
 
 
 def missing_parents(ensemble: Ensemble, plan: OffsetPlan) -> tuple[str, ...]:
@@ -171,22 +181,22 @@ def _apply_idle(
         except OperationRefusedError as error:
             raise _refusal(ensemble, plan, guard, error) from error
         applied.done.extend(batch)
-        applied.zxids.update((change.topic_partition, zxid) for change in batch)
+        applied.written.update(
+            (change.topic_partition, WrittenOffset(zxid=zxid, version=_next_version(change.version)))
+            for change in batch
+        )
 
 
 def _apply_living(ensemble: Ensemble, plan: OffsetPlan, by: ChangeRecord, applied: Applied) -> None:
     author = f"{by.user} {by.undo_id}"
     for change in plan.effective:
         marker = Reset(offset=change.after, time_ms=ensemble.clock.wall_ms(), by=author)
-        applied.zxids[change.topic_partition] = _reset_owned(ensemble, plan, change, marker)
+        applied.written[change.topic_partition] = _reset_owned(ensemble, plan, change, marker)
         applied.done.append(change)
 
 
-def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> int:
-    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile.
-
-    Returns the zxid.
-    """
+def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, marker: Reset) -> WrittenOffset:
+    """One partition of a living group: the offset and its marker, whatever the owner commits meanwhile."""
     group, topic = plan.group, change.topic_partition.topic
     path, marker_path = Offset.path(group, change.topic_partition), Reset.path(group, change.topic_partition)
     for _ in range(LIVE_TRIES):
@@ -198,13 +208,20 @@ def _reset_owned(ensemble: Ensemble, plan: OffsetPlan, change: OffsetChange, mar
             *_replaced(marker_path, marker.encode(), found[marker_path]),
         ]
         try:
-            return _submit(ensemble, operations, marker_path, marker.encode())
+            zxid = _submit(ensemble, operations, marker_path, marker.encode())
         except OperationRefusedError:
             continue
+        present = found[path]
+        return WrittenOffset(zxid=zxid, version=_next_version(present.stat.version if present else None))
     raise ConflictError(
         f"{path}: its owner commits faster than this reset could be written, {LIVE_TRIES} times in a row; "
         "pause the consumer, or stop the group and repeat without --force"
     )
+
+
+def _next_version(version: int | None) -> int:
+    """The data version after a write; `version` None: it creates the znode."""
+    return 0 if version is None else version + 1
 
 
 def _replaced(path: str, data: bytes, present: Znode | None) -> Iterable[Operation]:
