@@ -163,7 +163,6 @@ def read_time_offsets(
     know when the file of a segment was last modified: at the append of its last record, or later, where the
     file was copied or truncated since (`fetchOffsetsBefore` in kafka/server/KafkaApis.scala@0.8.2.2).
     """
-
     return _by_leader(
         registered, leaders, timeout_ms, lambda client, asked: _time_offsets(client, asked, time_ms)
     )
@@ -221,13 +220,12 @@ async def _time_offsets(
 ) -> dict[TopicPartition, TimeOffset | str]:
     exact = partitions if await client.version(ListOffsetsRequest) > 0 else ()
     listed = await _listed(client, CONSUMER_REPLICA, exact, time_ms)
-    old = [tp for tp in partitions if tp not in listed or _has_old_format(listed[tp])]
-    listed |= await _listed(client, CONSUMER_REPLICA, old, time_ms, version=0)
+    old = {tp for tp in partitions if tp not in listed or _has_old_format(listed[tp])}
+    listed |= await _listed(client, CONSUMER_REPLICA, sorted(old), time_ms, version=0)
     found = {tp: _offset_of(listed[tp]) for tp in partitions}
-    none = [tp for tp, offset in found.items() if offset == NO_OFFSET]
-    new = [tp for tp in none if tp not in old]
-    found |= await _offsets(client, CONSUMER_REPLICA, new, LATEST)
-    found |= await _offsets(client, CONSUMER_REPLICA, [tp for tp in none if tp in old], EARLIEST)
+    none = {tp for tp, offset in found.items() if offset == NO_OFFSET}
+    found |= await _offsets(client, CONSUMER_REPLICA, sorted(none - old), LATEST)
+    found |= await _offsets(client, CONSUMER_REPLICA, sorted(none & old), EARLIEST)
     return {
         tp: offset if isinstance(offset, str) else TimeOffset(offset, by_segment=tp in old)
         for tp, offset in found.items()

@@ -13,6 +13,7 @@ from tests.waiting import eventually
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from zkgroup.clients.kafka_python import address_of
 from zkgroup.clients.producer import RECORD_BYTES_MAX, partition_of_key
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
@@ -273,5 +274,6 @@ def test_a_group_reads_what_was_produced(shell: Shell, brokers: RecordBrokers) -
     assert sorted((one["partition"], one["offset"]) for one in records) == [
         (partition, offset) for partition in range(3) for offset in range(20)
     ]
-    shown = shell.json("offsets", "show", "g", "--source", "brokers")["offsets"]
+    source = f"kafka:{address_of(brokers.registration(1))}"  # that names the leaders, as no state is stored
+    shown = shell.json("offsets", "show", "g", "--source", source)["offsets"]
     assert [(row["log_end_offset"], row["lag"]) for row in shown] == [(20, 0)] * 3
