@@ -342,3 +342,21 @@ async def connected(broker: Served, count: int = 1) -> list[Client]:
 async def closed(*clients: Client) -> None:
     for client in clients:
         await client.close()
+
+
+async def client_of(address: tuple[str, int]) -> Client:
+    return Client(*await asyncio.open_connection(*address))
+
+
+@asynccontextmanager
+async def port_with(server: BrokerServer, count: int) -> AsyncIterator[tuple[tuple[str, int], list[Client]]]:
+    """The address of a server, and so many clients that have received one answer; at the end closes them."""
+    address = await server.start("127.0.0.1")
+    clients = [await client_of(address) for _ in range(count)]
+    try:
+        for client in clients:
+            await client.ask(ALL, MetadataResponse)
+        yield address, clients
+    finally:
+        await closed(*clients)
+        await server.close()

@@ -220,7 +220,8 @@ class BrokerSettings:
     )
     max_connections: int = setting(
         1000,
-        "Most connections to the port; further ones are closed at once.",
+        "Most connections of clients to the port; for a further one another is closed, an idle one if "
+        "possible. The controller and followers do not count.",
         kafka="max.connections",
         bounds=FROM_1,
     )

@@ -48,13 +48,17 @@ def over_streams(serve: ServeStreams, piece_bytes: int = 1 << 16) -> Serve:
 class Acceptor:
     """A listening server that runs `serve` for each client in a task, and then closes the client.
 
-    Made and used on one event loop. Beyond `clients_max` clients, new ones are closed at once.
+    Made and used on one event loop.
     """
 
-    def __init__(self, serve: Serve, *, clients_max: int | None = None) -> None:
-        """`serve` gets a socket that does not block. It aborts the transport that it makes of it."""
+    def __init__(self, serve: Serve, has_room: Callable[[], bool] = lambda: True) -> None:
+        """
+        Args:
+            serve: gets a socket that does not block. It aborts the transport that it makes of it.
+            has_room: whether one more client is served; otherwise it is closed at once.
+        """
         self._serve = serve
-        self._clients_max = clients_max
+        self._has_room = has_room
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused = 0
@@ -126,7 +130,7 @@ class Acceptor:
             self._take(client)
 
     def _take(self, client: socket.socket) -> None:
-        if self._clients_max is not None and self.clients >= self._clients_max:
+        if not self._has_room():
             client.close()
             self._refused += 1
             self._warn()
@@ -140,7 +144,7 @@ class Acceptor:
         """Logs clients that were closed, at most once a minute: they come again and again."""
         if self._warns():
             who = "a client was" if self._refused == 1 else f"{self._refused} clients were"
-            _log.warning("%s closed: there are already %d connections", who, self._clients_max)
+            _log.warning("%s closed: there are already %d connections", who, self.clients)
             self._refused = 0
 
     def _warns(self) -> bool:

@@ -14,9 +14,11 @@ from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.serving import (
     ALL,
     ScriptedHost,
+    client_of,
     closed,
     connected,
     on_a_loop,
+    port_with,
     served,
     until,
 )
@@ -25,10 +27,10 @@ from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
 from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits
-from zkgroup.broker.server.handlers import Answer, RequestContext
+from zkgroup.broker.server.handlers import Answer, PeerKind, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.wire.control import UpdateMetadataResponse
+from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse
 from zkgroup.wire.messages import ErrorCode, Request, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic, TopicMetadata
 from zkgroup.wire.records import (
@@ -59,17 +61,58 @@ def test_each_limit_of_connections_is_a_setting() -> None:
 
 
 @on_a_loop
-async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
-    """And are taken again once others have left."""
-    async with served(limits=ConnectionLimits(connections_max=2)) as broker:
-        one, two = await connected(broker, 2)
-        third = await broker.client()
-        assert await third.is_closed()
+async def test_a_client_at_a_full_port_displaces_the_idle_one_that_was_opened_last(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One with a request that waits stays, and one that was opened before."""
+    waits = UpdateMetadataRequest(1, 1, (), ())
 
-        await one.close()
-        await until(lambda: broker.server.connections == 1)
-        (fourth,) = await connected(broker)
-        await closed(two, third, fourth)
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        if request == waits:
+            await may_end.wait()
+        return MetadataResponse((), ())
+
+    may_end = asyncio.Event()
+    server = BrokerServer(respond, READABLE, ConnectionLimits(connections_max=3))
+    async with port_with(server, 3) as (address, (first, second, third)):
+        third.send(waits)
+        await until(lambda: server.held > 0)
+        fourth = await client_of(address)
+
+        assert await second.is_closed()
+        assert await fourth.ask(ALL, MetadataResponse)
+        assert await first.ask(ALL, MetadataResponse)
+        may_end.set()
+        assert await third.receive(MetadataResponse)
+        assert server.connections == 3
+        assert "the port has 3 connections of clients, and one more came" in caplog.text
+        await closed(fourth)
+
+
+@on_a_loop
+async def test_the_controller_and_followers_find_a_place_at_a_full_port() -> None:
+    """And keep it, without a request too: they count for no limit. Past bug: a thousand idle connections kept
+    a new controller out, so nobody was elected."""
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        if isinstance(request, UpdateMetadataRequest):
+            context.peer.confirm(PeerKind.CONTROLLER)
+            return UpdateMetadataResponse(0)
+        return MetadataResponse((), ())
+
+    server = BrokerServer(respond, READABLE, ConnectionLimits(connections_max=2))
+    async with port_with(server, 2) as (address, clients):
+        controller = await client_of(address)
+        assert await controller.ask(UpdateMetadataRequest(1, 1, (), ()), UpdateMetadataResponse)
+        assert await clients[1].is_closed()
+        for _ in range(5):
+            clients.append(await client_of(address))
+            assert await clients[-1].ask(ALL, MetadataResponse)
+
+        assert await clients[0].ask(ALL, MetadataResponse)
+        assert await controller.ask(UpdateMetadataRequest(1, 1, (), ()), UpdateMetadataResponse)
+        await until(lambda: server.connections == 3)
+        await closed(controller)
 
 
 @on_a_loop

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from zkgroup.broker.server.connection_choice import Doing
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Peer, RequestContext, Respond
 from zkgroup.broker.server.later import Later
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
@@ -56,7 +58,7 @@ class ConnectionLimits:
     """The limits of connections to a broker. Kafka's setting is named where there is one."""
 
     connections_max: int = 1_000
-    """`max.connections`: a further connection is closed at once."""
+    """`max.connections`: of clients; for a further one another is closed (`to_make_room`)."""
     request_bytes_max: int = REQUEST_BYTES_MAX
     """`socket.request.max.bytes`."""
     buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
@@ -67,6 +69,25 @@ class ConnectionLimits:
     """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
     answer_ms: int = 60_000
     """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """What all connections of a port share."""
+
+    limits: ConnectionLimits
+    respond: Respond
+    """Answers one request."""
+    served: Mapping[int, range]
+    """The versions that are served, by API key."""
+    on_held: Callable[[int], None]
+    """Called with each change of `Connection.held` in bytes, positive or negative."""
+    on_confirmed: Callable[[Peer], None]
+    """See `Peer`."""
+    chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
+    """What a read of any connection fills: what was read is copied at once."""
+    moves: Iterator[int] = field(default_factory=itertools.count)
+    """What `Connection.moved` takes."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -80,29 +101,17 @@ class Connection(asyncio.BufferedProtocol):
     began before it waited, and what waits for a turn of the loop.
     """
 
-    def __init__(
-        self,
-        chunk: memoryview,
-        limits: ConnectionLimits,
-        respond: Respond,
-        served: Mapping[int, range],
-        on_held: Callable[[int], None],
-        moves: Iterator[int],
-    ) -> None:
-        """
-        Args:
-            chunk: filled by each read; connections share it, because what was read is copied at once.
-            on_held: called with each change of `held` in bytes, positive or negative.
-            moves: counts the moves of all connections of the port.
-        """
+    def __init__(self, port: Port) -> None:
         self._loop = asyncio.get_running_loop()
-        self._chunk = chunk
-        self._limits = limits
-        self._respond = respond
-        self._served = served
-        self._on_held = on_held
-        self._moves = moves
-        self._splitter = FrameSplitter(limits.request_bytes_max)
+        self._chunk = port.chunk
+        self._limits = port.limits
+        self._respond = port.respond
+        self._served = port.served
+        self._on_held = port.on_held
+        self._on_confirmed = port.on_confirmed
+        self._moves = port.moves
+        self.opened_s = self._loop.time()
+        self._splitter = FrameSplitter(self._limits.request_bytes_max)
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -140,6 +149,18 @@ class Connection(asyncio.BufferedProtocol):
         A small answer that the system has taken at once is not counted."""
         self.moved = 0
         """Number of its last move: the first byte of a request, or a whole one."""
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a whole request has come."""
+        return self._answered_bytes > 0
+
+    @property
+    def doing(self) -> Doing:
+        """What it does now."""
+        if not self.held:
+            return Doing.NOTHING
+        return Doing.WAITING if self._deadline is None else Doing.SENDING
 
     async def serve(self) -> None:
         """Serves the client until the connection ends, then closes it; also if it is cancelled."""
@@ -199,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
                 _log.error("connection of %s closed by a bug", self.peer, exc_info=error, extra=limited())
 
     def cut_off(self, why: str) -> None:
-        """Closes the connection at once because of its buffered bytes; its answers are dropped."""
+        """Closes the connection at once; its answers are dropped."""
         _log.warning("connection of %s cut off: %s", self.peer, why, extra=limited())
         self._transport.abort()
         self.release_held()
@@ -405,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.peer = Peer(name[0], name[1])
+            self.peer = Peer(name[0], name[1], self._on_confirmed)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._chunk

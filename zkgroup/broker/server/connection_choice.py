@@ -1,9 +1,12 @@
-"""Which connection a port closes where all together take too much. Pure."""
+"""Which connection a port closes, where it has no room for another or all together hold too much. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol, TypeVar
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+from typing import Final, Protocol, TypeVar
+
+from zkgroup.broker.server.handlers import Peer
 
 
 class Holder(Protocol):
@@ -26,3 +29,94 @@ def slowest(connections: Collection[HolderT], held: int) -> HolderT:
     """
     share = held / (2 * len(connections))
     return min((each for each in connections if each.held >= share), key=lambda each: each.moved)
+
+
+NEW_S: Final = 1.0
+"""How long a connection is new: it may be the controller's, of which no request has come yet."""
+NEW_SHARE: Final = 10
+"""New ones may take one place in so many from older ones."""
+
+
+class Doing(IntEnum):
+    """What a connection does; who does less goes first."""
+
+    NOTHING = 0
+    SENDING = 1
+    """Its client has begun a request, or does not take an answer."""
+    WAITING = 2
+    """For an answer."""
+
+
+class Occupant(Protocol):
+    """A connection of a client."""
+
+    opened_s: float
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a whole request has come."""
+        ...
+
+    @property
+    def doing(self) -> Doing: ...
+
+
+OccupantT = TypeVar("OccupantT", bound=Occupant)
+
+
+def to_make_room(latest_first: Iterable[OccupantT], now_s: float, places: int) -> OccupantT | None:
+    """The connection of a client to close for one that comes to a full port; None without one.
+
+    The one of those that do least that was opened last: who is connected stays, and of many that come again
+    and again each displaces another one of them. New ones are spared until they have their share of the
+    places. Then one of them goes: without a request the one that came first, which had the longest time.
+
+    Args:
+        latest_first: connections of clients, the one that was opened last first. Not all are looked at.
+        places: connections that clients may have.
+    """
+    new: list[OccupantT] = []
+    found: dict[Doing, OccupantT] = {}
+    for each in latest_first:
+        if each.opened_s > now_s - NEW_S:
+            new.append(each)
+            continue
+        if len(new) >= max(1, places // NEW_SHARE) or Doing.NOTHING in found:
+            break
+        found.setdefault(each.doing, each)
+    if found:
+        return found[min(found)]
+    silent = [each for each in new if not each.has_asked]
+    return silent[-1] if silent else min(new, key=lambda each: each.doing, default=None)
+
+
+CLUSTER_MAX: Final = 64
+"""Connections of the cluster that no limit counts."""
+
+
+class ClusterPeers:
+    """The connections of the controller and of followers, which do not count for the limit of clients.
+
+    They are the ones that ZooKeeper has confirmed last. Who knows an epoch can claim it too, but only so
+    many connections get out of the limit, and one that was displaced is back with its next request.
+    """
+
+    def __init__(self) -> None:
+        self._peers: dict[Peer, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __contains__(self, peer: Peer) -> bool:
+        return peer in self._peers
+
+    def confirmed(self, peer: Peer) -> None:
+        """A request has come of it, and ZooKeeper says that it is who it claims to be."""
+        self._peers.pop(peer, None)
+        self._peers[peer] = None
+        if len(self._peers) > CLUSTER_MAX:
+            del self._peers[next(iter(self._peers))]
+
+    def ended(self, peer: Peer) -> None:
+        """Its connection has ended."""
+        self._peers.pop(peer, None)

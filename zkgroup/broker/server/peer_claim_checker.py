@@ -71,7 +71,7 @@ class PeerClaimChecker:
                 verdict = self._claims.decide(claim, found)
         kind = PeerKind.CONTROLLER if isinstance(claim, ControllerId) else PeerKind.FOLLOWER
         if verdict is ClaimVerdict.CONFIRMED:
-            peer.kind = kind
+            peer.confirm(kind)
         elif verdict in (ClaimVerdict.IMPOSSIBLE, ClaimVerdict.UNREAD):
             _log.warning(
                 "%s claims to be %s %d of epoch %d: %s",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import itertools
 import socket
 from collections.abc import Mapping
 
-from zkgroup.broker.server.connection import CHUNK_BYTES, Connection, ConnectionLimits
-from zkgroup.broker.server.connection_choice import slowest
+from zkgroup.broker.server.connection import Connection, ConnectionLimits, Port
+from zkgroup.broker.server.connection_choice import ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.runtime.acceptor import Acceptor
@@ -30,15 +29,14 @@ class BrokerServer:
             respond: answers one request (`BrokerApis.respond`).
             served: the versions that are served, by API key; another request closes the connection.
         """
-        self._respond = respond
-        self._served = served
         self._limits = limits or ConnectionLimits()
-        self._acceptor = Acceptor(self._serve, clients_max=self._limits.connections_max)
+        self._acceptor = Acceptor(self._serve, self._has_room)
         self._connections: dict[Connection, None] = {}
-        self._chunk = memoryview(bytearray(CHUNK_BYTES))
-        """What a read of any connection fills."""
-        self._moves = itertools.count()
-        """What `Connection.moved` takes."""
+        """In the order in which they were opened."""
+        self._displaced: set[Connection] = set()
+        """Those that are being closed for others."""
+        self._cluster = ClusterPeers()
+        self._port = Port(self._limits, respond, served, self._on_held, self._cluster.confirmed)
         self.held = 0
         """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
 
@@ -66,15 +64,29 @@ class BrokerServer:
 
     async def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(
-            self._chunk, self._limits, self._respond, self._served, self._on_held, self._moves
-        )
+        connection = Connection(self._port)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
         self._connections[connection] = None
         try:
             await connection.serve()
         finally:
-            del self._connections[connection]
+            self._connections.pop(connection, None)
+            self._displaced.discard(connection)
+            self._cluster.ended(connection.peer)
+
+    def _has_room(self) -> bool:
+        """Whether one more is taken. Where all places of clients are, another one is closed for it."""
+        places = self._limits.connections_max
+        if self._acceptor.clients - len(self._displaced) - len(self._cluster) < places:
+            return True
+        clients = (each for each in reversed(self._connections) if each.peer not in self._cluster)
+        goes = to_make_room(clients, asyncio.get_running_loop().time(), places)
+        if goes is None:
+            return False
+        del self._connections[goes]
+        self._displaced.add(goes)
+        goes.cut_off(f"the port has {places} connections of clients, and one more came")
+        return True
 
     def _on_held(self, more: int) -> None:
         """Closes the slowest connections until the total is within the limit."""
