@@ -65,10 +65,24 @@ def slots(out: Output, rows: Sequence[SlotDescription]) -> None:
         TableColumn("LEADER EPOCH", lambda row: row.leader_epoch, right=True, rank=1),
         TableColumn("OWNER", _owner_cell, right=True, rank=2),
         TableColumn("OWNER EPOCH", lambda row: row.owner_epoch, right=True, rank=3),
+        TableColumn("USED", _used_cell, right=True),
         TableColumn("GROUPS", lambda row: ", ".join(row.groups), shorten="end", least=10),
         *(details if any(row.detail for row in rows) else []),
     ]
     out.table(columns, rows)
+
+
+def _used_cell(row: SlotDescription) -> Cell | str | None:
+    """How much of the bounds of a slot its groups have used, by the one that is nearest."""
+    uses = (
+        (len(row.groups), row.groups_max),
+        (row.offsets, row.offsets_max),
+        (row.metadata_bytes, row.metadata_bytes_max),
+    )
+    ratios = [used / most for used, most in uses if used is not None and most]
+    if not ratios:
+        return None
+    return Cell(f"{max(ratios):.0%}", "bad" if max(ratios) >= 1 else None)
 
 
 def _owner_cell(row: SlotDescription) -> str | int | None:

@@ -53,6 +53,16 @@ class SlotDescription:
     """Whether its leader is a registered broker of zkgroup."""
     groups: tuple[str, ...]
     """The groups of the slot that are stored or that its leader lists, sorted."""
+    groups_max: int | None
+    """Most groups of the slot, a setting of its leader; it and the next ones: None if it reports none."""
+    offsets: int | None
+    """Number of committed offsets of these groups."""
+    offsets_max: int | None
+    """Most offsets, a setting of its leader."""
+    metadata_bytes: int | None
+    """Bytes of the metadata of these offsets together."""
+    metadata_bytes_max: int | None
+    """Most such bytes, a setting of its leader."""
     detail: str | None
     """Why it is not led, or what cannot be read; None for nothing."""
 
@@ -215,12 +225,14 @@ def describe_coordinator(
     }
     unanswered: list[str] = []
     names = {group} if group is not None else _names(ensemble, slots)
+    used: dict[int, coordinators.ReportedSlotUse] = {}
     if group is None:
         for broker, answer in coordinators.list_groups(registered, set(leaders.values()), timeout_ms).items():
             if isinstance(answer, str):
                 unanswered.append(f"the groups of broker {broker} are not known: {answer}")
             else:
-                names.update(answer)
+                names.update(answer.groups)
+                used |= {one.slot: one for one in answer.slots}
     snapshots, denied = read_permitted_snapshots(ensemble, sorted(names))
     unanswered += map(str, denied.values())
     stored = {name: one.coordinated for name, one in snapshots.items() if one and one.coordinated}
@@ -243,7 +255,8 @@ def describe_coordinator(
         as_of=ensemble.as_of(),
         slot_count=count,
         slots=tuple(
-            _slot(slot, [one.group for one in known if one.slot == slot.slot]) for slot in slots.values()
+            _slot(slot, [one.group for one in known if one.slot == slot.slot], used.get(slot.slot))
+            for slot in slots.values()
         ),
         groups=tuple(known),
         unanswered=tuple(unanswered),
@@ -265,7 +278,9 @@ def _names(ensemble: Ensemble, slots: Collection[int]) -> set[str]:
     return {name for names in listed.values() for name in names or ()}
 
 
-def _slot(slot: SlotView, groups: Sequence[str]) -> SlotDescription:
+def _slot(
+    slot: SlotView, groups: Sequence[str], used: coordinators.ReportedSlotUse | None
+) -> SlotDescription:
     state = slot.state.value if slot.state else None
     owner = slot.owner.value if slot.owner else None
     return SlotDescription(
@@ -276,6 +291,11 @@ def _slot(slot: SlotView, groups: Sequence[str]) -> SlotDescription:
         owner_epoch=owner.leader_epoch if owner else None,
         led=slot.is_led,
         groups=tuple(sorted(groups)),
+        groups_max=None if used is None else used.groups_max,
+        offsets=None if used is None else used.offsets,
+        offsets_max=None if used is None else used.offsets_max,
+        metadata_bytes=None if used is None else used.metadata_bytes,
+        metadata_bytes_max=None if used is None else used.metadata_bytes_max,
         detail=slot.reason_not_led or (str(slot.error) if slot.error else None),
     )
 

@@ -325,7 +325,8 @@ class BrokerNetwork:
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
         if self._groups is not None:
-            self._telemetry.groups.report(self._groups.service.coordinator.groups())
+            service = self._groups.service
+            self._telemetry.groups.report(service.coordinator.groups(), service.slot_use())
 
     async def read_followers(self, order: ReadFollowers) -> None:
         """Posts the progress of the followers to the machine."""

@@ -325,6 +325,23 @@ class BrokerSettings:
     group_max_size: int = setting(
         INT32_MAX, "Most members of a group.", kafka="group.max.size", bounds=FROM_1
     )
+    slot_max_groups: int = setting(
+        500,
+        "Most groups of a partition of `__consumer_offsets`. A further one cannot join (error 81) or commit "
+        "(28).",
+        bounds=FROM_1,
+    )
+    slot_max_offsets: int = setting(
+        10_000,
+        "Most committed offsets of the groups of a partition of `__consumer_offsets`: ZooKeeper keeps them "
+        "in memory. A commit of a further partition gets error 28.",
+        bounds=FROM_1,
+    )
+    slot_max_metadata_bytes: int = setting(
+        1_048_576,
+        "Most bytes of the metadata of these offsets together. A commit with more gets error 28.",
+        bounds=FROM_0,
+    )
     offset_metadata_max_bytes: int = setting(
         4_096,
         "Longest metadata of a committed offset, in characters.",

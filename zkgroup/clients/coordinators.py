@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, at_once, query, unreachable
 from zkgroup.wire.groups import (
@@ -14,10 +14,13 @@ from zkgroup.wire.groups import (
     DescribeGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
+    SlotUse,
 )
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.znodes.brokers import BrokerRegistration
 
+ReportedSlotUse: TypeAlias = SlotUse
+"""What the groups of a slot take, as its leader reports it."""
 ReportedGroup: TypeAlias = DescribedGroup
 """A group, as its coordinator describes it."""
 GROUPS_AT_ONCE: Final = 200
@@ -66,22 +69,30 @@ async def _described(client: QueryClient, names: Sequence[str]) -> dict[str, Des
     return found
 
 
+class ListedGroups(NamedTuple):
+    """The groups that a broker coordinates."""
+
+    groups: tuple[str, ...]
+    slots: tuple[SlotUse, ...]
+    """What they take; empty where the broker does not report it."""
+
+
 def list_groups(
     registered: Mapping[int, BrokerRegistration], brokers: Collection[int], timeout_ms: int = TIMEOUT_MS
-) -> dict[int, tuple[str, ...] | str]:
+) -> dict[int, ListedGroups | str]:
     """The groups that each of the brokers coordinates, or why it does not say; raises nothing.
 
     While a broker loads, it lists the groups that it has loaded.
     """
     reasons = {broker: unreachable(registered.get(broker)) for broker in sorted(brokers)}
-    found: dict[int, tuple[str, ...] | str] = {broker: why for broker, why in reasons.items() if why}
+    found: dict[int, ListedGroups | str] = {broker: why for broker, why in reasons.items() if why}
     asked = [broker for broker in reasons if broker not in found]
 
-    async def listed(client: QueryClient) -> tuple[str, ...] | str:
-        answer = await client.ask(ListGroupsRequest(), ListGroupsResponse)
+    async def listed(client: QueryClient) -> ListedGroups | str:
+        answer = await client.ask(ListGroupsRequest(include_slots=True), ListGroupsResponse)
         if answer.error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             return f"its broker answers {describe(answer.error)}"
-        return tuple(group.group for group in answer.groups)
+        return ListedGroups(tuple(group.group for group in answer.groups), answer.slots)
 
     answers = at_once([query(registered[broker], timeout_ms, listed) for broker in asked])
     return found | dict(zip(asked, answers, strict=True))

@@ -10,6 +10,7 @@ onGroupUnloaded).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, assert_never
 
 from zkgroup.coordinator import join_group, membership, offsets, sync_group
@@ -65,6 +66,7 @@ from zkgroup.coordinator.rebalance import (
     restart_session,
 )
 from zkgroup.coordinator.records import GroupRecord, group_record, loaded_group
+from zkgroup.coordinator.retention import is_over
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.coordinator.slots import SlotState, SlotTable
 from zkgroup.model.error_codes import ErrorCode
@@ -221,8 +223,11 @@ class GroupCoordinator:
         shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not shortest <= join.session_timeout_ms <= longest:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and group is None and join.member_id:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is ErrorCode.NONE and group is None:
+            if join.member_id:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+            elif self._is_full(join.group_id):
+                error = ErrorCode.GROUP_MAX_SIZE_REACHED
         if error is not ErrorCode.NONE:
             join_group.refuse(context, join, error)
             return
@@ -251,15 +256,25 @@ class GroupCoordinator:
         self._context.reply(beat.request_id, HeartbeatResult(error))
 
     def _commit(self, commit: CommitOffsets, group: GroupMetadata | None, error: ErrorCode) -> None:
+        is_new = group is None
         if error is ErrorCode.NONE and group is None:
             if commit.generation >= 0:
                 error = ErrorCode.ILLEGAL_GENERATION
+            elif self._is_full(commit.group_id):
+                error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             else:
                 group = self._add_group(commit.group_id)
         if error is ErrorCode.NONE and group is not None:
-            offsets.commit_offsets(self._context, group, commit)
+            if is_new:
+                offsets.commit_offsets(self._context, group, commit, partial(self._forget_unused, group))
+            else:
+                offsets.commit_offsets(self._context, group, commit)
         else:
             offsets.refuse_commit(self._context, commit, error)
+
+    def _is_full(self, group_id: str) -> bool:
+        """Whether the slot of a group takes no more groups."""
+        return self._slots.size(group_id) >= self._context.settings.slot_max_groups
 
     def _add_group(self, group_id: str) -> GroupMetadata:
         group = GroupMetadata(group_id)
@@ -317,6 +332,11 @@ class GroupCoordinator:
         if group is not None and group.state is ConsumerGroupState.EMPTY:
             self._end_group(group, "never stored")
             self._slots.remove(group)
+
+    def _forget_unused(self, group: GroupMetadata) -> None:
+        """Forgets a group whose first commit was refused, unless a client has joined it meanwhile."""
+        if self._slots.group(group.group_id) is group and is_over(group, has_offsets=False):
+            self._forget(group.group_id)
 
     def _lose_marker(self, group_id: str) -> None:
         group = self._slots.group(group_id)

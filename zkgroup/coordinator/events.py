@@ -181,6 +181,8 @@ class WriteOutcome(Enum):
     """The group was to be deleted if it had no offset, and has one. Nothing is deleted."""
     TOO_LARGE = "too large"
     """Larger than ZooKeeper accepts. Nothing is stored."""
+    SLOT_FULL = "slot full"
+    """Beyond the bounds of the slot. Nothing is stored."""
     UNWRITABLE = "unwritable"
     """No znode can say it: an offset below -1, which means "none" there. Nothing is stored."""
     UNKNOWN = "unknown"

@@ -6,7 +6,8 @@ handleDeleteOffsets), GroupMetadataManager.scala (storeOffsets).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from zkgroup.coordinator.context import CoordinatorContext
@@ -25,6 +26,8 @@ from zkgroup.coordinator.subscriptions import subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 
+_MAY_BE_STORED: Final = frozenset({WriteOutcome.STORED, WriteOutcome.UNKNOWN})
+
 
 def refuse_commit(context: CoordinatorContext, commit: CommitOffsets, error: ErrorCode) -> None:
     """Answers a commit with an error for each partition that the broker knows."""
@@ -39,8 +42,16 @@ def refuse_commit(context: CoordinatorContext, commit: CommitOffsets, error: Err
     )
 
 
-def commit_offsets(context: CoordinatorContext, group: GroupMetadata, commit: CommitOffsets) -> None:
-    """Writes the offsets of a commit that is allowed; partitions with an error of their own are left out."""
+def commit_offsets(
+    context: CoordinatorContext,
+    group: GroupMetadata,
+    commit: CommitOffsets,
+    on_nothing_stored: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes the offsets of a commit that is allowed; partitions with an error of their own are left out.
+
+    `on_nothing_stored`: called when all of them were refused, and no other commit of the group is under way.
+    """
     error = _commit_error(context, group, commit)
     if error is not ErrorCode.NONE:
         refuse_commit(context, commit, error)
@@ -57,6 +68,7 @@ def commit_offsets(context: CoordinatorContext, group: GroupMetadata, commit: Co
         offsets = {each: offset for each, offset in offsets.items() if each not in errors}
     if not offsets:
         context.reply(commit.request_id, CommitOffsetsResult(errors))
+        on_nothing_stored()
         return
     pending = group.pending_commits
     for each in offsets:
@@ -71,6 +83,8 @@ def commit_offsets(context: CoordinatorContext, group: GroupMetadata, commit: Co
             each: errors[each] if each in errors else COMMIT_ERRORS[outcomes[each]] for each in commit.offsets
         }
         context.reply(commit.request_id, CommitOffsetsResult(results))
+        if not pending and not _MAY_BE_STORED.intersection(outcomes.values()):
+            on_nothing_stored()
 
     context.write_offsets(group.group_id, offsets, written, refuse_zookeeper_members=commit.generation < 0)
 

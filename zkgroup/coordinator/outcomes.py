@@ -31,6 +31,7 @@ COMMIT_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
     WriteOutcome.CONFLICT: ErrorCode.NOT_COORDINATOR,
     WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.UNKNOWN_MEMBER_ID,
     WriteOutcome.TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     WriteOutcome.UNWRITABLE: ErrorCode.INVALID_REQUEST,
     WriteOutcome.UNKNOWN: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }

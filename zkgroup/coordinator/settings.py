@@ -26,5 +26,7 @@ class CoordinatorSettings:
     """How long the first rebalance of an empty group waits for members; each one that joins extends it."""
     group_max_size: int = INT32_MAX
     """Most members of a group."""
+    slot_max_groups: int = 500
+    """Most groups of a slot."""
     offset_metadata_max_bytes: int = 4_096
     """Longest metadata of a commit, in characters, as Kafka counts."""

@@ -64,6 +64,10 @@ class SlotTable:
         for slot in self._slots:
             yield from slot.groups.values()
 
+    def size(self, group_id: str) -> int:
+        """Number of groups of the slot of a group."""
+        return len(self._slots[self.of(group_id)].groups)
+
     def add(self, group: GroupMetadata) -> None:
         number = self._numbers[group.group_id] = self.of(group.group_id)
         self._slots[number].groups[group.group_id] = group

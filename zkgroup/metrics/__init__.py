@@ -41,6 +41,9 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_group_sync_seconds` | histogram | `broker` |
 | `zkgroup_broker_group_members_removed_total` | counter | `broker`, `reason` |
 | `zkgroup_broker_group_commits_total` | counter: partitions of commits | `broker`, `outcome` |
+| `zkgroup_broker_group_offset_count` | gauge | `broker` |
+| `zkgroup_broker_group_offset_metadata_bytes` | gauge | `broker` |
+| `zkgroup_broker_group_slot_used_ratio_max` | gauge | `broker` |
 | `zkgroup_broker_group_offsets_expired_total` | counter | `broker` |
 | `zkgroup_broker_group_load_seconds` | histogram | `broker` |
 """

@@ -55,6 +55,9 @@ HELP = {
     "zkgroup_broker_group_sync_seconds": "From a generation to its stored assignment.",
     "zkgroup_broker_group_members_removed_total": "Members removed, by what they did not do in time.",
     "zkgroup_broker_group_commits_total": "Partitions of commits, by outcome.",
+    "zkgroup_broker_group_offset_count": "Committed offsets of these groups.",
+    "zkgroup_broker_group_offset_metadata_bytes": "Bytes of the metadata of these offsets.",
+    "zkgroup_broker_group_slot_used_ratio_max": "How much of its bounds the fullest slot has used.",
     "zkgroup_broker_group_offsets_expired_total": "Offsets deleted as expired, or with their topic.",
     "zkgroup_broker_group_load_seconds": "Loads of the groups of a partition of __consumer_offsets.",
 }

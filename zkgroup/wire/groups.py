@@ -430,6 +430,20 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotUse:
+    """What the groups of a slot take in ZooKeeper, and how much they may. zkgroup's own."""
+
+    slot: Int32
+    groups: Int32
+    groups_max: Int32
+    offsets: Int32
+    offsets_max: Int32
+    metadata_bytes: Int64
+    """Of these offsets together."""
+    metadata_bytes_max: Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsResponse(Response):
     """Groups that the broker coordinates."""
 
@@ -439,6 +453,8 @@ class ListGroupsResponse(Response):
     throttle_ms: Annotated[Int32, Versions(1)] = 0
     error: Int16
     groups: tuple[ListedGroup, ...] = ()
+    slots: Annotated[tuple[SlotUse, ...], Tag(10_000), Versions(3)] = ()
+    """The slots that the broker has loaded, where the request asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +468,8 @@ class ListGroupsRequest(Request):
 
     states: Annotated[tuple[String, ...], Versions(4)] = ()
     """Empty: those in any state."""
+    include_slots: Annotated[Boolean, Tag(10_000), Versions(3)] = False
+    """zkgroup's own: whether the response has the use of slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

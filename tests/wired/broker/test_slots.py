@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.unhurried import unhurried
+from zkgroup import Admin
 from zkgroup.testing import KafkaCluster
 from zkgroup.testing.batches import records_of
 from zkgroup.wire.admin_apis import (
@@ -18,6 +20,7 @@ from zkgroup.wire.admin_apis import (
     GrownTopic,
 )
 from zkgroup.wire.client import BrokerClient
+from zkgroup.wire.groups import OffsetCommitRequest, OffsetCommitResponse, OffsetToCommit, TopicToCommit
 from zkgroup.wire.messages import ErrorCode, Request, Response
 from zkgroup.wire.metadata import (
     FindCoordinatorRequest,
@@ -129,3 +132,31 @@ def test_the_log_of_a_slot_is_empty(kafka_cluster_factory: Make) -> None:
     (result,) = produced.topics[0].partitions
     assert (result.error, result.error_message) == (17, f"Cannot append to internal topic {OFFSETS_TOPIC}")
     assert listed.topics[0].partitions[0].offset == 0
+
+
+def test_a_full_slot_refuses_offsets_with_an_error_that_clients_know(kafka_cluster_factory: Make) -> None:
+    """Error 28 for a made-up group; `describe_coordinator` shows how full the slot is."""
+    settings = replace(unhurried(), offsets_topic_num_partitions=1, slot_max_offsets=1)
+    cluster = kafka_cluster_factory(1, settings=settings)
+    cluster.create_topic("orders", 2)
+    coordinator(cluster, "g")
+
+    def commit(group: str, partition: int) -> int:
+        offset = OffsetToCommit(partition=partition, offset=5, metadata="mm")
+        request = OffsetCommitRequest(
+            group=group, topics=(TopicToCommit(topic="orders", partitions=(offset,)),)
+        )
+        answer = asyncio.run(
+            asked(cluster, request, 7, lambda found: found.topics[0].partitions[0].error not in (14, 16))
+        )
+        assert isinstance(answer, OffsetCommitResponse)
+        return answer.topics[0].partitions[0].error
+
+    assert commit("g", 0) == ErrorCode.NONE
+    assert commit("made-up", 0) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert commit("g", 1) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert commit("g", 0) == ErrorCode.NONE
+
+    with closing(cluster.zookeeper.client()) as client, Admin(client) as admin:
+        (slot,) = admin.describe_coordinator().slots
+    assert (slot.offsets, slot.offsets_max, slot.metadata_bytes, slot.groups_max) == (1, 1, 2, 500)

@@ -168,6 +168,8 @@ class Deletions:
                 )
                 return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
             group.deleted(each.path for each in operations)
+        for partition in deleted:
+            slot.usage.put(group.group_id, partition, None)
         queued.deleted.update(deleted)
         return WriteOutcome.STORED
 
@@ -193,6 +195,7 @@ class Deletions:
             outcome = yield from self._delete_paths(slot, group, below, [*parents, *root])
             if outcome is WriteOutcome.STORED:
                 group.forget()
+                slot.usage.forget(group_id)
             if outcome is not None:
                 return outcome
         return WriteOutcome.CONFLICT

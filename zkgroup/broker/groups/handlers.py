@@ -67,6 +67,11 @@ from zkgroup.wire.groups import (
     SyncGroupResponse,
 )
 
+LEGACY_COMMIT_ERRORS: Final = {
+    WriteOutcome.STORED: ErrorCode.NONE,
+    WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""The errors of OffsetCommit 0 by outcome; -1 for others."""
 NOTHING: Final = (translation.NO_OFFSET, ErrorCode.NONE)
 """What OffsetFetch answers for a partition without an offset, but for version 0."""
 
@@ -174,8 +179,7 @@ class GroupHandlers:
             result = await self._service.ask(WriteLegacyOffsets(self._service.new_id(), group, allowed))
             assert isinstance(result, LegacyOffsetsWritten)
             for tp, outcome in result.outcomes.items():
-                is_stored = outcome is WriteOutcome.STORED
-                errors[tp] = ErrorCode.NONE if is_stored else ErrorCode.UNKNOWN
+                errors[tp] = LEGACY_COMMIT_ERRORS.get(outcome, ErrorCode.UNKNOWN)
         return translation.commit_response({tp: errors[tp] for tp in offsets})
 
     async def offset_fetch(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -257,7 +261,7 @@ class GroupHandlers:
             events.ListGroups(request_id=service.new_id(), states=frozenset(request.states))
         )
         assert isinstance(result, ListGroupsResult)
-        return translation.list_response(result)
+        return translation.list_response(result, service.slot_use() if request.include_slots else ())
 
     async def delete_groups(
         self, context: RequestContext, request: DeleteGroupsRequest

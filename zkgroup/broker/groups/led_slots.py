@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from zkgroup.broker.groups.slot_usage import SlotBounds, SlotUsage
 from zkgroup.broker.groups.store_events import DeleteStoredOffsets, Effect, ExpireOffsets, GroupStoreContext
 from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import SlotLoading, WriteOutcome
@@ -178,13 +179,16 @@ class LedSlot:
         "phase",
         "reads_all_topics",
         "topics_to_read",
+        "usage",
         "version",
         "waiting",
         "watched_deletions",
     )
 
-    def __init__(self, number: int, epoch: int) -> None:
+    def __init__(self, number: int, epoch: int, bounds: SlotBounds) -> None:
         self.number = number
+        self.usage = SlotUsage(bounds)
+        """What its offsets take."""
         self.epoch = epoch
         """Leader epoch of the partition, as the controller sent it."""
         self.phase = SlotPhase.LOADING

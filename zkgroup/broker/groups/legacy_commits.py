@@ -88,7 +88,8 @@ class LegacyCommits:
     def _stored(self, commit: WriteLegacyOffsets) -> Procedure[WriteOutcome]:
         ids, marker = ids_path(commit.group_id), ProtocolMarker.path(commit.group_id)
         for _ in range(TRIES):
-            operations = yield from self._operations(commit)
+            if (operations := (yield from self._operations(commit))) is None:
+                return WriteOutcome.SLOT_FULL
             self._sent.add(commit.request_id)
             try:
                 outcome = yield from write(operations, ())
@@ -106,12 +107,19 @@ class LegacyCommits:
                 return WriteOutcome.CONFLICT
         return WriteOutcome.CONFLICT
 
-    def _operations(self, commit: WriteLegacyOffsets) -> Procedure[list[Operation]]:
+    def _operations(self, commit: WriteLegacyOffsets) -> Procedure[list[Operation] | None]:
+        """The operations of the transaction; None for a group too many.
+
+        Without a coordinator the groups of all slots are counted, and those of ZooKeeper consumers.
+        """
         group = commit.group_id
         parents = [consumers_path(), group_path(group), ids_path(group), offsets_path(group)]
         parents += [offsets_topic_path(group, topic) for topic in sorted(_topics(commit))]
         leaves = [offset_path(group, each) for each in commit.offsets]
         above, below = yield from read_many(parents, leaves)
+        groups_max = self._core.context.config.bounds.groups_max * (self._core.count or 1)
+        if above[1] is None and above[0] is not None and above[0].stat.children_count >= groups_max:
+            return None
         has_ids = above[2] is not None
         operations: list[Operation] = [Delete(ids_path(group), -1)] if has_ids else []
         operations += [Create(path, None) for path in parents[:2] if above[parents.index(path)] is None]

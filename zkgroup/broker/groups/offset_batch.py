@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zkgroup.broker.groups.led_slots import LedSlot, OffsetPaths, StoredGroup
+from zkgroup.broker.groups.slot_usage import SlotUsage, metadata_size
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
@@ -45,6 +46,8 @@ class OffsetBatch:
         """What is in the transaction under way."""
         self.refusals: dict[str, int] = {}
         """By group, how often its znodes were not what was expected."""
+        self.noted: dict[Key, int | None] = {}
+        """The offsets whose size is noted and that are not stored yet, with their former size."""
         still_open, outcomes = self._open, self.outcomes
         for write in self.writes:
             group_id = write.group_id
@@ -75,8 +78,34 @@ class OffsetBatch:
             if write.refuse_zookeeper_members
         )
 
+    def admit(self, usage: SlotUsage) -> None:
+        """Refuses the offsets for which the slot has no room, and notes the size of the others."""
+        refused = []
+        for key, writers in self._open.items():
+            group_id, partition = key
+            size = metadata_size(writers[-1].offsets[partition].metadata)
+            before = usage.size(group_id, partition)
+            if size == before:
+                continue
+            if usage.admits(before, size):
+                self.noted[key] = before
+                usage.put(group_id, partition, size)
+            else:
+                refused.append(key)
+        self.settle(refused, WriteOutcome.SLOT_FULL)
+
+    def take_back(self, usage: SlotUsage) -> None:
+        """Notes the former size of offsets that were not stored."""
+        for (group_id, partition), before in self.noted.items():
+            usage.put(group_id, partition, before)
+        self.noted.clear()
+
     def settle(self, keys: Iterable[Key], outcome: WriteOutcome) -> None:
         """The outcome of these partitions, for all commits that have them."""
+        if self.noted and outcome in (WriteOutcome.STORED, WriteOutcome.UNKNOWN):
+            keys = tuple(keys)
+            for key in keys:
+                self.noted.pop(key, None)
         take, outcomes = self._open.pop, self.outcomes
         for key in keys:
             for write in take(key, ()):

@@ -129,6 +129,7 @@ class OffsetCommits:
             self._start(slot)
 
     def _report(self, slot: LedSlot, batch: OffsetBatch) -> None:
+        batch.take_back(slot.usage)
         if batch.writes:
             self._core.context.emit(OffsetsWritten(batch.outcomes))
         slot.commits_done += len(batch.writes)
@@ -140,6 +141,7 @@ class OffsetCommits:
         while slot in self._batches or (ready := self._ready(slot)):
             if slot not in self._batches:
                 self._batches[slot] = OffsetBatch([slot.commits.popleft() for _ in range(ready)])
+                self._batches[slot].admit(slot.usage)
             batch, bytes_max = self._batches[slot], TRANSACTION_BYTES
             while not batch.is_done:
                 if slot.is_closed:

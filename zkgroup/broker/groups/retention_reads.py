@@ -18,6 +18,7 @@ from typing import Final
 
 from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore
 from zkgroup.broker.groups.offset_reads import FoundOffset, FoundOffsets, list_partitions, read_offsets
+from zkgroup.broker.groups.slot_usage import metadata_size
 from zkgroup.broker.groups.store_events import OffsetsRecorded, Recorded, RetentionChecked
 from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition, Znode
@@ -107,6 +108,7 @@ class RetentionReads:
                     own = _own(offsets[name])
                     has_others = len(own) < len(offsets[name].found) or bool(offsets[name].unreadable)
                     self._record(name, own, deleted[name], has_others=has_others)
+        slot.usage.is_measured = True
         self._core.context.emit(RetentionChecked(slot.number, frozenset(slot.groups)))
 
     def _record(
@@ -130,8 +132,15 @@ class RetentionReads:
     def _read(
         self, slot: LedSlot, names: Sequence[str], topics: Collection[str] | None = None
     ) -> Procedure[dict[str, FoundOffsets]]:
+        before = {name: slot.usage.known(name) for name in names}
         listed = yield from list_partitions(names, topics)
-        return (yield from read_offsets(slot.number, listed))
+        found = yield from read_offsets(slot.number, listed)
+        if topics is None:
+            for name in names:
+                sizes = dict.fromkeys(found[name].unreadable, 0)
+                sizes |= {tp: metadata_size(one.committed.metadata) for tp, one in found[name].found.items()}
+                slot.usage.measured(name, before[name], sizes)
+        return found
 
     # --- deleted topics ---------------------------------------------------------------------------
 
@@ -150,6 +159,7 @@ class RetentionReads:
                 if name in slot.groups and deleted[name]:
                     own = {each: offsets[name].found[each] for each in sorted(deleted[name])}
                     self._record(name, own, deleted[name], has_others=True)
+        slot.usage.is_measured = slot.usage.is_measured or topics is None
 
     def _of_deleted_topics(
         self, slot: LedSlot, offsets: Mapping[str, FoundOffsets], reported: frozenset[str] = frozenset()

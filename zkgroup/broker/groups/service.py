@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from zkgroup.broker.groups import store_events
+from zkgroup.broker.groups.slot_usage import SlotBounds
 from zkgroup.broker.groups.store import GroupStore
 from zkgroup.broker.groups.store_events import (
     GroupStoreConfig,
@@ -34,10 +36,12 @@ from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import GroupRequest, ListGroups, Started, Stopped
 from zkgroup.coordinator.settings import CoordinatorSettings
+from zkgroup.coordinator.slots import slot_of
 from zkgroup.model.ports import Clock, Store
 from zkgroup.runtime.async_loop import AsyncMachineLoop, LoopTimer
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import Machine
+from zkgroup.wire.groups import SlotUse
 
 TURNS_TO_ANSWER: Final = 3
 """Turns of the event loop in which connections send the answers that they have got."""
@@ -55,6 +59,7 @@ def coordinator_settings(settings: BrokerSettings) -> CoordinatorSettings:
         group_max_session_timeout_ms=settings.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_max_size=settings.group_max_size,
+        slot_max_groups=settings.slot_max_groups,
         offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
     )
 
@@ -130,8 +135,14 @@ class GroupCoordinatorService:
         )
         self.new_id = self._stored.new_id
         """Gives the number of a request."""
+        config = _store_config(broker, settings)
+        self._bounds = config.bounds
+        self._store: GroupStore | None = None
+        """The machine that keeps groups and offsets, unless another one was given."""
+        if machine is None:
+            machine = self._store = GroupStore(config, random.random)
         self._machine: AsyncMachineLoop[StoreEvent, store_events.Effect | LogEvent] = AsyncMachineLoop(
-            machine or GroupStore(_store_config(broker, settings), random.random),
+            machine,
             store,
             clock,
             perform=self._stored.take_from_store,
@@ -147,6 +158,26 @@ class GroupCoordinatorService:
     def slot_count(self) -> int | None:
         """The number of slots of the cluster; None until it is written and was read."""
         return self._stored.slot_count
+
+    def slot_use(self) -> list[SlotUse]:
+        """What the groups of each loaded slot take, and how much they may."""
+        if self._store is None or self.slot_count is None:
+            return []
+        bounds = self._bounds
+        groups = Counter(slot_of(group.group_id, self.slot_count) for group in self.coordinator.groups())
+        return [
+            SlotUse(
+                slot=number,
+                groups=groups[number],
+                groups_max=bounds.groups_max,
+                offsets=usage.offsets,
+                offsets_max=bounds.offsets_max,
+                metadata_bytes=usage.metadata_bytes,
+                metadata_bytes_max=bounds.metadata_bytes_max,
+            )
+            for number, usage in sorted(self._store.usage().items())
+            if usage.is_measured
+        ]
 
     # --- start and close --------------------------------------------------------------------------
 
@@ -251,4 +282,9 @@ def _store_config(broker: int, settings: BrokerSettings) -> GroupStoreConfig:
     return GroupStoreConfig(
         broker=broker,
         offsets_retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+        bounds=SlotBounds(
+            groups_max=settings.slot_max_groups,
+            offsets_max=settings.slot_max_offsets,
+            metadata_bytes_max=settings.slot_max_metadata_bytes,
+        ),
     )

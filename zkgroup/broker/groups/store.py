@@ -14,7 +14,7 @@ they are executed in the order in which they were sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zkgroup.broker.groups.deletions import Deletions
 from zkgroup.broker.groups.group_writes import GroupWrites
@@ -26,6 +26,7 @@ from zkgroup.broker.groups.offset_reads import OffsetReads
 from zkgroup.broker.groups.retention_reads import RETENTION_TIMER, RetentionReads
 from zkgroup.broker.groups.slot_count import SlotCountReader
 from zkgroup.broker.groups.slot_loading import SlotLoader
+from zkgroup.broker.groups.slot_usage import SlotUsage
 from zkgroup.broker.groups.store_events import (
     DeleteStoredOffsets,
     Effect,
@@ -144,10 +145,17 @@ class GroupStore(SessionMachine[Effect]):
         self._context.note("slot.lost", slot=slot.number, leader_epoch=slot.epoch, reason=reason)
         self._load(slot.number)
 
+    def _slot(self, number: int) -> LedSlot:
+        return LedSlot(number, self._epochs[number], self._context.config.bounds)
+
+    def usage(self) -> Mapping[int, SlotUsage]:
+        """What the offsets of each slot take that is led."""
+        return {number: slot.usage for number, slot in self._core.slots.items()}
+
     def _load(self, number: int) -> None:
         """Loads a slot, or loads it again: what was known of it is forgotten."""
         former = self._core.slots.get(number)
-        slot = self._core.slots[number] = LedSlot(number, self._epochs[number])
+        slot = self._core.slots[number] = self._slot(number)
         if self._core.count is not None and number < self._core.count:
             self._core.announce(slot)
             self._loading.load(slot)
@@ -212,7 +220,7 @@ class GroupStore(SessionMachine[Effect]):
         self._legacy.session_over()
         self._reads.session_over()
         for number in slots:
-            self._core.slots[number] = LedSlot(number, self._epochs[number])
+            self._core.slots[number] = self._slot(number)
 
 
 def _is_no_request(effect: StoreEffect) -> bool:

@@ -15,9 +15,10 @@ Times of groups (`GroupRecord.state_timestamp_ms`, `LeaseExtended.until_ms`) are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zkgroup.broker.groups.slot_usage import SlotBounds
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import (
     GroupWritten,
@@ -46,6 +47,8 @@ class GroupStoreConfig:
     """Of the session timeout; as `lease_fraction` of a member."""
     server_tick_ms: int = 2000
     """The `tickTime` of the ZooKeeper servers, for the lease."""
+    bounds: SlotBounds = field(default_factory=SlotBounds)
+    """Of the offsets of each slot."""
 
 
 # --- slots ----------------------------------------------------------------------------------------

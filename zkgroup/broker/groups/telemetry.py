@@ -11,6 +11,7 @@ from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.wire.groups import SlotUse
 
 log = get_logger("zkgroup.broker")
 state_log = get_logger("zkgroup.state_change")
@@ -95,8 +96,8 @@ class GroupTelemetry:
             case kind if kind in REMOVED:
                 meter.count("group_members_removed_total", reason=REMOVED[kind])
 
-    def report(self, groups: Iterable[GroupMetadata]) -> None:
-        """Sets the gauges of groups and members."""
+    def report(self, groups: Iterable[GroupMetadata], slots: Iterable[SlotUse] = ()) -> None:
+        """Sets the gauges of groups and members, and of the use of slots."""
         if self._meter is None:
             return
         states, members = Counter[ConsumerGroupState](), 0
@@ -107,6 +108,19 @@ class GroupTelemetry:
             if state is not ConsumerGroupState.DEAD:
                 self._meter.gauge("group_count", states[state], state=state.value)
         self._meter.gauge("group_member_count", members)
+        used = tuple(slots)
+        self._meter.gauge("group_offset_count", sum(one.offsets for one in used))
+        self._meter.gauge("group_offset_metadata_bytes", sum(one.metadata_bytes for one in used))
+        self._meter.gauge("group_slot_used_ratio_max", max(map(used_ratio, used), default=0.0))
+
+
+def used_ratio(slot: SlotUse) -> float:
+    """How much of its bounds a slot has used, by the bound that is nearest; 1 is full."""
+    return max(
+        slot.groups / slot.groups_max,
+        slot.offsets / slot.offsets_max,
+        slot.metadata_bytes / max(1, slot.metadata_bytes_max),
+    )
 
 
 def rebalance_reason(reason: str) -> str:

@@ -48,6 +48,7 @@ from zkgroup.wire.groups import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    SlotUse,
     StoredOffset,
     StoredTopic,
     SyncGroupRequest,
@@ -378,7 +379,7 @@ def _left_ms(at_ms: int | None, now_ms: int) -> int:
     return NO_TIMER if at_ms is None else max(0, at_ms - now_ms)
 
 
-def list_response(result: ListGroupsResult) -> ListGroupsResponse:
+def list_response(result: ListGroupsResult, slots: Iterable[SlotUse] = ()) -> ListGroupsResponse:
     """The groups of the broker; states are left out before version 4."""
     return ListGroupsResponse(
         error=result.error,
@@ -386,4 +387,5 @@ def list_response(result: ListGroupsResult) -> ListGroupsResponse:
             ListedGroup(group=each.group_id, protocol_type=each.protocol_type, state=each.state)
             for each in result.groups
         ),
+        slots=tuple(slots),
     )

@@ -9,6 +9,7 @@ import pytest
 from tests.worlds.acls import READ_ONLY
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, record
 from zkgroup.broker.groups.offset_batch import Key, OffsetBatch
+from zkgroup.broker.groups.slot_usage import SlotBounds
 from zkgroup.broker.groups.store_events import (
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
@@ -202,7 +203,7 @@ def test_an_offset_below_minus_1_is_refused_for_its_partition() -> None:
 
 def test_metadata_that_zookeeper_does_not_accept_is_too_large_for_its_partition() -> None:
     """The others of the commit are stored."""
-    world, node = led()
+    world, node = led(bounds=SlotBounds(metadata_bytes_max=2_000_000))
     warm(world, node, P0, P1)
     first = world.commit(node, {P1: 5})
     too_large = world.commit(node, {P0: 5}, metadata="m" * 1_100_000)

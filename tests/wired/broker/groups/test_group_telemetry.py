@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from zkgroup.broker.telemetry import BrokerTelemetry
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire import groups as wire
+from zkgroup.wire.groups import SlotUse
 from zkgroup.wire.messages import RequestHeader
 
 SETTINGS = BrokerSettings(
@@ -202,3 +204,31 @@ async def test_an_answer_that_is_given_later_is_counted_as_it_is_given() -> None
     assert counted == []
     answer.give(wire.HeartbeatResponse(error=0))
     assert counted == ["Heartbeat"]
+
+
+def test_the_use_of_slots_is_measured() -> None:
+    """The ratio is that of the fullest slot, by the bound that it is nearest to."""
+    empty = SlotUse(
+        slot=0,
+        groups=0,
+        groups_max=10,
+        offsets=0,
+        offsets_max=10,
+        metadata_bytes=0,
+        metadata_bytes_max=0,
+    )
+    values: dict[str, float] = {}
+
+    class Gauges:
+        def count(self, name: str, amount: float = 1.0, **labels: str) -> None: ...
+
+        def observe(self, name: str, value: float) -> None: ...
+
+        def gauge(self, name: str, value: float, **labels: str) -> None:
+            values[name] = value
+
+    used = replace(empty, slot=1, groups=2, offsets=5, metadata_bytes=40, metadata_bytes_max=100)
+    GroupTelemetry(Gauges()).report((), (empty, used))
+    assert values["group_offset_count"] == 5
+    assert values["group_offset_metadata_bytes"] == 40
+    assert values["group_slot_used_ratio_max"] == 0.5
