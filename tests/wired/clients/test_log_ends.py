@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.record_brokers import RecordBrokers
+from zkgroup.admin.offsets.positions import bootstrap_positions
 from zkgroup.clients.broker_queries import NEGOTIATES_FROM
 from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import (
@@ -146,6 +148,21 @@ def test_the_brokers_themselves_say_who_leads_and_where_logs_are_at_a_time() -> 
     assert starts == {TP: 0, **reasons}
     assert ends == {TP: 2, **reasons}
     assert times == [TimeOffset(0), TimeOffset(2)]
+
+
+def test_a_broker_that_is_named_by_its_address_is_asked_as_it_is_registered() -> None:
+    """One of zkgroup beside one of Kafka 0.8, which does not negotiate versions as the others do."""
+    world = MemoryGroups()
+    with RecordBrokers(1) as brokers:
+        brokers.lead(TP, 1)
+        ours = brokers.registration(1)
+        old = BrokerRegistration("127.0.0.1", 1, timestamp_ms=1)
+        for number, one in enumerate((ours, old), 1):
+            world.server.put(BrokerRegistration.path(number), one.encode())
+
+        found = bootstrap_positions(world.ensemble, f"{ours.host}:{ours.port}").latest([TP])
+
+    assert found == {TP: 0}
 
 
 def test_a_broker_reports_why_its_replicas_have_failed() -> None:

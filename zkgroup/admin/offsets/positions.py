@@ -82,15 +82,21 @@ def positions_for(ensemble: Ensemble, target: Target) -> BrokerPositions | None:
 def bootstrap_positions(ensemble: Ensemble, bootstrap: str) -> BrokerPositions:
     """By the brokers that those at `HOST:PORT[,...]` name as leaders. Raises ConfigError for another text.
 
-    Whether they negotiate versions of requests is taken from the brokers registered in the ensemble.
+    Whether one negotiates versions of requests is taken from its registration in the ensemble; without one,
+    from the oldest of Kafka's.
     """
     cluster = ClusterReader(ensemble)
     addresses = parse_hosts(bootstrap, DEFAULT_PORT, "address of a broker")
 
     def places(partitions: Sequence[TopicPartition]) -> Places:
-        kafkas = [one.version for one in cluster.brokers().values() if not one.is_zkgroup]
-        version = min(kafkas, default=NEGOTIATES_FROM)
-        brokers = [BrokerRegistration(host, port, version) for host, port in addresses]
-        return read_leaders(brokers, partitions)
+        known = {(one.host, one.port): one for one in cluster.brokers().values()}
+        kafkas = [one.version for one in known.values() if not one.is_zkgroup]
+        oldest = min(kafkas, default=NEGOTIATES_FROM)
+
+        def broker(host: str | None, port: int) -> BrokerRegistration:
+            return known.get((host, port)) or BrokerRegistration(host, port, oldest)
+
+        found, leaders = read_leaders([broker(*address) for address in addresses], partitions)
+        return {number: broker(one.host, one.port) for number, one in found.items()}, leaders
 
     return BrokerPositions(places)

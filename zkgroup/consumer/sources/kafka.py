@@ -284,7 +284,10 @@ class KafkaSource(RecordSource):
     ) -> dict[TopicPartition, int]:
         """By version 0 of ListOffsets, in which kafka-python does not ask for times."""
         if self._options.get("security_protocol", PLAINTEXT) != PLAINTEXT:
-            raise ConfigError("these Kafka brokers do not know the times of their records")
+            raise ConfigError(
+                f"brokers {self._brokers} do not know the times of their records (Kafka before 0.10.1), and "
+                "those of segments can be asked for without security_protocol only: seek to an offset"
+            )
         addresses = parse_hosts(self._brokers, kafka_python.DEFAULT_PORT, "address of a broker")
         bootstrap = [BrokerRegistration(host, port) for host, port in addresses]
         found = read_time_offsets(*read_leaders(bootstrap, partitions), time_ms)
