@@ -53,7 +53,8 @@ def tree(ctx: click.Context, inputs: Inputs, at: PointInTime | None, path: str) 
     """Show PATH and everything below it as it was at a moment.
 
     The tree is replayed from the nearest snapshot, and compared with the servers' own digests where they
-    wrote some. Exit code 3 where something on the way is missing or wrong, 5 where the files begin later.
+    wrote some. Exit code 3 where something on the way is missing or wrong, 5 where the files begin later, or
+    none can be read.
 
     \b
     Example:
@@ -124,7 +125,9 @@ _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> None:
     """Show what differs at and below PATH between two moments.
 
-    A znode of which only children were created or deleted is not in the table: its children are.
+    A znode of which only children were created or deleted is not in the table: its children are. Where no log
+    leads from A to B, as between two snapshots, both trees are compared. Exit code 3 where what is needed for
+    one of them is missing or wrong, 5 where the files begin later, or none can be read.
 
     \b
     Example:
