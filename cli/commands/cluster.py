@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, Usage, first_of, read_usage
+from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, Usage, read_usage
+from zkgroup.admin.naming import named
 from zkgroup.errors import PartlyDoneError
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.settings import Address
@@ -57,7 +58,7 @@ def usage(admin_port: int) -> None:
     if not out.document(cluster_documents.usage(found), "usage", _KEYS):
         _show(out, found)
     if found.unreadable:
-        raise PartlyDoneError(f"not counted: {first_of(found.unreadable)}")
+        raise PartlyDoneError(f"not counted: {named(found.unreadable)}")
 
 
 def _show(out: Output, found: ClusterUsage) -> None:

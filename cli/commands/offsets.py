@@ -15,7 +15,7 @@ from zkgroup.admin.changes.offsets import (
     reset_offsets_change,
     set_offsets_change,
 )
-from zkgroup.admin.guards import named
+from zkgroup.admin.naming import named
 from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.errors import PartlyDoneError

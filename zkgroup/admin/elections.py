@@ -28,6 +28,7 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import no_partitions_error, read_back, write
+from zkgroup.admin.naming import named
 from zkgroup.errors import (
     ConflictError,
     CorruptZnodeError,
@@ -54,8 +55,6 @@ from zkgroup.znodes.paths import zkgroup_path
 
 POLL_S = 0.5
 """Seconds between two reads at a request."""
-
-NAMED = 5
 
 ELECTS, LEADS = "elects", "leads"
 """What an election does to a partition; other outcomes say why it stays: `not_live`, `not_in_isr`, ..."""
@@ -188,19 +187,15 @@ def check_outcomes(
     is_refused = len(refused) == len(rows) and not unreadable
     parts = []
     if refused and (executed or is_refused):
-        named = ", ".join(f"{tp} ({outcome.replace('_', ' ')})" for tp, outcome in refused[:NAMED])
-        parts.append(f"not elected: {named}{_more(refused)}")
+        whys = (f"{tp} ({outcome.replace('_', ' ')})" for tp, outcome in refused)
+        parts.append(f"not elected: {named(whys)}")
     if unread:
-        parts.append(f"cannot be read: {', '.join(map(str, unread[:NAMED]))}{_more(unread)}")
+        parts.append(f"cannot be read: {named(unread)}")
     parts += [f"not checked: {error}" for error in unreadable]
     if not parts:
         return
     text = "; ".join(parts)
     raise RefusedError(text) if is_refused else PartlyDoneError(text)
-
-
-def _more(rows: Sequence[object]) -> str:
-    return f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
 
 
 def _refuse_second(ensemble: Ensemble) -> None:
@@ -399,7 +394,7 @@ def _refuse_second_unclean(ensemble: Ensemble) -> None:
     if znode is None:
         return
     request = decode_or_error(znode, UncleanElection.decode)
-    found = ", ".join(map(str, request.value.partitions[:NAMED])) if request.value else str(request.error)
+    found = named(request.value.partitions) if request.value else str(request.error)
     raise ConflictError(
         f"{znode.path}: an unclean election is asked for already ({found}); wait until the controller has "
         f"removed it (`zkgroup znode get {znode.path}` shows it)"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from zkgroup.admin.naming import named
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -25,16 +26,6 @@ from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 T = TypeVar("T")
-
-NAMED = 5
-"""Members or partitions that one message names."""
-
-
-def named(names: Iterable[object]) -> str:
-    """The first few in order, and how many more there are."""
-    texts = [str(name) for name in names]
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return ", ".join(texts[:NAMED]) + more
 
 
 @dataclass(frozen=True, slots=True)

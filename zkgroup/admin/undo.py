@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.controller import has_controller
+from zkgroup.admin.naming import named
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import (
@@ -28,9 +29,6 @@ from zkgroup.znodes.controller import ControllerRegistration
 ZNODES_AT_ONCE = 500
 
 NO_UNDO_COMMAND = "no command removes only what is restored here"
-
-NAMED = 5
-"""Partitions that one message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +103,8 @@ def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
     ]
     others = [change for change in plan.changes if change.topic_partition not in record.created]
     if plan.members:
-        notes = (
-            (f"{plan.group} has members, so the created offsets stay, as -1: {_named(made)}",) if made else ()
-        )
+        stay = named(change.topic_partition for change in made)
+        notes = (f"{plan.group} has members, so the created offsets stay, as -1: {stay}",) if made else ()
         return replace(plan, changes=_in_order([*others, *made]), notes=(*plan.notes, *notes))
     made = [replace(change, removes=True, exactly=None) for change in made]
     return replace(plan, changes=_in_order([*others, *made]), sweep=record.parents)
@@ -115,11 +112,6 @@ def _without_created(plan: OffsetPlan, record: UndoRecord) -> OffsetPlan:
 
 def _in_order(changes: Sequence[OffsetChange]) -> tuple[OffsetChange, ...]:
     return tuple(sorted(changes, key=lambda change: change.topic_partition))
-
-
-def _named(changes: Sequence[OffsetChange]) -> str:
-    named = ", ".join(str(change.topic_partition) for change in changes[:NAMED])
-    return named if len(changes) <= NAMED else f"{named} and {len(changes) - NAMED} more"
 
 
 def _held_now(change: OffsetChange) -> int | str:

@@ -22,7 +22,8 @@ from zkgroup.admin.groups import (
     plan_deletion,
     plan_nudge,
 )
-from zkgroup.admin.guards import clients_error, living_group_error, named
+from zkgroup.admin.guards import clients_error, living_group_error
+from zkgroup.admin.naming import named
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,

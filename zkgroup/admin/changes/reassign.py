@@ -14,6 +14,7 @@ from zkgroup.admin.changes.change import (
 )
 from zkgroup.admin.changes.topics import NO_LEAVING_BROKERS
 from zkgroup.admin.cluster.controller import read_controller_info
+from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.cancellation import (
     CancelPlan,
     Execution,
@@ -248,17 +249,12 @@ def end_of_moves(
 def _notes_on_cancel(plan: CancelPlan) -> Iterable[str]:
     """Which file gave the old lists, and whose order may differ."""
     for file in dict.fromkeys(plan.files.values()):
-        yield f"the old replicas of {_some([tp for tp, one in plan.files.items() if one == file])}: {file}"
+        yield f"the old replicas of {named(tp for tp, one in plan.files.items() if one == file)}: {file}"
     if plan.unordered:
         yield (
-            f"the order that the replicas of {_some(plan.unordered)} had is not known: another one may come "
+            f"the order that the replicas of {named(plan.unordered)} had is not known: another one may come "
             "first, and lead; --reassignment-json-file gives the rollback file of the execution"
         )
-
-
-def _some(partitions: Sequence[TopicPartition], most: int = 5) -> str:
-    named = ", ".join(map(str, partitions[:most]))
-    return named if len(partitions) <= most else f"{named} and {len(partitions) - most} more"
 
 
 def start_plan_change(

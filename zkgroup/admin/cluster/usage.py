@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
+from zkgroup.admin.naming import named
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -23,9 +24,6 @@ from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.notifications import config_changes_path
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT, ServerStatus, ask_server
-
-NAMED = 5
-"""Paths that one message names."""
 
 T = TypeVar("T")
 
@@ -192,7 +190,7 @@ def read_usage(
     znodes, leaves, unlisted = walk(ensemble)
     reason = None
     if unlisted:
-        reason = f"not counted, as their ACLs hide it: what is below {first_of(unlisted)}"
+        reason = f"not counted, as their ACLs hide it: what is below {named(unlisted)}"
     measured = {
         "connections": _summed(figures, lambda one: one.connections),
         "watches": _summed(figures, lambda one: one.watches),
@@ -221,12 +219,6 @@ def read_usage(
         servers=figures,
         unreadable=tuple(sorted(hidden | set(unlisted))),
     )
-
-
-def first_of(paths: Sequence[str]) -> str:
-    """The first paths by name, the others by their number."""
-    named = ", ".join(paths[:NAMED])
-    return named if len(paths) <= NAMED else f"{named} and {len(paths) - NAMED} more"
 
 
 def release_of(info: ControllerInfo) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from zkgroup.admin.naming import named
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.reads import offset_of
@@ -306,7 +307,8 @@ def plan_reset(
     if isinstance(target, Shift):
         skipped = [tp for tp in partitions if offset_of(snapshot, tp) is None]
         partitions = [tp for tp in partitions if tp not in set(skipped)]
-        notes = tuple(f"{tp}: nothing was committed, so there is nothing to shift" for tp in skipped)
+        if skipped:
+            notes = (f"{named(skipped)}: nothing was committed, so there is nothing to shift",)
     values, by_segment = _target_values(snapshot, target, partitions, log)
     notes += by_segment
     if log is None:

@@ -16,10 +16,10 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import read_back, write
+from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.submission import (
     ReplicaMove,
     former_replicas,
-    list_of,
     order_is_known,
     topics_named,
 )
@@ -100,7 +100,7 @@ def plan_cancel(
     _check_cancellable(info)
     request = Reassignment.decode(znode.path, znode.data)
     if unknown := sorted(set(partitions) - set(request.targets)):
-        raise NotFoundError(f"{znode.path}: {list_of(unknown)} is not being moved")
+        raise NotFoundError(f"{znode.path}: {named(unknown)} is not being moved")
     chosen = sorted(set(partitions) or request.targets)
     topics = _topics_of(ensemble, chosen)
     back, files, unordered = _command_back(request, topics, chosen, rollback, executions)
@@ -290,7 +290,7 @@ def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -
     moving = [TopicPartition(name, each) for name, topic in topics.items() if topic for each in topic.moving]
     if found := sorted(set(moving) & set(partitions or moving)):
         raise RefusedError(
-            f"{Topic.path(found[0].topic)}: the move of {list_of(found)} was asked for through the brokers' "
+            f"{Topic.path(found[0].topic)}: the move of {named(found)} was asked for through the brokers' "
             "own API, which alone cancels it: `kafka-reassign-partitions --bootstrap-server ... --cancel`"
         )
 

@@ -15,6 +15,7 @@ from zkgroup.admin.cluster.brokers import (
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
+from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.submission import refuse_second
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -44,8 +45,6 @@ Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 """Makes a plan of a snapshot, given what it may make worse."""
 
 NO_LIMIT = 2**31 - 1
-
-NAMED = 5
 
 HOST_IT = "`zkgroup topic alter {} --replica-assignment ... --execute` gives it brokers"
 """What to type about a topic that was made without brokers."""
@@ -197,10 +196,9 @@ def read_cluster_snapshot(
         rack_mode=request.rack_mode,
     )
     if snapshot.sizes is not None and (unsized := sorted(replicas.keys() - snapshot.sizes.keys())):
-        more = f" and {len(unsized) - NAMED} more" if len(unsized) > NAMED else ""
         raise ConfigError(
             f"{request.sizes_file}: expected TOPIC,PARTITION,BYTES of every partition, found none of "
-            f"{', '.join(map(str, unsized[:NAMED]))}{more}"
+            f"{named(unsized)}"
         )
     notes = [f"topic {name} is being deleted: it is left out" for name in going]
     notes += notes_on_unreadable(states[tp] for tp in replicas)

@@ -20,6 +20,7 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import write
+from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.progress import (
     DONE,
     IN_PROGRESS,
@@ -331,9 +332,6 @@ def _begin_check(ensemble: Ensemble, beside: str | None = None) -> SetData:
     return SetData(plans_path(), b"", parent.stat.version if parent else 0)
 
 
-NAMED = 5
-
-
 @dataclass(frozen=True, slots=True)
 class PlanStep:
     """What comes next for a running plan."""
@@ -354,9 +352,8 @@ def next_step(stored: StoredPlan, rows: Sequence[ReassignmentStatus], *, is_free
         return PlanStep("wait")
     missed = [row for row in rows if row.status == NOT_THERE]
     if missed:
-        named = ", ".join(str(row.topic_partition) for row in missed[:NAMED])
-        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-        return PlanStep("fail", f"phase {stored.next_phase}: {named}{more} is not on its target replicas")
+        where = named(row.topic_partition for row in missed)
+        return PlanStep("fail", f"phase {stored.next_phase}: {where} is not on its target replicas")
     return PlanStep("finish" if stored.next_phase == len(stored.phases) else "submit")
 
 

@@ -22,6 +22,7 @@ from zkgroup.admin.cluster.controller import (
 )
 from zkgroup.admin.configs import ConfigPlan, operations_of, prepare
 from zkgroup.admin.guards import no_partitions_error, write
+from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.throttles import plan_throttle
 from zkgroup.errors import ConfigError, ConflictError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -34,9 +35,6 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 from zkgroup.znodes.notifications import NotifyFormat
 from zkgroup.znodes.stray_replicas import PLACEHOLDER
-
-NAMED = 5
-"""Partitions that one message names."""
 
 OVERHEAD_BYTES = 300
 """Room for a configuration's path and its notification in the transaction."""
@@ -245,9 +243,7 @@ def refuse_second(ensemble: Ensemble) -> None:
             f"{request.error}; no other reassignment can be asked for while it is there: `zkgroup reassign "
             "cancel` removes it"
         )
-    named = ", ".join(str(move.topic_partition) for move in request.value.moves[:NAMED])
-    more = len(request.value.moves) - NAMED
-    found = f"{named}{f' and {more} more' if more > 0 else ''}" if named else "an empty one"
+    found = named(move.topic_partition for move in request.value.moves) or "an empty one"
     raise ConflictError(
         f"{Reassignment.path()}: a reassignment runs already: {found}; `zkgroup reassign list` shows it"
     )
@@ -298,7 +294,7 @@ def _refuse_moving(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:
     )
     if moving:
         raise ConflictError(
-            f"{Topic.path(moving[0].topic)}: {list_of(moving)} is being moved already, by the brokers' own "
+            f"{Topic.path(moving[0].topic)}: {named(moving)} is being moved already, by the brokers' own "
             "API; `zkgroup reassign list` shows it"
         )
 
@@ -328,7 +324,7 @@ def _notes_on_sources(rows: Sequence[ReplicaMove], info: ControllerInfo) -> Iter
         if row.changes and row.in_sync is not None and not set(row.in_sync) & set(info.brokers)
     ]
     if lost:
-        yield f"{list_of(lost)}: no replica in sync is alive to copy from, so the move waits"
+        yield f"{named(lost)}: no replica in sync is alive to copy from, so the move waits"
 
 
 def _notes_on_unhosted(
@@ -338,7 +334,7 @@ def _notes_on_unhosted(
 
     Raises RefusedError where a controller of Kafka is active: it moves no partition that has no state.
     """
-    named = {move.topic_partition for move in moves}
+    asked = {move.topic_partition for move in moves}
     for name in sorted(unhosted):
         if info.kind == "kafka":
             raise RefusedError(
@@ -347,8 +343,8 @@ def _notes_on_unhosted(
             )
         yield f"{name} was made without brokers: the named brokers host it from now on, with empty logs"
         every = [TopicPartition(name, number) for number in topics[name].numbers]
-        if left := [tp for tp in every if tp not in named]:
-            yield f"not named, and so waiting for broker {PLACEHOLDER[0]}: {list_of(left)}"
+        if left := [tp for tp in every if tp not in asked]:
+            yield f"not named, and so waiting for broker {PLACEHOLDER[0]}: {named(left)}"
 
 
 def _check_size(plan: ReassignmentPlan) -> None:
@@ -362,12 +358,6 @@ def _check_size(plan: ReassignmentPlan) -> None:
             f"reassignment of {len(plan.effective)} partitions with its throttles: expected at most "
             f"{DATA_BYTES_MAX} bytes, found {data + configs}; split the file"
         )
-
-
-def list_of(partitions: Sequence[TopicPartition]) -> str:
-    """The first few of them, and how many more."""
-    named = ", ".join(map(str, partitions[:NAMED]))
-    return named if len(partitions) <= NAMED else f"{named} and {len(partitions) - NAMED} more"
 
 
 def _numbers(brokers: Collection[int]) -> str:
