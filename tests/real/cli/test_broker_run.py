@@ -23,7 +23,9 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create
 from zkgroup.testing.plugin import ServerTree
+from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
 
 ALONE = ("broker", "run", "--controller-only")
@@ -128,10 +130,11 @@ def test_it_resigns_on_request(shell: Shell) -> None:
 
 def test_an_id_in_use_is_reported_with_its_session(shell: Shell, witness: Blocking) -> None:
     """Recipes 14: exit code 6, and nothing is changed."""
-    witness.create_missing("/brokers", "/brokers/ids", "/brokers/ids/7")
+    witness.create_missing("/brokers", "/brokers/ids")
+    witness.multi(Create("/brokers/ids/7", BrokerRegistration("h", 9092, 1, 0).encode(), ephemeral=True))
     with shell.start(*SERVED) as controller:
         assert controller.wait() == 6
-    assert "broker id 7 is in use: /brokers/ids/7 is held by session 0x0" in controller.errors
+    assert "broker id 7 is in use: /brokers/ids/7 is held by session 0x1" in controller.errors
     assert witness.exists("/controller") is None
     assert witness.exists("/brokers/ids/7") is not None
 

@@ -39,6 +39,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "lag": None,
             "protocol": "zookeeper",
             "protocol_state": None,
+            "persistent": [],
         },
         {
             "group": "idle",
@@ -50,6 +51,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "lag": None,
             "protocol": "zookeeper",
             "protocol_state": None,
+            "persistent": [],
         },
     ]
     assert [line.split()[:2] for line in table.lines] == [
@@ -57,7 +59,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
         ["billing", "stable"],
         ["idle", "empty"],
     ]
-    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,'
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[]'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
 
 
