@@ -269,11 +269,15 @@ class History:
         return hole if hole is not None and zxid == self.ensemble.last_record else None
 
     def lives(self, path: str) -> Iterator[ZnodeLife]:
-        """Each existence of a path in the files, with creator, owner, end and by whom; in order."""
+        """Each existence of a path in the files, with creator, owner, end and by whom; in order.
+
+        `open` is what existed at the last record; of snapshots alone, what the newest one shows.
+        """
         firsts = [each.first_logged for each in self.ensemble.servers if each.first_logged is not None]
         seed = None
         if not begins_with_nothing(self.ensemble):
-            for candidate in candidates(self.ensemble):
+            known = list(candidates(self.ensemble))
+            for candidate in known if firsts else reversed(known):
                 with suppress(DamagedFileError, NotZooKeeperFileError):
                     seed = find(candidate, path)
                     break
