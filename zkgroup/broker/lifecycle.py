@@ -44,6 +44,7 @@ from zkgroup.broker.network import BrokerNetwork
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.apis import BROKER_EPOCH_VERSION
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
@@ -336,8 +337,10 @@ class BrokerLifecycle:
         if all(view.role is Role.NONE and view.failure is None for view in replicas.values()):
             return True
         network.end_fetches()
+        epoch = self.machine.registration.epoch
+        request = ControlledShutdownRequest(broker, -1 if epoch is None else epoch)
         return await run_controlled_shutdown(
-            broker, self._find_controller, self._settings, network.wait_while_others_live
+            request, self._find_controller, self._settings, network.wait_while_others_live
         )
 
     async def _find_controller(self) -> Address | None:
@@ -473,7 +476,7 @@ class BrokerLifecycle:
 
 
 async def run_controlled_shutdown(
-    broker: int,
+    request: ControlledShutdownRequest,
     find_controller: Callable[[], Awaitable[BrokerEndPoint | None]],
     settings: BrokerSettings,
     wait_while_others_live: Callable[[float], Awaitable[bool]],
@@ -486,9 +489,10 @@ async def run_controlled_shutdown(
     Args:
         wait_while_others_live: waits so many seconds; returns False as soon as no other broker is live.
     """
+    broker = request.broker
     attempts = settings.controlled_shutdown_max_retries
     for attempt in range(1, attempts + 1):
-        why = await _try_controlled_shutdown(broker, await find_controller(), settings)
+        why = await _try_controlled_shutdown(request, await find_controller(), settings)
         if why is None:
             return True
         log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
@@ -501,19 +505,25 @@ async def run_controlled_shutdown(
 
 
 async def _try_controlled_shutdown(
-    broker: int, controller: BrokerEndPoint | None, settings: BrokerSettings
+    request: ControlledShutdownRequest, controller: BrokerEndPoint | None, settings: BrokerSettings
 ) -> str | None:
-    """Sends one request; returns None if the shutdown is complete, else the reason why not."""
+    """Sends one request; returns None if the shutdown is complete, else the reason why not.
+
+    A controller of Kafka 0.8.2.2 closes the connection of version 2, and gets version 0.
+    """
     if controller is None:
         return "there is no controller"
     link = BrokerClient(
         controller.host,
         controller.port,
-        client_id=f"broker-{broker}",
+        client_id=f"broker-{request.broker}",
         timeout_ms=settings.controller_socket_timeout_ms,
     )
     try:
-        answer = await link.ask(ControlledShutdownRequest(broker), ControlledShutdownResponse)
+        try:
+            answer = await link.ask(request, ControlledShutdownResponse, version=BROKER_EPOCH_VERSION)
+        except (ConnectionResetError, EOFError):
+            answer = await link.ask(request, ControlledShutdownResponse)
     except (OSError, EOFError, WireError) as error:
         return f"controller {controller.broker} did not answer: {str(error) or type(error).__name__}"
     finally:

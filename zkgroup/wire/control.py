@@ -1,7 +1,7 @@
 """The requests of a controller to brokers, and ControlledShutdown of a stopping broker to its controller.
 
 Version 0 of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, which Kafka 0.8.2.2 speaks
-(kafka/api/*Request.scala and *Response.scala at that tag).
+(kafka/api/*Request.scala and *Response.scala at that tag), and ControlledShutdown up to version 2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import Api, Request, Response
-from zkgroup.wire.schema import Boolean, Int16, Int32, Layout, NullableString, String, Versions
+from zkgroup.wire.schema import Boolean, Int16, Int32, Int64, Layout, NullableString, String, Versions
 
 NO_LEADER = -1
 """Leader of a partition that has none."""
@@ -190,8 +190,11 @@ class UpdateMetadataRequest(Request):
 class ControlledShutdownResponse(Response):
     """What still stands in the way."""
 
+    VERSIONS: ClassVar[range] = range(3)
+
     error: Int16
-    """11 where the answering broker is not the controller, 8 for an unknown broker (0.8.2.2: -1 for both)."""
+    """11 where the answering broker is not the controller, 8 for an unknown broker (0.8.2.2: -1 for both), 77
+    for another epoch than that of the broker's registration."""
     remaining: tuple[NamedPartition, ...] = ()
     """Partitions with more than one replica that the broker still leads."""
 
@@ -202,9 +205,12 @@ class ControlledShutdownRequest(Request):
 
     API: ClassVar[Api] = Api.CONTROLLED_SHUTDOWN
     RESPONSE: ClassVar[type[Response]] = ControlledShutdownResponse
+    VERSIONS: ClassVar[range] = range(3)
 
     broker: Int32
     """The one that stops."""
+    broker_epoch: Annotated[Int64, Versions(2)] = -1
+    """czxid of its registration."""
 
     @classmethod
     def header_version(cls, version: int) -> int:

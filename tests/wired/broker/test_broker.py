@@ -343,7 +343,8 @@ def test_a_broker_that_is_not_registered_yet_is_no_controller(world: MemoryBroke
     assert 1 not in world.running.idle
     world.zk.multi(Delete(BrokerRegistration.path(1), 0))
     broker.wait_registered(PATIENCE_S)
-    assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 0
+    assert ask(port, ControlledShutdownRequest(2), ControlledShutdownResponse).error == 0  # of Kafka
+    assert ask(port, ControlledShutdownRequest(1), ControlledShutdownResponse).error == 77
     held.release()
 
 

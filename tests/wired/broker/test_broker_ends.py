@@ -21,7 +21,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.wire.control import ControlledShutdownResponse
+from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.clock import SystemClock
@@ -75,7 +75,10 @@ def test_the_pause_between_two_tries_ends_with_the_last_other_broker() -> None:
 
     done = asyncio.run(
         run_controlled_shutdown(
-            1, find_controller, BrokerSettings(controlled_shutdown_max_retries=9), others_go
+            ControlledShutdownRequest(1),
+            find_controller,
+            BrokerSettings(controlled_shutdown_max_retries=9),
+            others_go,
         )
     )
     assert not done

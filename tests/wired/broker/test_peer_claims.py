@@ -11,6 +11,8 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.errors import WireError
 from zkgroup.model.requests import SetData
 from zkgroup.wire.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
@@ -134,3 +136,18 @@ def test_a_new_controller_waits_while_zookeeper_is_away(
 
     assert world.eventually(obeyed)
     assert world.running.brokers[1].health().controller_epoch == 2
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(0, -1), (1, -1), (2, INT64_MAX), (2, -1)])
+def test_only_the_broker_itself_is_stopped(world: MemoryBrokers, version: int, epoch: int) -> None:
+    """Error 77; its controller is not asked. The broker itself names its epoch."""
+    led(world)
+    request = ControlledShutdownRequest(2, epoch)
+
+    answer = world.running.ask(1, request, ControlledShutdownResponse, version=version)
+
+    assert answer.error == ErrorCode.STALE_BROKER_EPOCH
+    assert world.running.idle[1].asked == []
+    present = ControlledShutdownRequest(2, world.running.brokers[2].epoch or 0)
+    assert world.running.ask(1, present, ControlledShutdownResponse, version=2).error == 0
+    assert world.running.idle[1].asked == [2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
@@ -16,6 +16,7 @@ from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, Ser
 from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
+from zkgroup.broker.server.peer_claims import ClaimVerdict
 from zkgroup.broker.server.produce_requests import ProduceHandler
 from zkgroup.broker.server.producer_ids import ProducerIdManager
 from zkgroup.model import TopicPartition
@@ -43,6 +44,9 @@ from zkgroup.wire.records import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+
+BROKER_EPOCH_VERSION: Final = 2
+"""The first version of ControlledShutdown in which a broker names its epoch."""
 
 
 class RequestObserver(ControlObserver, FetchObserver, Protocol):
@@ -107,6 +111,7 @@ class BrokerApis:
         claims: PeerClaimChecker | None = None,
     ) -> None:
         self._controlled_shutdown = controlled_shutdown
+        self._claims = claims
         self._control = ControlHandlers(
             broker, control_requests, clock, replicas, observer, accepts_control, claims
         )
@@ -144,7 +149,7 @@ class BrokerApis:
         yield ServedApi(LeaderAndIsrRequest, range(1), control.submit)
         yield ServedApi(StopReplicaRequest, range(1), control.submit)
         yield ServedApi(UpdateMetadataRequest, range(1), control.submit)
-        yield ServedApi(ControlledShutdownRequest, range(1), self._shut_down)
+        yield ServedApi(ControlledShutdownRequest, range(3), self._shut_down)
 
     async def respond(self, context: RequestContext, request: Request) -> Answer:
         """Answers a request; None closes the connection without an answer.
@@ -169,9 +174,20 @@ class BrokerApis:
 
     async def _shut_down(
         self, context: RequestContext, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse:
+    ) -> ControlledShutdownResponse | None:
+        """Only the broker itself can stop: it names the epoch of its registration.
+
+        Versions 0 and 1 have none, and are those of Kafka's brokers; a zkgroup broker sends version 2.
+        """
         if self._controlled_shutdown is None:
             return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        if self._claims is not None:
+            epoch = request.broker_epoch if context.version >= BROKER_EPOCH_VERSION else None
+            match await self._claims.of_stopping(request.broker, epoch, context.peer):
+                case ClaimVerdict.UNREAD:
+                    return None
+                case ClaimVerdict.STALE | ClaimVerdict.IMPOSSIBLE:
+                    return ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
         return await self._controlled_shutdown(request.broker)
 
 

@@ -85,6 +85,22 @@ class PeerClaimChecker:
             )
         return verdict
 
+    async def of_stopping(self, broker: int, epoch: int | None, peer: Peer) -> ClaimVerdict:
+        """The result for a broker that stops, by its epoch; None: it names none, as Kafka's brokers.
+
+        FORMER: it is no broker of zkgroup. IMPOSSIBLE: it is, and would name its epoch.
+        """
+        if epoch is not None:
+            return await self.verdict(FollowerId(broker, epoch), peer)
+        found = await self._read(broker)
+        if found is None:
+            return ClaimVerdict.UNREAD
+        if broker not in found.zkgroup:
+            return ClaimVerdict.FORMER
+        message = "%s claims to be broker %d, which stops, without its epoch; refused"
+        _log.warning(message, peer, broker, extra=limited())
+        return ClaimVerdict.IMPOSSIBLE
+
     async def learn(self, brokers: Iterable[int]) -> None:
         """Reads the epochs of brokers that were never read: they can follow while ZooKeeper is away."""
         if unknown := [broker for broker in brokers if not self._claims.knows(broker)]:

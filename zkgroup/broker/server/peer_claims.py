@@ -16,6 +16,7 @@ from zkgroup.broker.replica_view import FollowerId
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Outcome, ReadManyDone
+from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
@@ -51,6 +52,8 @@ class FoundPeers(NamedTuple):
     """The broker in `/controller`, read after the epoch; None without one."""
     brokers: Mapping[int, int | None]
     """The broker epoch of each broker that was asked for; None: it is not registered."""
+    zkgroup: frozenset[int] = frozenset()
+    """Those of them that are brokers of zkgroup."""
 
 
 class PeerClaims:
@@ -124,6 +127,18 @@ def registered_in(brokers: list[int], outcome: Outcome) -> FoundPeers | None:
                 broker: None if znode is None else znode.stat.czxid
                 for broker, znode in zip(brokers, registrations, strict=True)
             },
+            frozenset(
+                broker
+                for broker, znode in zip(brokers, registrations, strict=True)
+                if znode is not None and _is_zkgroup(znode)
+            ),
         )
     except CorruptZnodeError:
         return None
+
+
+def _is_zkgroup(registration: Znode) -> bool:
+    try:
+        return BrokerRegistration.decode(registration.path, registration.data).is_zkgroup
+    except CorruptZnodeError:
+        return False
