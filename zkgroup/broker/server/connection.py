@@ -393,6 +393,7 @@ class Connection(asyncio.BufferedProtocol):
     def _limit_wait(self) -> None:
         """Limits the time for the rest of the next request, or for its first byte."""
         if self.held:
+            self.moved = next(self._moves)
             self._limit(self._limits.request_ms, "a request did not end")
         else:
             self._limit(self._limits.idle_ms, "no request came")
@@ -438,8 +439,6 @@ class Connection(asyncio.BufferedProtocol):
             return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
-        if not is_begun:
-            self.moved = next(self._moves)
         self._hold(nbytes)
         if idle is None or self._started is not None or self._later is not None:
             self._pause_if_far_ahead()
