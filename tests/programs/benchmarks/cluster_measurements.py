@@ -26,8 +26,7 @@ MANY_BROKERS = ClusterTree(topics=100, partitions=100, brokers=50)
 
 def _bulk_read(tree: ClusterTree, repeats: int) -> Line:
     """Reads the same znodes once with our client, which does nothing with them."""
-    with BenchServer(heap_mb=1024) as server:
-        tree.lay_out(server.address)
+    with BenchServer(heap_mb=1024) as server, tree.laid_out(server.address):
         paths = list(tree.paths())
         costs = reads.measure(server, {"bulk": reads.bulk_read_of(server.address, paths)}, repeats)["bulk"]
     return cost_line(f"bulk read of what a controller loads, {tree.size} partitions", OURS, costs)
@@ -110,8 +109,7 @@ def describe(plan: Plan, report: Report) -> None:
     what = f"topic describe of {tree.size} partitions"
     theirs: list[Cost] = []
     ours: list[Cost] = []
-    with BenchServer(heap_mb=1024) as server:
-        tree.lay_out(server.address)
+    with BenchServer(heap_mb=1024) as server, tree.laid_out(server.address):
         for _ in range(plan.repeats):
             ran = run(server, zkgroup("-z", server.address, "--format", "json", "topic", "describe"))
             described = json.loads(ran.output)["topics"]
@@ -138,8 +136,11 @@ def move_plan(plan: Plan, report: Report) -> None:
     """A plan that empties one of 50 brokers: its CPU time and its number of replica copies."""
     tree = ClusterTree(20, 20, brokers=10) if plan.short else MANY_BROKERS
     what = f"plan to empty one of {tree.brokers} brokers, {tree.size} partitions"
-    with BenchServer(heap_mb=1024) as server, tempfile.TemporaryDirectory() as scratch:
-        tree.lay_out(server.address)
+    with (
+        BenchServer(heap_mb=1024) as server,
+        tree.laid_out(server.address),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         file = Path(scratch, "plan.json")
         command = zkgroup("-z", server.address, "--format", "json", "reassign", "plan", "decommission",
                           str(FIRST_BROKER), "--output", str(file))  # fmt: skip

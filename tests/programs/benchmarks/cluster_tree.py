@@ -1,13 +1,14 @@
 """Writes the znodes of a cluster of many partitions: brokers, topics and states, as a controller finds them.
 
-The brokers are persistent znodes that name ports on which no process listens: a controller loads everything,
-elects the leaders that it must, and queues requests that are never delivered.
+The brokers are registered by a session that lasts, with ports on which no process listens: a controller loads
+everything, elects the leaders that it must, and queues requests that are never delivered.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kazoo.client import KazooClient
@@ -74,8 +75,9 @@ class ClusterTree:
                 yield f"{path}/partitions/{partition}", b""
                 yield f"{path}/partitions/{partition}/state", _json({**state, "isr": replicas})
 
-    def lay_out(self, address: str) -> None:
-        """Writes the znodes on a fresh server."""
+    @contextmanager
+    def laid_out(self, address: str) -> Iterator[None]:
+        """Writes the znodes on a fresh server; the brokers are registered until the end of the block."""
         with kazoo_on(address) as client:
             batch: list[tuple[str, bytes]] = []
             for znode in self.znodes():
@@ -84,12 +86,13 @@ class ClusterTree:
                     _create(client, batch)
                     batch = []
             _create(client, batch)
+            yield
 
 
 def _create(client: KazooClient, batch: list[tuple[str, bytes]]) -> None:
     transaction = client.transaction()
     for path, data in batch:
-        transaction.create(path, data)
+        transaction.create(path, data, ephemeral=path.startswith("/brokers/ids/"))
     failed = [result for result in transaction.commit() if isinstance(result, Exception)]
     assert not failed, failed[0]
 

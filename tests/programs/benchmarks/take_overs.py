@@ -76,7 +76,8 @@ class ControllerBench:
         self.server = BenchServer(heap_mb=1024)
         self._port = ReservedPort()
         self.server.__enter__()
-        self._tree.lay_out(self.server.address)
+        self._laid_out = self._tree.laid_out(self.server.address)
+        self._laid_out.__enter__()
         self._log = LogSource(self.server.transaction_logs)
         self._log.poll()
         self._process = subprocess.Popen(
@@ -98,6 +99,7 @@ class ControllerBench:
         self._reader.join(10)
         assert self._process.stdout is not None
         self._process.stdout.close()
+        self._laid_out.__exit__(None, None, None)
         self.server.__exit__()
         self._port.release()
         self._folder.cleanup()
@@ -117,7 +119,7 @@ class ControllerBench:
             transaction.commit()
 
         result = self._measure(lose)
-        self._client.create(path, data)
+        self._client.create(path, data, ephemeral=True)
         self._quiet()
         return result
 

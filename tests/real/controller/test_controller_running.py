@@ -277,11 +277,12 @@ def test_a_standby_sends_no_metadata_and_stops_no_broker(zk_server: Any, running
 
 def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree: Blocking) -> None:
     """Recipes 14: a registration under its id is no lost race."""
-    tree.create_missing("/brokers", "/brokers/ids", f"/brokers/ids/{ALONE}")
+    tree.create_missing("/brokers", "/brokers/ids")
+    tree.multi(Create(f"/brokers/ids/{ALONE}", b"{}", ephemeral=True))
     one = Running(zk_server.address)
     try:
         one.node.wait_connected(PATIENCE_S)
-        with pytest.raises(ConflictError, match=r"/brokers/ids/100 is held by session 0x0"):
+        with pytest.raises(ConflictError, match=r"/brokers/ids/100 is held by session 0x1"):
             eventually(lambda: one.node.check())
     finally:
         one.node.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -23,10 +24,10 @@ TREE = ClusterTree(topics=100, partitions=100)
 
 
 @pytest.fixture
-def chaos(zk_chaos_server: ChaosZooKeeper) -> ChaosZooKeeper:
+def chaos(zk_chaos_server: ChaosZooKeeper) -> Iterator[ChaosZooKeeper]:
     """With the tree on it."""
-    TREE.lay_out(zk_chaos_server.direct_address)
-    return zk_chaos_server
+    with TREE.laid_out(zk_chaos_server.direct_address):
+        yield zk_chaos_server
 
 
 def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeeper) -> None:
