@@ -393,8 +393,8 @@ class Connection(asyncio.BufferedProtocol):
     def _limit_wait(self) -> None:
         """Limits the time for the rest of the next request, or for its first byte."""
         if self.held:
-            self.moved = next(self._moves)
             self._limit(self._limits.request_ms, "a request did not end")
+            self.moved = next(self._moves)
         else:
             self._limit(self._limits.idle_ms, "no request came")
 
