@@ -54,13 +54,16 @@ class LineSplitter:
         """The error with the place of the last line."""
         return ConfigError(f"{self._name}:{self.number}: {error}")
 
+    @property
+    def place(self) -> str:
+        """Of the line that is not whole yet."""
+        return f"{self._name}:{self.number + 1}"
+
     def _keep(self, part: bytes) -> None:
         self._rest.append(part)
         self._rest_bytes += len(part)
         if self._rest_bytes > LINE_BYTES_MAX:
-            raise ConfigError(
-                f"{self._name}:{self.number + 1}: expected at most {LINE_BYTES_MAX} bytes, found more"
-            )
+            raise ConfigError(f"{self.place}: expected at most {LINE_BYTES_MAX} bytes, found more")
 
     def _line(self) -> bytes:
         line = b"".join(self._rest)

@@ -179,6 +179,8 @@ def _append(
             take(lines.finish())
         except ConfigError as error:
             bad_line = error
+        except OSError as error:
+            bad_line = ConfigError(f"{lines.place}: cannot be read: {error.strerror}")
         producer.flush()
     except (RecordsNotAppendedError, SourceError) as error:
         return error

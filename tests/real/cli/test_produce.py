@@ -116,6 +116,13 @@ def test_a_bad_line_is_named_and_those_before_it_are_there(shell: Shell, brokers
     assert "<stdin>:1: expected a JSON object with 'user', found no JSON" in first.err
 
 
+def test_an_input_that_cannot_be_read_on_is_named(shell: Shell, brokers: RecordBrokers) -> None:
+    """The line from which on; what was appended before counts as after a bad line."""
+    ran = shell.run("produce", "orders", "--from", "/proc/self/mem")
+
+    assert (ran.code, ran.err) == (2, "error: /proc/self/mem:1: cannot be read: Input/output error\n")
+
+
 def test_a_line_that_is_too_long_is_named(shell: Shell, brokers: RecordBrokers, tmp_path: Path) -> None:
     """As a record that is too long for every broker; the records before it are there."""
     file = tmp_path / "lines"
