@@ -19,13 +19,13 @@ from typing import TypeVar
 from zkgroup.consumer.delivery import FETCH_RECORDS, FetchBuffer, FetchOrder
 from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import (
-    CorruptZnodeError,
     MemberClosedError,
     NoOffsetError,
     OffsetOutOfRangeError,
     SourceUnavailableError,
     StoreUnavailableError,
 )
+from zkgroup.groups.snapshot import decode_ephemeral
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, Store, after, wait_for
 from zkgroup.model.requests import Code
@@ -63,13 +63,14 @@ class ZooKeeperCluster:
         found: dict[int, BrokerRegistration] = {}
         for broker, path in sorted(paths.items()):
             znode = znodes[path]
-            try:
-                if isinstance(znode, Code):
-                    log.warning("%s: cannot be read (%s); the other brokers are asked", path, znode.value)
-                elif znode is not None:
-                    found[broker] = BrokerRegistration.decode(path, znode.data)
-            except CorruptZnodeError as error:
-                log.warning("%s; the other brokers are asked", error)
+            if isinstance(znode, Code):
+                log.warning("%s: cannot be read (%s); the other brokers are asked", path, znode.value)
+            elif znode is not None:
+                entry = decode_ephemeral(znode, BrokerRegistration.decode)
+                if entry.value is not None:
+                    found[broker] = entry.value
+                else:
+                    log.warning("%s; the other brokers are asked", entry.error)
         return found
 
     def partitions(self, topic: str) -> tuple[int, ...]:

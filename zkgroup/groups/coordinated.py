@@ -23,6 +23,7 @@ from zkgroup.groups.verify import YOUNG_MS, is_young, persistent_problems
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker
+from zkgroup.znodes.sessions import is_leftover
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ def _two_kinds(view: CoordinatedView) -> Iterator[Problem]:
             detail=f"{ProtocolMarker.path(group)}: expected the marker of Kafka's protocol, found none",
         )
     for member, entry in sorted(view.snapshot.registrations.items()):
+        if is_leftover(entry.znode):
+            continue  # no consumer is there to be stopped: `persistent_problems` has it
         yield Problem(
             kind=ProblemKind.ZOOKEEPER_MEMBER,
             found=member,

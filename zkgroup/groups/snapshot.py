@@ -163,12 +163,15 @@ class GroupSnapshot:
         return tuple(znode.path for znode in self.persistent)
 
     def registered_owner(self, tp: TopicPartition) -> str | None:
-        """The registered member that the owner znode of a partition names; of several that of its session."""
+        """The member that the owner znode of a partition names, if a session has it registered.
+
+        Of several it is the one that is registered by the session of the znode.
+        """
         entry = self.owners.get(tp)
         if entry is None or entry.value is None:
             return None
         holder, known = entry.stat.ephemeral_owner, self.registrations
-        named = [member for member in entry.value.members if member in known]
+        named = [each for each in entry.value.members if each in known and not is_leftover(known[each].znode)]
         mine = (member for member in named if known[member].stat.ephemeral_owner == holder)
         return next(mine, named[0] if named else None)
 

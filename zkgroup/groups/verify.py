@@ -229,10 +229,9 @@ def _session_problem(snapshot: GroupSnapshot, tp: TopicPartition, entry: Decoded
         return f"owned by {entry.value.thread_id} ({where}), which is not registered"
     session = registration.stat.ephemeral_owner
     if holder != session:
-        now = f"session {hex_session(session)}" if session else "no session"
         return (
-            f"owned by {entry.value.thread_id} in {where}, but that member is registered in {now}: "
-            "a leftover that is deleted when its session ends"
+            f"owned by {entry.value.thread_id} in {where}, but that member is registered in "
+            f"session {hex_session(session)}: a leftover that is deleted when its session ends"
         )
     return None
 

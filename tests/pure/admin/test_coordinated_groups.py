@@ -264,6 +264,11 @@ def _both_kinds(world: MemoryGroups, groups: CoordinatedGroups) -> None:
     world.member("g", "jvm", {"orders": 1}, {})
 
 
+def _restored_member(world: MemoryGroups, groups: CoordinatedGroups) -> None:
+    """No consumer is there to be stopped."""
+    world.server.put("/consumers/g/ids/g_jvm", b"{}")
+
+
 def _other_header(world: MemoryGroups, groups: CoordinatedGroups) -> None:
     world.server.put(GroupHeader.path(groups.slot("g"), "g"), b"garbage{")
 
@@ -286,6 +291,7 @@ def _lost_chunk(world: MemoryGroups, groups: CoordinatedGroups) -> None:
         (_unmarked, [ProblemKind.MEMBERS_WITHOUT_MARKER]),
         (_marked, [ProblemKind.MARKER_WITHOUT_MEMBERS]),
         (_both_kinds, [ProblemKind.ZOOKEEPER_MEMBER]),
+        (_restored_member, [ProblemKind.PERSISTENT_ZNODE]),
         (_other_header, [ProblemKind.UNREADABLE_GROUP, ProblemKind.MARKER_WITHOUT_MEMBERS]),
         (_lost_chunk, [ProblemKind.UNREADABLE_GROUP, ProblemKind.MARKER_WITHOUT_MEMBERS]),
     ],

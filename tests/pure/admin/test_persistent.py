@@ -10,6 +10,7 @@ from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.changes.change import UndoRecorder
 from zkgroup.admin.changes.cluster import remove_persistent_change, resign_controller_change
+from zkgroup.admin.changes.offsets import set_offsets_change
 from zkgroup.admin.changes.undo import undo_change
 from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
 from zkgroup.admin.cluster.controller import describe_controller, read_controller_info
@@ -94,6 +95,18 @@ def test_a_broker_or_controller_that_no_session_holds_is_none(restored: MemoryGr
     refusal = plan_deletion(ensemble, "g").refusal
     assert refusal is not None
     assert "zkgroup doctor --fix" in str(refusal)
+
+
+def test_a_member_that_no_session_holds_obeys_no_change_of_offsets(restored: MemoryGroups) -> None:
+    """It owns nothing. Without --force it is in the way, and the refusal says how to remove it."""
+    restored.commit("g", "orders", 0, 5)
+    ensemble, tp = restored.ensemble, TopicPartition("orders", 0)
+
+    with pytest.raises(RefusedError, match=r"found g_a; .*zkgroup doctor --fix"):
+        set_offsets_change(ensemble, "g", {tp: 3})
+    forced = set_offsets_change(ensemble, "g", {tp: 3}, force=True)
+
+    assert [(one.member, one.partitions) for one in forced.plan.members] == [("g_a", 0)]
 
 
 def test_exactly_those_are_removed_and_come_back_as_they_were(restored: MemoryGroups, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from kafka import errors
 
 from tests.worlds.acls import UNREADABLE
+from tests.worlds.memory_groups import hold
 from zkgroup.clients.kafka_python import address_of, addresses_of, asked, protocol_of
 from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sources.kafka import KafkaSource
@@ -361,12 +362,17 @@ def test_a_consumer_that_cannot_be_put_together_gives_its_source_back(
 
 
 def test_a_name_that_is_no_broker_id_is_passed_over(memory_zookeeper: MemoryZooKeeper) -> None:
-    """Past bug: digits without end ended the consumer; so did a registration that cannot be read."""
-    memory_zookeeper.put("/brokers/ids/1", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
+    """Past bug: digits without end ended the consumer; so did a registration that cannot be read.
+
+    One that no session holds is passed over as well.
+    """
+    registration = BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode()
+    hold(memory_zookeeper, "/brokers/ids/1", registration)
+    memory_zookeeper.put("/brokers/ids/4", registration)
     for name in ("9" * 5000, "²", "٣", "01"):
         memory_zookeeper.put(f"/brokers/ids/{name}", b"{}")
     memory_zookeeper.put("/brokers/ids/2", b"no JSON")
-    memory_zookeeper.put("/brokers/ids/3", BrokerRegistration(host="h", port=9092, timestamp_ms=1).encode())
+    memory_zookeeper.put("/brokers/ids/3", registration)
     memory_zookeeper.set_acl("/brokers/ids/3", UNREADABLE)
     cluster = ZooKeeperCluster(memory_zookeeper.client(), memory_zookeeper.clock)
 
