@@ -57,7 +57,7 @@ DIFFERENCES = [
         (
             "Versions 0 and 1 share offsets with the later ones: all are those of ZooKeeper consumers. While such "
             "consumers are members, a commit without a member gets 25, in version 0 error -1. A commit whose "
-            "outcome is not known gets 15. An offset below -1 gets 42; Kafka stores it."
+            "outcome is not known gets 15."
         ),
     ),
     (

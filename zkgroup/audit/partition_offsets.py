@@ -39,7 +39,7 @@ class OffsetWrite(NamedTuple):
 
     @property
     def falls(self) -> bool:
-        return self.offset is not None and self.previous is not None and self.offset < self.previous
+        return self.offset is not None and self.previous is not None and self.offset < self.previous >= 0
 
     @property
     def repeats(self) -> bool:

@@ -183,8 +183,6 @@ class WriteOutcome(Enum):
     """Larger than ZooKeeper accepts. Nothing is stored."""
     SLOT_FULL = "slot full"
     """Beyond the bounds of the slot. Nothing is stored."""
-    UNWRITABLE = "unwritable"
-    """No znode can say it: an offset below -1, which means "none" there. Nothing is stored."""
     UNKNOWN = "unknown"
     """No answer, and reading back did not show whether it is stored."""
 

@@ -32,7 +32,6 @@ COMMIT_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
     WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.UNKNOWN_MEMBER_ID,
     WriteOutcome.TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    WriteOutcome.UNWRITABLE: ErrorCode.INVALID_REQUEST,
     WriteOutcome.UNKNOWN: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 DELETE_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {

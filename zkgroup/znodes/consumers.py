@@ -393,8 +393,9 @@ class Owner:
 class Offset:
     """`/consumers/<g>/offsets/<t>/<p>`: the next offset to consume, as decimal digits.
 
-    Persistent; written by the owner, and by operators' tools. A negative value means "none": zkgroup's claims
-    write -1 for a partition without an offset, which JVM members and tools read as "none" too.
+    Persistent; written by the owner, by operators' tools, and by coordinators for Kafka's clients. A negative
+    value means "none": zkgroup's claims write -1 for a partition without an offset, which JVM members and
+    tools read as "none" too; Kafka's clients may commit any, as KafkaJS -2 for "earliest".
     """
 
     value: int
@@ -409,9 +410,9 @@ class Offset:
         return self.value if self.value >= 0 else None
 
     def encode(self) -> bytes:
-        """Raises ConfigError for a value that is neither an offset nor -1."""
-        if not -1 <= self.value <= INT64[-1]:
-            raise ConfigError(f"offset {self.value}: expected a number from -1 to {INT64[-1]}")
+        """Raises ConfigError for a value beyond 64 bits."""
+        if self.value not in INT64:
+            raise ConfigError(f"offset {self.value}: expected a number of 64 bits")
         return str(self.value).encode("ascii")
 
     @classmethod

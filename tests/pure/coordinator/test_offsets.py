@@ -133,7 +133,6 @@ def test_an_unknown_partition_keeps_its_own_error() -> None:
         (WriteOutcome.CONFLICT, ErrorCode.NOT_COORDINATOR),
         (WriteOutcome.UNKNOWN, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (WriteOutcome.TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-        (WriteOutcome.UNWRITABLE, ErrorCode.INVALID_REQUEST),
         (WriteOutcome.ZOOKEEPER_MEMBERS, UNKNOWN),
     ],
 )

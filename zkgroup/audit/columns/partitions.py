@@ -67,7 +67,7 @@ class PartitionTable:
         is_claim &= ~has_previous | (self.value == previous)
         self.is_claim: Flags = self.is_write & is_claim
         self.is_commit: Flags = self.is_write & ~is_claim & ~self.seed
-        self.falls: Flags = has_previous & (self.value < previous)
+        self.falls: Flags = has_previous & (self.value < previous) & (previous >= 0)
         self.repeats: Flags = has_previous & (self.value == previous)
         self.holder_known: Flags = last_with(self.is_owner, self.start) >= 0
         """Whether a row of the owner was seen."""

@@ -178,7 +178,7 @@ def _given_up_finding(
 ) -> Finding:
     """Of a time that a session owned a partition, by zxid and clock, and the offset at its end."""
     group, topic, partition = key
-    found = "there was no offset" if value is None else f"the offset was {value}"
+    found = "there was no offset" if value is None or value < 0 else f"the offset was {value}"
     return Finding(
         "no_commit_at_handover",
         "info",

@@ -3,7 +3,6 @@
 Deviations from Kafka 2.8.2, besides those of the coordinator (docs/adr/0036):
 
 * The empty group id has no znode. Commits of it are refused with 24 for each partition; it has no offsets.
-* An offset below -1 is refused, with 42 for its partition, or -1 in version 0. Kafka stores it.
 * OffsetCommit 0 and OffsetFetch 0 share their offsets with the later versions.
 """
 

@@ -14,7 +14,6 @@ from typing import Final
 from zkgroup.broker.groups.led_slots import StoreCore
 from zkgroup.broker.groups.store_events import LegacyOffsetsWritten, WriteLegacyOffsets
 from zkgroup.coordinator.events import WriteOutcome
-from zkgroup.errors import ConfigError
 from zkgroup.model.requests import (
     Code,
     Create,
@@ -78,11 +77,7 @@ class LegacyCommits:
     def _write(self, commit: WriteLegacyOffsets) -> Procedure[None]:
         outcome = WriteOutcome.UNKNOWN
         if commit.request_id not in self._sent:
-            try:
-                outcome = yield from self._stored(commit)
-            except ConfigError as error:
-                self._core.context.note("offset.unwritable", group=commit.group_id, detail=str(error))
-                outcome = WriteOutcome.UNWRITABLE
+            outcome = yield from self._stored(commit)
         self._finish(commit, outcome)
 
     def _stored(self, commit: WriteLegacyOffsets) -> Procedure[WriteOutcome]:

@@ -11,7 +11,6 @@ from zkgroup.broker.groups.slot_usage import SlotUsage, metadata_size
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.records import OffsetAndMetadata
-from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.consumers import (
@@ -196,7 +195,7 @@ def transaction_of(
     guarded: Iterable[str],
     bytes_max: int,
 ) -> OffsetTransaction:
-    """The first transaction of these offsets, with at least one of them. Raises `UnwritableError`."""
+    """The first transaction of these offsets, with at least one of them."""
     transaction = OffsetTransaction([])
     transaction.add([slot.check], None)
     made: set[str] = set()
@@ -204,7 +203,7 @@ def transaction_of(
     for key, offset in offsets.items():
         group = slot.group(key[0])
         guard = _guard(group, made) if key[0] in guards else []
-        value, metadata = _data_of(key, offset)
+        value, metadata = _data_of(offset)
         known = group.complete.get(key[1])
         if known is not None and not guard and group.version is not None:
             operations: list[Operation] = [
@@ -236,14 +235,6 @@ def _created(operations: Sequence[Operation]) -> list[str]:
     return [each.path for each in operations if isinstance(each, Create)]
 
 
-class UnwritableError(Exception):
-    """An offset that no znode can have."""
-
-    def __init__(self, key: Key, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
-
-
 def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
     """Refused while ZooKeeper consumers are members (recipes 8)."""
     above, ids = group_path(group.group_id), ids_path(group.group_id)
@@ -252,20 +243,16 @@ def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
     return [*_missing([above], group, made), Create(ids, None)]
 
 
-def _data_of(key: Key, offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
-    """The data of an offset and of its metadata. Raises `UnwritableError`."""
-    try:
-        value = Offset(offset.offset).encode()
-        metadata = OffsetMetadata(
-            offset=offset.offset,
-            leader_epoch=offset.leader_epoch,
-            metadata=offset.metadata,
-            commit_timestamp_ms=offset.commit_timestamp_ms,
-            expire_timestamp_ms=offset.expire_timestamp_ms,
-        ).encode()
-    except ConfigError as error:
-        raise UnwritableError(key, str(error)) from error
-    return value, metadata
+def _data_of(offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
+    """The data of an offset and of its metadata."""
+    metadata = OffsetMetadata(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp_ms=offset.commit_timestamp_ms,
+        expire_timestamp_ms=offset.expire_timestamp_ms,
+    )
+    return Offset(offset.offset).encode(), metadata.encode()
 
 
 def _operations(

@@ -21,7 +21,6 @@ from zkgroup.broker.groups.offset_batch import (
     TRANSACTION_BYTES,
     OffsetBatch,
     OffsetTransaction,
-    UnwritableError,
     transaction_of,
     unknown_paths,
 )
@@ -167,12 +166,7 @@ class OffsetCommits:
         """One transaction of a batch. Returns the limit for the next ones."""
         offsets, guarded = batch.offsets(), batch.guarded()
         yield from self._read_existence(slot, unknown_paths(slot, offsets, guarded))
-        try:
-            transaction = transaction_of(slot, offsets, guarded, bytes_max)
-        except UnwritableError as error:
-            self._core.context.note("offset.unwritable", group=error.key[0], detail=str(error))
-            batch.settle([error.key], WriteOutcome.UNWRITABLE)
-            return bytes_max
+        transaction = transaction_of(slot, offsets, guarded, bytes_max)
         batch.in_flight = tuple(transaction.keys)
         (outcome,) = yield (Query(Multi(tuple(transaction.operations))),)
         match outcome:

@@ -79,7 +79,10 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffsets:
-    """The offsets of a group; without those that say "none"."""
+    """The offsets of a group; without those by which ZooKeeper consumers say "none".
+
+    A negative one that the coordinator wrote is there: Kafka's clients find what they committed.
+    """
 
     found: Mapping[TopicPartition, FoundOffset]
     unreadable: Mapping[TopicPartition, str]
@@ -141,7 +144,7 @@ def read_offsets(
             except CorruptZnodeError as error:
                 unreadable[group][partition] = str(error)
             else:
-                if each.value >= 0:
+                if each.value >= 0 or each.recorded is not None:
                     found[group][partition] = each
     return result
 

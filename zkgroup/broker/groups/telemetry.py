@@ -39,7 +39,6 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
 WARNINGS: Final = frozenset(
     {"group.corrupt", "group.unmarked", "zookeeper_members", "group_not_stored", "offset.refused"}
 )
-"""Without `offset.unwritable`: a client commits a negative offset again and again, and gets an error."""
 STATE_CHANGES: Final = frozenset(
     {"group_state", "slot.loaded", "slot.lost", "static_member_replaced", *REMOVED}
 )

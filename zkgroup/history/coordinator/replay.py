@@ -323,7 +323,7 @@ class CoordinatedGroupsReplay:
         else:
             self._figures["commits of ZooKeeper members"] += 1
         before = group.offsets.get(tp)
-        if before is not None and self._topic(tp.topic).is_former(before.zxid):
+        if before is not None and (before.offset < 0 or self._topic(tp.topic).is_former(before.zxid)):
             before = None
         if before is not None and offset < before.offset and not _may_go_back(tp, commit, before.commit):
             detail = f"{tp} of {name} goes back from {before.offset} ({before.commit}) to {offset} ({commit})"

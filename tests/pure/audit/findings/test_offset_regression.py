@@ -45,6 +45,16 @@ def test_what_rises_or_repeats_is_none() -> None:
     assert log.find(RULE) == []
 
 
+def test_from_none_to_none_is_no_way_back() -> None:
+    """Every negative value is none, as KafkaJS commits -2; from an offset to none is a way back."""
+    log = owned_at(-1)
+    log.commit("g", T0, -2, A)
+    log.commit("g", T0, 5, A)
+    log.commit("g", T0, -2, A)
+
+    assert [found.detail for found in log.find(RULE)] == ["5 -> -2 by member g_a (session 0xa)"]
+
+
 def test_the_bump_of_a_claim_is_no_commit() -> None:
     """A claim of ours writes what was there; the first one writes -1, which is none."""
     log = AuditLog()

@@ -191,14 +191,21 @@ def test_a_large_commit_is_several_transactions() -> None:
     assert len(world.fetch(node, None).offsets) == 2000
 
 
-def test_an_offset_below_minus_1_is_refused_for_its_partition() -> None:
-    """Other than in Kafka: -1 means "none" in the znodes, and nothing is lower. The others are stored."""
+def test_a_negative_offset_is_stored_and_read_as_it_was_committed() -> None:
+    """As in Kafka: KafkaJS commits -2 for "earliest". Without metadata it is a ZooKeeper member's "none"."""
     world, node = led()
-    committed = world.commit(node, {P0: -5, P1: -1})
+    committed = world.commit(node, {P0: -(2**63), P1: -2}, metadata="m")
     world.run()
 
-    assert node.commit_outcomes(committed) == {P0: WriteOutcome.UNWRITABLE, P1: STORED}
-    assert world.offset(P0) is None
+    assert node.commit_outcomes(committed) == {P0: STORED, P1: STORED}
+    assert (world.offset(P0), world.offset(P1)) == (b"-9223372036854775808", b"-2")
+    read = world.fetch(node, None).offsets
+    assert {each: (found.offset, found.metadata) for each, found in read.items()} == {
+        P0: (-(2**63), "m"),
+        P1: (-2, "m"),
+    }
+    world.server.put(offset_path(GROUP, P1), b"-1")
+    assert world.fetch(node, None).offsets.keys() == {P0}
 
 
 def test_metadata_that_zookeeper_does_not_accept_is_too_large_for_its_partition() -> None:

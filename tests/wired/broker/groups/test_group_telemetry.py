@@ -175,14 +175,6 @@ async def test_the_log_says_who_keeps_a_group_from_its_clients(caplog: pytest.Lo
     await client.close()
 
 
-def test_a_client_that_commits_negative_offsets_writes_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """It has the error of each commit, and may send one a second."""
-    caplog.set_level(logging.DEBUG, "zkgroup")
-    GroupTelemetry(None).note(LogEvent("offset.unwritable", {"group": GROUP}))
-
-    assert [one.levelname for one in caplog.records] == ["DEBUG"]
-
-
 @on_a_loop
 async def test_an_answer_that_is_given_later_is_counted_as_it_is_given() -> None:
     """The connection gets it as the handler returned it: metrics add no coroutine."""

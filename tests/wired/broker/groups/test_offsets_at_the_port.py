@@ -142,7 +142,6 @@ async def test_a_commit_of_unknown_partitions_alone_asks_no_coordinator() -> Non
         (WriteOutcome.NOT_OWNER, 16),
         (WriteOutcome.UNKNOWN, 15),
         (WriteOutcome.TOO_LARGE, 28),
-        (WriteOutcome.UNWRITABLE, 42),
     ],
 )
 @on_a_loop
