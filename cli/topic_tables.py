@@ -79,8 +79,17 @@ def topics(out: Output, rows: Sequence[TopicSummary]) -> None:
     out.table(_TOPIC_COLUMNS, rows)
 
 
-def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | None = None) -> None:
-    """A headline and the partitions of each topic; with `ends`, the log end of each replica."""
+def described(
+    out: Output,
+    rows: Sequence[TopicDescription],
+    ends: LogEnds | None = None,
+    *,
+    by_zkgroup: bool = False,
+) -> None:
+    """A headline and the partitions of each topic; with `ends`, the log end of each replica.
+
+    `by_zkgroup`: brokers of zkgroup host topics, which do not compact them.
+    """
     for number, topic in enumerate(rows):
         if number:
             out.line()
@@ -91,6 +100,8 @@ def described(out: Output, rows: Sequence[TopicDescription], ends: LogEnds | Non
             out.line(out.paint(_deletion(topic.deletion), "warn"))
         if topic.unhosted:
             out.line(out.paint("unhosted: made without brokers, for sharing its partitions", "dim"))
+        if by_zkgroup and (note := topic.without_compaction) is not None:
+            out.line(out.paint(note, "warn"))
         moving = any(row.adding or row.removing for row in topic.partitions)
         out.table([*_PARTITION_COLUMNS, *(_MOVING_COLUMNS if moving else [])], topic.partitions)
         if ends is not None:

@@ -11,6 +11,7 @@ from zkgroup.admin import Compat, NotifyFormat
 from zkgroup.admin.changes.change import default_undo_folder
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.cluster.brokers import by_role, readable, registrations
+from zkgroup.admin.cluster.controller import hosts_topics
 from zkgroup.admin.topics import creation
 from zkgroup.admin.topics import listing as admin
 from zkgroup.admin.topics.alteration import AddedPartitions
@@ -194,7 +195,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         keys = ("topic", *documents.TOPIC_PARTITION.keys, *(["logs"] if replicas else []))
         out.document({"partitions": rows}, "partitions", keys)
     elif not out.document(document, "topics"):
-        topic_tables.described(out, described, ends)
+        topic_tables.described(out, described, ends, by_zkgroup=hosts_topics(readable(entries)))
         if not described and not unreadable:
             echo_err("no partition matches" if whole else NO_TOPIC)
     errors = [*unreadable, *(error for one in whole for error in one.unreadable)]

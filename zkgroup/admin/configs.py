@@ -16,7 +16,6 @@ from zkgroup.admin.cluster.controller import (
     note_on_entity,
     notes_on_settings,
     read_controller_info,
-    refuse_compaction,
     refuse_kraft,
 )
 from zkgroup.admin.guards import write
@@ -148,7 +147,7 @@ def plan_config(
             of entity does not have, a value that cannot be written or that no broker could read, or an entity
             of which the brokers here know no configuration.
         NotFoundError: a topic that does not exist.
-        RefusedError: compaction, where brokers of zkgroup host topics; a cluster that has moved to KRaft.
+        RefusedError: a cluster that has moved to KRaft.
         CorruptZnodeError: the present configuration cannot be read, so it cannot be preserved either.
     """
     _check_names(set_to, removed)
@@ -160,7 +159,6 @@ def plan_config(
         _check_topic(ensemble, entity.name)
     changes = {entity: (set_to, removed)}
     info = info or read_controller_info(ensemble)
-    refuse_compaction(info, set_to)
     (plan,) = plan_configs(ensemble, changes, format=format, info=info)
     notes = (*note_on_entity(info, entity), *notes_on_settings(info, entity.kind, set_to))
     is_deleted = delete_empty and plan.znode is not None and plan.after == EntityConfig()

@@ -58,7 +58,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.znodes.config import ConfigEntity
-from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
+from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
 
 log = get_logger("zkgroup.broker")
 
@@ -289,6 +289,8 @@ class BrokerNetwork:
         configs = self._log_configs.present
         self._executor.post(lambda host: host.configure_logs(configs.of))
         self._fetchers.wake()
+        if (note := without_compaction(overrides)) is not None:
+            log.warning("%s: %s", entity.config_path, note)
         if failed is not None:
             raise failed
 

@@ -61,20 +61,20 @@ _NUMBERS: Final[Mapping[str, range]] = {
     "message.timestamp.difference.max.ms": range(_LONG_END),
     "min.compaction.lag.ms": range(_LONG_END),
     "min.insync.replicas": range(1, _INT_END),
-    "retention.bytes": range(-1, _LONG_END),
+    "retention.bytes": range(-_LONG_END, _LONG_END),
     "retention.ms": range(-1, _LONG_END),
     "segment.bytes": range(14, _INT_END),
     "segment.index.bytes": range(_INT_END),
     "segment.jitter.ms": range(_LONG_END),
     "segment.ms": range(1, _LONG_END),
 }
-"""As kafka/log/LogConfig.scala@2.8.2, where `retention.bytes` may be any negative number."""
+"""As kafka/log/LogConfig.scala@2.8.2."""
 _WORDS: Final[Mapping[str, Collection[str]]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "gzip", "lz4", "snappy", "zstd", "producer"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
 }
-"""The words that a value may have; `cleanup.policy` is a list of them."""
+"""The words that a value may have; `cleanup.policy` is a list of them, which may be empty."""
 _BOOLEANS: Final = frozenset(
     {"message.downconversion.enable", "preallocate", "unclean.leader.election.enable"}
 )
@@ -160,8 +160,8 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
         if name in REPLICAS:
             parse_throttled_replicas(value)
         words = _WORDS.get(name)
-        found = value.split(",") if name == "cleanup.policy" else [value]
-        if words and not {word.strip() for word in found}.issubset(words):
+        found = cleanup_policies(value) if name == CLEANUP_POLICY else {value.strip()}
+        if words and not found.issubset(words):
             raise ConfigError(f"setting {name}: expected {' or '.join(words)}, found {show(value)}")
         if (numbers := _NUMBERS.get(name)) is None:
             continue
@@ -306,8 +306,8 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 CLEANUP_POLICY: Final = "cleanup.policy"
-COMPACTION_SETTINGS: Final = (CLEANUP_POLICY, "log.cleanup.policy")
-"""The settings of topics and brokers that can ask for compaction."""
+CLEANUP_POLICIES: Final = (CLEANUP_POLICY, "log.cleanup.policy")
+"""Of topics and of brokers."""
 
 LOG_SETTINGS: Final[Mapping[EntityKind, Mapping[str, str]]] = {
     "topics": {
@@ -351,9 +351,19 @@ OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
 """The settings that brokers and controllers of zkgroup apply; none of the kinds that are not listed."""
 
 
-def is_compacted(cleanup_policy: str) -> bool:
-    """Whether a `cleanup.policy` asks for compaction, which zkgroup's brokers do not have."""
-    return "compact" in {each.strip() for each in cleanup_policy.split(",")}
+def cleanup_policies(text: str) -> frozenset[str]:
+    """The items of a `cleanup.policy`; none where it is empty: nothing is deleted, and nothing compacted."""
+    return frozenset(each.strip() for each in text.split(",")) if text.strip() else frozenset()
+
+
+def without_compaction(settings: Mapping[str, str]) -> str | None:
+    """What zkgroup's brokers do where a setting of a topic or broker asks for compaction; None: none does."""
+    for name in CLEANUP_POLICIES:
+        policies = cleanup_policies(settings.get(name, ""))
+        if "compact" in policies:
+            kept = "delete by time and size only" if "delete" in policies else "keep every record"
+            return f"{name}={settings[name]}: brokers of zkgroup do not compact, they {kept}"
+    return None
 
 
 def without_listener(name: str) -> str:

@@ -9,7 +9,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin import ConfigEntity
 from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_config
 from zkgroup.admin.topics.creation import plan_topic
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.notifications import config_changes_path
@@ -179,21 +179,22 @@ def test_settings_that_zkgroup_brokers_do_not_apply_are_named(world: MemoryGroup
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
-def test_compaction_is_refused_where_brokers_of_zkgroup_host_topics(world: MemoryGroups, policy: str) -> None:
-    """They have none. Kafka's brokers have it, and `delete` is not refused."""
+def test_a_note_says_that_brokers_of_zkgroup_do_not_compact(world: MemoryGroups, policy: str) -> None:
+    """Kafka's brokers do; and neither `delete` nor an empty policy asks for it."""
     cluster = MemoryCluster(world, 1, "2.8.2")
     cluster.topic("orders", (1,))
     wanted = {"cleanup.policy": policy}
     assert plan_config(world.ensemble, ORDERS, wanted).notes == ()
     cluster.broker(3, "2.8.2", zkgroup={"role": "data"})
 
-    with pytest.raises(RefusedError, match=f"cleanup.policy={policy}: brokers of zkgroup"):
-        plan_config(world.ensemble, ORDERS, wanted)
-    with pytest.raises(RefusedError, match="do not compact topics"):
-        plan_topic(world.ensemble, "new", partitions=1, configs=wanted)
-    with pytest.raises(RefusedError, match=f"log.cleanup.policy={policy}"):
-        plan_config(world.ensemble, ConfigEntity.broker(None), {"log.cleanup.policy": policy})
-    assert plan_config(world.ensemble, ORDERS, {"cleanup.policy": "delete"}).notes == ()
+    kept = "delete by time and size only" if "delete" in policy else "keep every record"
+    note = f"cleanup.policy={policy}: brokers of zkgroup do not compact, they {kept}"
+    assert plan_config(world.ensemble, ORDERS, wanted).notes == (note,)
+    assert plan_topic(world.ensemble, "new", partitions=1, configs=wanted).notes[-1] == note
+    common = plan_config(world.ensemble, ConfigEntity.broker(None), {"log.cleanup.policy": policy})
+    assert common.notes == (f"log.{note}",)
+    for other in ("delete", ""):
+        assert plan_config(world.ensemble, ORDERS, {"cleanup.policy": other}).notes == ()
 
 
 def test_an_entity_that_old_brokers_do_not_know_is_refused(world: MemoryGroups) -> None:

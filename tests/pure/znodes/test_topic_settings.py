@@ -26,6 +26,7 @@ from zkgroup.znodes.config_settings import check_topic_settings, unknown_to
         ("max.message.bytes", "-1"),
         ("message.timestamp.type", "Foo"),
         ("cleanup.policy", "delete,foo"),
+        ("cleanup.policy", "delete,"),
         ("compression.type", "gzip,lz4"),
     ],
 )
@@ -67,6 +68,7 @@ def test_what_brokers_read_is_taken() -> None:
         {
             "unclean.leader.election.enable": "TRUE",
             "retention.ms": "-1",
+            "retention.bytes": "-9223372036854775808",
             "segment.bytes": "1073741824",
             "compression.type": "snappy",
             "cleanup.policy": "compact, delete",
@@ -75,3 +77,4 @@ def test_what_brokers_read_is_taken() -> None:
             "min.cleanable.dirty.ratio": "0.5",
         }
     )
+    check_topic_settings({"cleanup.policy": ""})

@@ -246,6 +246,20 @@ def test_describe_marks_a_topic_that_is_being_deleted(shell: Shell, groups: Serv
     assert read == f"being deleted, asked at {asked_at}; waits for broker 8 to be back"
 
 
+def test_describe_says_that_a_topic_is_not_compacted(shell: Shell, groups: ServerGroups) -> None:
+    """Where brokers of zkgroup host topics; Kafka's compact. An empty policy can be set, too."""
+    made = ("topic", "create", "orders", "--partitions", "1", "--set", "cleanup.policy=compact")
+    _broker(groups, 1)
+    note = "cleanup.policy=compact: brokers of zkgroup do not compact, they keep every record"
+
+    assert note not in shell.run(*made).err + shell.run("topic", "describe", "orders").out
+    _broker(groups, 2, zkgroup={"role": "data"})
+    assert shell.run("topic", "describe", "orders").lines[1] == note
+    assert f"note: {note}" in shell.run(*made[:2], "clicks", *made[3:]).err
+    empty = shell.run("topic", "alter", "orders", "--set", "cleanup.policy=", "--execute")
+    assert (empty.code, note in shell.run("topic", "describe", "orders").out) == (0, False)
+
+
 def test_delete_continues_without_a_lost_broker(shell: Shell, groups: ServerGroups) -> None:
     """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")

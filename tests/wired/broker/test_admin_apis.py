@@ -154,6 +154,27 @@ def test_configs_are_changed_and_described(cluster: KafkaCluster, admin: KafkaAd
     assert row.configs == {"retention.ms": "5000"}
 
 
+def test_a_broker_logs_that_it_does_not_compact(
+    cluster: KafkaCluster, admin: KafkaAdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka Streams and Connect make compacted topics, and end where they cannot. A policy may be empty."""
+    policies = {"kept": "compact", "both": "compact,delete", "empty": ""}
+    with caplog.at_level("WARNING", "zkgroup.broker"):
+        made = [
+            NewTopic(name, 1, 1, topic_configs={"cleanup.policy": text}) for name, text in policies.items()
+        ]
+        admin.create_topics(made)
+        for name, kept in (("kept", "keep every record"), ("both", "delete by time and size only")):
+            line = (
+                f"/config/topics/{name}: cleanup.policy={policies[name]}: "
+                f"brokers of zkgroup do not compact, they {kept}"
+            )
+            eventually(lambda line=line: line in caplog.messages, what=f"a broker logs {line!r}")
+    with Admin(cluster.zookeeper.client()) as operator:
+        found = {row.entity.name: row.configs for row in operator.describe_configs("topics")}
+    assert found == {name: {"cleanup.policy": text} for name, text in policies.items()}
+
+
 def test_a_client_that_asks_for_an_unknown_topic_creates_it(cluster: KafkaCluster) -> None:
     """`auto.create.topics.enable`, with `num.partitions` and `default.replication.factor`."""
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)

@@ -78,7 +78,6 @@ def test_a_topic_is_served_when_it_has_been_created(kafka_cluster_factory: Make)
         ("t", {"partitions": 0}, "at least one partition, found 0"),
         ("t", {"replication_factor": 4}, "replication factor from 1 to 3, found 4"),
         ("t", {"configs": {"min.insync.replicas": "none"}}, "min.insync.replicas"),
-        ("t", {"configs": {"cleanup.policy": "compact,delete"}}, "do not compact topics; use delete"),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(

@@ -24,11 +24,10 @@ from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
 from zkgroup.znodes.config import ConfigEntity, EntityKind
 from zkgroup.znodes.config_settings import (
-    COMPACTION_SETTINGS,
     OBEYED,
-    is_compacted,
     unknown_to,
     unknown_to_brokers,
+    without_compaction,
 )
 from zkgroup.znodes.controller import (
     ControllerEpoch,
@@ -175,8 +174,10 @@ def check_throttle(info: ControllerInfo) -> str | None:
     )
 
 
-def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collection[str]) -> Iterator[str]:
+def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Mapping[str, str]) -> Iterator[str]:
     """Settings that brokers here will ignore: the oldest of Kafka, those of zkgroup, or all."""
+    if hosts_topics(info.brokers) and (note := without_compaction(settings)) is not None:
+        yield note
     if kind == "topics":
         for name, release in unknown_to(settings, info.oldest):
             yield f"{name} came with Kafka {release}: older brokers, of which one is registered, ignore it"
@@ -185,23 +186,13 @@ def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Collecti
         more = f" (did you mean {guess}?)" if guess else ""
         yield f"{name} is no setting that Kafka's brokers take while they run{more}; only a plug-in reads it"
     ignored = sorted(set(settings) - OBEYED.get(kind, frozenset()) - unknown.keys())
-    if ignored and hosts_topics(info):
+    if ignored and hosts_topics(info.brokers):
         yield f"{', '.join(ignored)}: brokers of zkgroup, of which one is registered, do not apply it"
 
 
-def refuse_compaction(info: ControllerInfo, settings: Mapping[str, str]) -> None:
-    """Raises RefusedError where a topic shall be compacted and zkgroup's brokers host topics."""
-    names = [name for name in COMPACTION_SETTINGS if is_compacted(settings.get(name, ""))]
-    if names and hosts_topics(info):
-        raise RefusedError(
-            f"{names[0]}={settings[names[0]]}: brokers of zkgroup, of which one is registered, do not "
-            "compact topics; use delete"
-        )
-
-
-def hosts_topics(info: ControllerInfo) -> bool:
-    """Whether a broker of zkgroup that hosts partitions is registered."""
-    return any(each.is_zkgroup and each.role == "data" for each in info.brokers.values())
+def hosts_topics(brokers: Mapping[int, BrokerRegistration]) -> bool:
+    """Whether one of these registered brokers is of zkgroup and hosts partitions."""
+    return any(each.is_zkgroup and each.role == "data" for each in brokers.values())
 
 
 def note_on_entity(info: ControllerInfo, entity: ConfigEntity) -> Iterator[str]:

@@ -15,7 +15,6 @@ from zkgroup.admin.cluster.controller import (
     notes_on_settings,
     read_controller_health,
     read_controller_info,
-    refuse_compaction,
     refuse_kraft,
 )
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
@@ -102,7 +101,6 @@ def plan_topic(
     check_topic_settings(settings)
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    refuse_compaction(info, settings)
     entries = registrations(ensemble)
     if replica_assignment is not None:
         assigned = _assigned_as_given(given_lists(replica_assignment, partitions), by_role(entries))
@@ -122,7 +120,7 @@ def plan_topic(
         configs=settings,
         notes=tuple(notes),
         unhosted=assigned.unhosted,
-        are_slots=topic == OFFSETS_TOPIC and hosts_topics(info),
+        are_slots=topic == OFFSETS_TOPIC and hosts_topics(info.brokers),
     )
 
 

@@ -22,6 +22,7 @@ from zkgroup.znodes.brokers import (
     topics_path,
 )
 from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.config_settings import without_compaction
 from zkgroup.znodes.ids import validate_topic
 
 NOT_REPORTED = "the controller has not reported yet what it waits for"
@@ -70,6 +71,11 @@ class TopicDescription:
     """What is wrong with its configuration and with states of its partitions."""
     unhosted: bool = False
     """No broker hosts it, nor shall one: it was made without brokers, for sharing its partitions."""
+
+    @property
+    def without_compaction(self) -> str | None:
+        """What brokers of zkgroup do instead, where its `cleanup.policy` asks for compaction."""
+        return without_compaction(self.configs or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

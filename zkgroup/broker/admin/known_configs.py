@@ -42,7 +42,7 @@ CLEANUP_POLICY: Final = KnownConfig(
     LIST,
     "delete",
     DEFAULT_CONFIG,
-    "Old segments are deleted; nothing is compacted.",
+    "With `delete` old segments are deleted, without it none; nothing is compacted.",
     follows="log.cleanup.policy",
 )
 

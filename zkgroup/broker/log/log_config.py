@@ -40,7 +40,7 @@ class LogConfig:
     """Of a batch from a client."""
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     keeps_all: bool = False
-    """Whether no record may be deleted: the topic is to be compacted, which brokers of zkgroup do not do."""
+    """Whether no record may be deleted: the topic's `cleanup.policy` lacks `delete`."""
     flush: Flush = Flush.NONE
     producer_id_expiration_ms: int = WEEK_MS
     """Kafka's `transactional.id.expiration.ms`, which is about idempotent producers too."""

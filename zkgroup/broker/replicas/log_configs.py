@@ -1,7 +1,7 @@
 """The settings of each topic's logs: its own, else those of brokers, or the defaults. Pure.
 
-A topic whose `cleanup.policy` is `compact` is not compacted here, and nothing is deleted from it: deletion by
-time or size would lose the last record of a key. With `compact,delete` retention applies, as in Kafka.
+Nothing is compacted here. Nothing is deleted from a topic whose `cleanup.policy` lacks `delete`: where it is
+`compact`, deletion by time or size would lose the last record of a key. With both, retention applies.
 
 Names: kafka/log/LogConfig.scala, kafka/server/DynamicBrokerConfig.scala @2.8.2.
 """
@@ -18,7 +18,7 @@ from zkgroup.broker.log.storage import Flush
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.config import ConfigEntity
-from zkgroup.znodes.config_settings import CLEANUP_POLICY, LOG_SETTINGS, is_compacted
+from zkgroup.znodes.config_settings import CLEANUP_POLICY, LOG_SETTINGS, cleanup_policies
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _INT_MAX: Final = 2**31 - 1
@@ -69,7 +69,7 @@ class _Setting(NamedTuple):
 _SETTINGS: Final[Mapping[str, _Setting]] = {
     "segment.bytes": _Setting("segment_bytes", _number(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)),
     "segment.ms": _Setting("segment_ms", _number(1, _LONG_MAX)),
-    "retention.bytes": _Setting("retention_bytes", _number(-1, _LONG_MAX)),
+    "retention.bytes": _Setting("retention_bytes", _number(-_LONG_MAX - 1, _LONG_MAX)),
     "retention.ms": _Setting("retention_ms", _number(-1, _LONG_MAX)),
     "index.interval.bytes": _Setting("index_interval_bytes", _number(0, _INT_MAX)),
     "max.message.bytes": _Setting("max_message_bytes", _number(0, _INT_MAX)),
@@ -103,8 +103,7 @@ class LogConfigs:
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Sets the present settings of a topic or broker.
 
-        Raises ConfigError for invalid values, after the valid ones are applied, and for a topic that is to be
-        compacted.
+        Raises ConfigError for invalid values, after the valid ones are applied.
         """
         if entity.kind not in LOG_SETTINGS:
             return
@@ -117,8 +116,6 @@ class LogConfigs:
                 values |= _parsed(of_topic, text)
             except ConfigError as error:
                 problems.append(f"{name}: {error}")
-            if of_topic == CLEANUP_POLICY and is_compacted(text):
-                problems.append(f"{name}: {_not_compacted(text)}")
         if values:
             self._overrides[entity] = values
         else:
@@ -140,15 +137,15 @@ class LogConfigs:
 
 
 _KEEPS_ALL: Final = "keeps all"
-"""Key of parsed values: whether nothing is deleted, because the policy is to compact."""
+"""Key of parsed values: whether nothing is deleted, because the policy is not to."""
 
 
 def _parsed(name: str, text: str) -> dict[str, Any]:
     if name == CLEANUP_POLICY:
-        policies = {each.strip() for each in text.split(",")}
+        policies = cleanup_policies(text)
         if not policies <= {"compact", "delete"}:
-            raise ConfigError(f"expected delete, found {text!r}")
-        return {_KEEPS_ALL: policies == {"compact"}}
+            raise ConfigError(f"expected delete, compact, both or nothing, found {text!r}")
+        return {_KEEPS_ALL: "delete" not in policies}
     setting = _SETTINGS[name]
     return {setting.attribute: setting.parse(text)}
 
@@ -158,8 +155,3 @@ def _config(default: LogConfig, values: Mapping[str, Any]) -> LogConfig:
     if values.get(_KEEPS_ALL):
         config = replace(config, retention_ms=-1, retention_bytes=-1, keeps_all=True)
     return config
-
-
-def _not_compacted(text: str) -> str:
-    kept = "deletes by time and size" if "delete" in text else "deletes nothing"
-    return f"this broker does not compact topics, and {kept}"

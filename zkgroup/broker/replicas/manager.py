@@ -292,8 +292,8 @@ class ReplicaManager:
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> ErrorCode:
         """Deletes the records of a leader below an offset (-1: the high watermark); its followers follow.
 
-        Returns NONE, 1 for an offset above the high watermark, 44 for a topic that is to be compacted, 3 or 6
-        as `fetch`.
+        Returns NONE, 1 for an offset above the high watermark, 44 for a topic whose `cleanup.policy` lacks
+        `delete`, 3 or 6 as `fetch`.
         """
         if (replica := self._replicas.get(topic_partition)) is None:
             return self._absence(topic_partition)

@@ -50,7 +50,7 @@ class DeleteRecordsHandler:
 
         A partition that is named twice is deleted up to the offset that is named last, and has one row.
         Errors: 1 for an offset above the high watermark, 3 and 6, 17 for an internal topic, 44 for a topic
-        that is to be compacted.
+        whose `cleanup.policy` lacks `delete`.
         """
         offsets = {
             TopicPartition(topic.topic, one.partition): one.offset

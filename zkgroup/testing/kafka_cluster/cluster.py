@@ -26,7 +26,7 @@ from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
-from zkgroup.znodes.config_settings import CLEANUP_POLICY, check_topic_settings, is_compacted
+from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_new_topic
@@ -358,8 +358,6 @@ class KafkaCluster:
         validate_new_topic(topic)
         configs = dict(configs or {})
         check_topic_settings(configs)
-        if is_compacted(configs.get(CLEANUP_POLICY, "")):
-            raise ConfigError(f"topic {topic!r}: brokers of zkgroup do not compact topics; use delete")
         if partitions < 1:
             raise ConfigError(f"topic {topic!r}: expected at least one partition, found {partitions}")
         if not 1 <= replicas <= len(ids):
