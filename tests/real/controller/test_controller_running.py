@@ -200,9 +200,11 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(
 def test_the_port_answers_what_a_broker_without_partitions_can(running: Running) -> None:
     """Recipes 14: the control requests by controller.md 7.5; requests for records close the connection."""
     running.wait_elected()
-    update = UpdateMetadataRequest(3, 5, (), ())
-    older = UpdateMetadataRequest(3, 4, (), ())
-    leads = LeaderAndIsrRequest(3, 4, (), ())
+    forged = UpdateMetadataRequest(3, 5, (), ())
+    update = UpdateMetadataRequest(ALONE, 1, (), ())
+    older = UpdateMetadataRequest(ALONE, 0, (), ())
+    leads = LeaderAndIsrRequest(ALONE, 0, (), ())
+    assert ask(running.address, forged, UpdateMetadataResponse) == UpdateMetadataResponse(11)
     assert ask(running.address, update, UpdateMetadataResponse) == UpdateMetadataResponse(0)
     assert ask(running.address, older, UpdateMetadataResponse) == UpdateMetadataResponse(11)
     assert ask(running.address, leads, LeaderAndIsrResponse) == LeaderAndIsrResponse(11, ())

@@ -174,7 +174,7 @@ class BrokerApis:
 
     async def _shut_down(
         self, context: RequestContext, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse | None:
+    ) -> ControlledShutdownResponse:
         """Only the broker itself can stop: it names the epoch of its registration.
 
         Versions 0 and 1 have none, and are those of Kafka's brokers; a zkgroup broker sends version 2.
@@ -184,8 +184,8 @@ class BrokerApis:
         if self._claims is not None:
             epoch = request.broker_epoch if context.version >= BROKER_EPOCH_VERSION else None
             match await self._claims.of_stopping(request.broker, epoch, context.peer):
-                case ClaimVerdict.UNREAD:
-                    return None
+                case ClaimVerdict.UNREAD:  # the sender asks again
+                    return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
                 case ClaimVerdict.STALE | ClaimVerdict.IMPOSSIBLE:
                     return ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
         return await self._controlled_shutdown(request.broker)
