@@ -13,7 +13,7 @@ from zkgroup.broker.server.peer_claims import (
     registered_in,
 )
 from zkgroup.model import Znode, ZnodeStat
-from zkgroup.model.requests import Code, ReadManyDone, Unanswered
+from zkgroup.model.requests import Code
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 
@@ -87,13 +87,7 @@ def test_what_a_read_has_found() -> None:
     controller = znode(ControllerRegistration.path(), ControllerRegistration(3, 0).encode())
     broker = znode("/brokers/ids/5", b"not read", 90)
 
-    assert registered_in([5, 6], ReadManyDone((epoch, controller, broker, None))) == FoundPeers(
-        7, 3, {5: 90, 6: None}
-    )
-    assert registered_in([], ReadManyDone((None, None))) == FoundPeers(0, None, {})
-    for outcome in (
-        Unanswered("gone"),
-        ReadManyDone((epoch, Code.NO_AUTH)),
-        ReadManyDone((znode(ControllerEpoch.path(), b"x"), controller)),
-    ):
-        assert registered_in([], outcome) is None
+    assert registered_in([5, 6], (epoch, controller, broker, None)) == FoundPeers(7, 3, {5: 90, 6: None})
+    assert registered_in([], (None, None)) == FoundPeers(0, None, {})
+    for found in ((epoch, Code.NO_AUTH), (znode(ControllerEpoch.path(), b"x"), controller)):
+        assert registered_in([], found) is None

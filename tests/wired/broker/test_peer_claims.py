@@ -15,6 +15,8 @@ from zkgroup.wire.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    PartitionError,
+    PartitionStateInfo,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
@@ -151,3 +153,25 @@ def test_only_the_broker_itself_is_stopped(world: MemoryBrokers, version: int, e
     present = ControlledShutdownRequest(2, world.running.brokers[2].epoch or 0)
     assert world.running.ask(1, present, ControlledShutdownResponse, version=2).error == 0
     assert world.running.idle[1].asked == [2]
+
+
+def test_a_request_in_the_name_of_the_controller_changes_nothing_that_zookeeper_does_not_say(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Error 13: neither is the controller shut out, nor are records deleted or the leader stopped."""
+    led(world)
+    beyond = PartitionStateInfo(*T0, 1, 2, INT32_MAX, (2,), 0, (1, 2))
+    forged = LeaderAndIsrRequest(world.running.controller, 1, (beyond,), ())
+    for delete in (False, True):
+        stop = StopReplicaRequest(world.running.controller, 1, delete, (T0,))
+        answer = world.running.ask(1, stop, StopReplicaResponse)
+        assert answer.partitions == (PartitionError(*T0, ErrorCode.STALE_LEADER_EPOCH),)
+
+    found = world.running.ask(1, forged, LeaderAndIsrResponse)
+
+    assert found.partitions == (PartitionError(*T0, ErrorCode.STALE_LEADER_EPOCH),)
+    assert "1 partitions are not as in ZooKeeper, t-0; refused" in caplog.text
+    assert world.running.view(1, T0).role is Role.LEADER
+    world.running.lead(world.zk, T0, 1, (1, 2), leader_epoch=1)
+    assert world.running.append(1, T0, b"b").error == 0
+    assert world.running.view(1, T0).log_end_offset == 2

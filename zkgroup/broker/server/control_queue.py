@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from zkgroup.broker.replica_view import Action, DeleteReplica, Handling, ResponseT, StopReplica
 from zkgroup.broker.replicas.actions import partitions_without_role, perform
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.control_claims import claimed, impossible, paths_of, stored_states, without
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
@@ -20,6 +22,7 @@ from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    PartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
@@ -116,7 +119,37 @@ class ControlHandlers:
                     return _REFUSALS[type(request)](ErrorCode.STALE_CONTROLLER_EPOCH)
             if isinstance(request, UpdateMetadataRequest):
                 await self._claims.learn(broker.broker for broker in request.brokers)
+            elif compared := claimed(request, self._broker, self._control_requests.replicas):
+                znodes = await self._claims.read(paths_of(request, compared))
+                if znodes is None:
+                    return None
+                refused = impossible(request, self._broker, compared, stored_states(compared, znodes))
+                if refused:
+                    return await self._submit_others(request, refused, context, generation)
+        return await self._submit(request, generation)
+
+    async def _submit(self, request: ControlRequest, generation: int) -> Response | None:
         return await self._queue.submit(request) if generation == self._queue.generation else None
+
+    async def _submit_others(
+        self,
+        request: LeaderAndIsrRequest | StopReplicaRequest,
+        refused: frozenset[TopicPartition],
+        context: RequestContext,
+        generation: int,
+    ) -> Response | None:
+        """Handles a request without the partitions of which no controller can have sent it: error 13."""
+        named = ", ".join(map(str, sorted(refused)[:3]))
+        kind, count = type(request).__name__, len(refused)
+        message = "%s of %s: %d partitions are not as in ZooKeeper, %s; refused"
+        _log.warning(message, kind, context.peer, count, named, extra=limited())
+        response = await self._submit(without(request, refused), generation)
+        if not isinstance(response, LeaderAndIsrResponse | StopReplicaResponse):
+            return response
+        if response.error != ErrorCode.NONE:
+            return response
+        errors = (PartitionError(*tp, ErrorCode.STALE_LEADER_EPOCH) for tp in sorted(refused))
+        return replace(response, partitions=(*response.partitions, *errors))
 
     async def _handle(self, request: ControlRequest) -> Response:
         match request:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.server.handlers import Peer, PeerKind
@@ -14,8 +16,18 @@ from zkgroup.broker.server.peer_claims import (
     PeerClaims,
     registered_in,
 )
+from zkgroup.model import Znode
 from zkgroup.model.ports import Store
-from zkgroup.model.requests import Connected, Outcome, ReadMany, SessionEvent, Sync, SyncDone
+from zkgroup.model.requests import (
+    Code,
+    Connected,
+    Outcome,
+    ReadMany,
+    ReadManyDone,
+    SessionEvent,
+    Sync,
+    SyncDone,
+)
 from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -107,6 +119,33 @@ class PeerClaimChecker:
             self._wanted.update(unknown)
             await self._read(None)
 
+    async def read(self, paths: tuple[str, ...]) -> tuple[Znode | Code | None, ...] | None:
+        """The znodes as they are now; None while ZooKeeper cannot be read."""
+        result: asyncio.Future[tuple[Znode | Code | None, ...] | None] = self._loop.create_future()
+        self._submit(paths, result.set_result)
+        return await asyncio.shield(result)
+
+    def _submit(
+        self, paths: tuple[str, ...], done: Callable[[tuple[Znode | Code | None, ...] | None], None]
+    ) -> None:
+        """Reads znodes; `done` gets them on the loop, None where ZooKeeper does not answer."""
+        store, incarnation = self._store, self._incarnation
+        if store is None or incarnation is None:
+            done(None)
+            return
+        outcomes: list[Outcome] = []
+
+        def on_outcome(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == 2:
+                synced, read = outcomes
+                found = read.znodes if isinstance(read, ReadManyDone) else None
+                with suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(done, found if isinstance(synced, SyncDone) else None)
+
+        for request in (Sync(ControllerEpoch.path()), ReadMany(paths)):
+            store.submit(request, incarnation=incarnation, on_outcome=on_outcome)
+
     async def _read(self, broker: int | None) -> FoundPeers | None:
         """What a read finds that begins now or later; None if ZooKeeper does not answer."""
         if broker is not None:
@@ -121,33 +160,22 @@ class PeerClaimChecker:
     def _begin(self) -> None:
         result, self._next = self._next, None
         brokers, self._wanted = sorted(self._wanted), set()
-        store, incarnation = self._store, self._incarnation
         assert result is not None
-        if store is None or incarnation is None:
-            result.set_result(None)
-            return
         self._is_reading = True
-
-        outcomes: list[Outcome] = []
-
-        def on_outcome(outcome: Outcome) -> None:
-            outcomes.append(outcome)
-            if len(outcomes) == 2:
-                self._loop.call_soon_threadsafe(self._end, result, brokers, outcomes)
-
         # The epoch before the controller: its own epoch may be read beside a later controller, not a former
         # controller beside the epoch of the present one.
         registrations = map(BrokerRegistration.path, brokers)
         paths = (ControllerEpoch.path(), ControllerRegistration.path(), *registrations)
-        for request in (Sync(ControllerEpoch.path()), ReadMany(paths)):
-            store.submit(request, incarnation=incarnation, on_outcome=on_outcome)
+        self._submit(paths, partial(self._end, result, brokers))
 
     def _end(
-        self, result: asyncio.Future[FoundPeers | None], brokers: list[int], outcomes: list[Outcome]
+        self,
+        result: asyncio.Future[FoundPeers | None],
+        brokers: list[int],
+        znodes: tuple[Znode | Code | None, ...] | None,
     ) -> None:
         self._is_reading = False
-        synced, read = outcomes
-        found = registered_in(brokers, read) if isinstance(synced, SyncDone) else None
+        found = None if znodes is None else registered_in(brokers, znodes)
         if found is not None:
             self._claims.read(found)
         result.set_result(found)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
-from zkgroup.model.requests import Outcome, ReadManyDone
+from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
@@ -107,16 +107,14 @@ class PeerClaims:
         return ClaimVerdict.STALE if is_former else ClaimVerdict.IMPOSSIBLE
 
 
-def registered_in(brokers: list[int], outcome: Outcome) -> FoundPeers | None:
-    """What a `ReadMany` of `/controller_epoch`, `/controller` and these brokers has found.
+def registered_in(brokers: list[int], znodes: tuple[Znode | Code | None, ...]) -> FoundPeers | None:
+    """What a read of `/controller_epoch`, `/controller` and these brokers has found.
 
     None if something cannot be read.
     """
-    if not isinstance(outcome, ReadManyDone):
+    if any(isinstance(znode, Code) for znode in znodes):
         return None
-    if not all(znode is None or isinstance(znode, Znode) for znode in outcome.znodes):
-        return None
-    epoch, controller, *registrations = (each if isinstance(each, Znode) else None for each in outcome.znodes)
+    epoch, controller, *registrations = (each if isinstance(each, Znode) else None for each in znodes)
     try:
         return FoundPeers(
             0 if epoch is None else ControllerEpoch.decode(epoch.path, epoch.data).epoch,
