@@ -21,6 +21,7 @@ from zkgroup.admin.status import (
     read_findings,
     read_status,
 )
+from zkgroup.errors import PartlyDoneError
 
 from .. import documents, group_tables
 from ..app import EXIT_CHECK_FAILED, command, output, shared
@@ -122,6 +123,8 @@ def _fix(*, execute: bool, yes: bool) -> None:
     document = documents.FIX.json(plan.as_of, whole)
     if not out.document(document, "znodes", documents.PERSISTENT_ZNODE.keys):
         _show_persistent(out, plan, executed=result.executed)
+    if plan.hidden:
+        raise PartlyDoneError(f"not read, as an ACL hides them: {', '.join(plan.hidden)}")
 
 
 def _show_persistent(out: Output, plan: RemovalPlan, *, executed: bool) -> None:

@@ -77,10 +77,12 @@ def test_a_group_hidden_by_an_acl_is_named_and_the_others_are_listed(
         groups.parents("idle")
         partly = shell.json("group", "list", code=4)["groups"]
         table = shell.run("group", "list")
+        fix = shell.run("doctor", "--fix")
 
     assert (alone.code, alone.err[:25]) == (1, "error: /consumers/hidden:")
     assert [row["group"] for row in partly] == ["idle"]
     assert (table.code, "not listed: /consumers/hidden:" in table.err) == (4, True)
+    assert (fix.code, "not read, as an ACL hides them: /consumers/hidden" in fix.err) == (4, True)
 
 
 def test_list_of_an_empty_ensemble_names_the_next_command(shell: Shell) -> None:
