@@ -98,7 +98,6 @@ DIFFERENCES = [
         "CreateTopics, AlterConfigs and the other requests of tools",
         "`error_message` names the znode or setting, and what was expected and found; its words are not Kafka's.",
     ),
-    ("DeleteTopics", "Refused with error 44 while a group has members on the topic."),
     ("DeleteTopics, CreatePartitions", "Error 17 for `__consumer_offsets`."),
     (
         "Metadata",

@@ -12,6 +12,7 @@ from zkgroup.admin.changes.change import (
     undo_record,
     zkgroup_text,
 )
+from zkgroup.admin.cluster.controller import ControllerInfo
 from zkgroup.admin.configs import ConfigPlan, alter_config, can_be_set, plan_config
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan, alter_topic, plan_alteration
 from zkgroup.admin.topics.creation import (
@@ -23,7 +24,6 @@ from zkgroup.admin.topics.creation import (
     wait_for_leaders,
 )
 from zkgroup.admin.topics.deletion import (
-    DeletionReads,
     DeletionSeen,
     TopicDeletionPlan,
     delete_topic,
@@ -129,18 +129,17 @@ def delete_topic_change(
     topic: str,
     without: Collection[int] = (),
     *,
-    reads: DeletionReads | None = None,
+    for_client: ControllerInfo | None = None,
     command_text: Callable[[Sequence[str]], str] = zkgroup_text,
     progress: Callable[[str], object] = nothing,
 ) -> AdminChange[TopicDeletionPlan, None, DeletionSeen]:
     """Deletes a topic, through the active controller where there is one.
 
-    `reads` are those of a request that deletes several topics at once; groups are then not read again before
-    the write.
+    `for_client`: as in `plan_topic_deletion`.
 
     Raises RefusedError where a group has members on it, and what `plan_topic_deletion` raises.
     """
-    plan = plan_topic_deletion(ensemble, topic, without, reads)
+    plan = plan_topic_deletion(ensemble, topic, without, for_client)
     notes = list(plan.notes)
     if plan.idle_groups:
         names = ", ".join(plan.idle_groups)
@@ -160,7 +159,7 @@ def delete_topic_change(
         no_undo=no_undo,
         undo=undo_record(znodes=as_they_are(*plan.znodes), **how),
         check=lambda: refuse_users(topic, plan.users),
-        write=lambda by: delete_topic(ensemble, plan, reads),
+        write=lambda by: delete_topic(ensemble, plan, for_client=for_client is not None),
         wait=lambda _, longest_s: wait_until_gone(ensemble, plan, longest_s, progress),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
@@ -80,34 +80,21 @@ class TopicDeletionPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """Which groups use which topics, by one read of all groups."""
+    """Which groups use a topic."""
 
-    users: Mapping[str, tuple[tuple[str, str], ...]]
-    """Topic to (group, member) of each member that subscribes to it."""
-    idle: Mapping[str, tuple[str, ...]]
-    """Topic to groups without members that have owners or offsets of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionReads:
-    """What the deletions of several topics have in common; each then reads only what is its own."""
-
-    info: ControllerInfo
-    groups: TopicGroups
-
-
-def read_for_deletions(ensemble: Ensemble) -> DeletionReads:
-    """Reads brokers, controller and all groups once, for deletions that follow immediately."""
-    ensemble.zk.sync("/")
-    return DeletionReads(read_controller_info(ensemble), _read_groups(ensemble))
+    users: tuple[tuple[str, str], ...] = ()
+    """(group, member) of each member that subscribes to it; ZooKeeper consumers first."""
+    idle: tuple[str, ...] = ()
+    """Groups without members that have owners or offsets of it."""
 
 
 def plan_topic_deletion(
-    ensemble: Ensemble, topic: str, without: Collection[int] = (), reads: DeletionReads | None = None
+    ensemble: Ensemble, topic: str, without: Collection[int] = (), for_client: ControllerInfo | None = None
 ) -> TopicDeletionPlan:
     """Reads who uses the topic and what there is of it, or what is left of it.
 
-    `reads` are of a request that deletes several topics; None reads them.
+    `for_client`: what was just read of controller and brokers, for a request of a client of Kafka. As in
+    Kafka it deletes whoever uses the topic, so no group is read.
 
     `without` are brokers that are lost: the request names them, and the controller does not wait for them
     (K20). Refused unless a zkgroup controller is active, and each is not registered and has a replica of the
@@ -117,9 +104,9 @@ def plan_topic_deletion(
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
     """
     validate_topic(topic)
-    if reads is None:
+    if for_client is None:
         ensemble.zk.sync("/")
-    info = read_controller_info(ensemble) if reads is None else reads.info
+    info = for_client or read_controller_info(ensemble)
     refuse_kraft(info)
     controller = info.controller_znode
     found = ensemble.zk.find(Topic.path(topic))
@@ -131,7 +118,7 @@ def plan_topic_deletion(
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     _refuse_internal(ensemble, topic, info)
-    groups = _read_groups(ensemble) if reads is None else reads.groups
+    groups = TopicGroups() if for_client else _groups_of(ensemble, topic)
     unhosted = _is_unhosted(ensemble, found, info)
     return TopicDeletionPlan(
         topic=topic,
@@ -139,8 +126,8 @@ def plan_topic_deletion(
         controller=ControllerRegistration.decode(controller.path, controller.data).broker
         if controller
         else None,
-        users=groups.users.get(topic, ()),
-        idle_groups=groups.idle.get(topic, ()),
+        users=groups.users,
+        idle_groups=groups.idle,
         znodes=_tree(ensemble, topic),
         notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
         unhosted=unhosted,
@@ -149,28 +136,25 @@ def plan_topic_deletion(
     )
 
 
-def _read_groups(ensemble: Ensemble) -> TopicGroups:
-    """Reads all groups. ZooKeeper consumers are before clients of Kafka's group protocol."""
-    users: dict[str, list[tuple[str, str]]] = {}
-    clients: dict[str, list[tuple[str, str]]] = {}
-    idle: dict[str, list[str]] = {}
+def _groups_of(ensemble: Ensemble, topic: str) -> TopicGroups:
+    """Reads all groups."""
+    users: list[tuple[str, str]] = []
+    clients: list[tuple[str, str]] = []
+    idle: list[str] = []
     for snapshot in read_snapshots(ensemble, group_names(ensemble)).values():
         if snapshot is None:
             continue
-        for member in evaluate_members(snapshot)[0]:
-            for topic in member.threads:
-                users.setdefault(topic, []).append((snapshot.group, member.member))
-        coordinated = snapshot.coordinated
-        for client in stored_membership(coordinated).members if coordinated is not None else ():
-            for topic in dict.fromkeys(client.topics or ()):
-                clients.setdefault(topic, []).append((snapshot.group, client.member_id))
-        if not snapshot.registrations and not (coordinated is not None and coordinated.has_members):
-            for topic in dict.fromkeys(tp.topic for tp in (*snapshot.owners, *snapshot.offsets)):
-                idle.setdefault(topic, []).append(snapshot.group)
-    return TopicGroups(
-        {topic: (*users.get(topic, ()), *clients.get(topic, ())) for topic in users.keys() | clients.keys()},
-        {topic: tuple(groups) for topic, groups in idle.items()},
-    )
+        group, coordinated = snapshot.group, snapshot.coordinated
+        users += [(group, one.member) for one in evaluate_members(snapshot)[0] if topic in one.threads]
+        has_clients = False
+        if coordinated is not None:
+            members = stored_membership(coordinated).members
+            clients += [(group, one.member_id) for one in members if topic in (one.topics or ())]
+            has_clients = coordinated.has_members
+        has_state = any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
+        if has_state and not snapshot.registrations and not has_clients:
+            idle.append(group)
+    return TopicGroups((*users, *clients), tuple(idle))
 
 
 def _check_lost(
@@ -302,22 +286,21 @@ def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> T
     )
 
 
-def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, reads: DeletionReads | None = None) -> None:
+def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, *, for_client: bool = False) -> None:
     """Applies the plan.
 
-    Without `reads`, groups are read again here: one may have joined since the plan. The transaction itself is
-    refused where a group that has owners or offsets of the topic has a member again. ZooKeeper cannot check
-    in it that no new group has come: that is open since the groups were read.
+    Unless it is for a client of Kafka, groups are read again here: one may have joined since the plan. The
+    transaction itself is refused where a group that has owners or offsets of the topic has a member again.
+    ZooKeeper cannot check in it that no new group has come: that is open since the groups were read.
 
     Raises RefusedError where a group has members on the topic, ConflictError where something changed
     since the plan, PartlyDoneError when it did after the first of several transactions.
     """
     refuse_users(plan.topic, plan.users)
-    if not plan.leftover and reads is None:
-        groups = _read_groups(ensemble)
-        refuse_users(plan.topic, groups.users.get(plan.topic, ()))
-        idle = {*plan.idle_groups, *groups.idle.get(plan.topic, ())}
-        plan = replace(plan, idle_groups=tuple(sorted(idle)))
+    if not plan.leftover and not for_client:
+        groups = _groups_of(ensemble, plan.topic)
+        refuse_users(plan.topic, groups.users)
+        plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *groups.idle})))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
     if plan.controller is not None:
         _ask(ensemble, plan, guards)

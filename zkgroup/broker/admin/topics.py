@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.cluster.brokers import placeable, readable, registrations
-from zkgroup.admin.cluster.controller import read_controller_info
+from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.topics.alteration import AddedPartitions
 from zkgroup.admin.topics.creation import PARTITIONS_MAX, colliding
-from zkgroup.admin.topics.deletion import DeletionReads, DeletionSeen, read_for_deletions
+from zkgroup.admin.topics.deletion import DeletionSeen
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.admin.undo_records import ChangeRecord
@@ -201,16 +201,18 @@ def _replica_lists(topic: CreatableTopic) -> list[tuple[int, ...]]:
 def delete_topics(
     ensemble: Ensemble, topics: Sequence[str], by: ChangeRecord
 ) -> dict[str, Failure | RequestedDeletion]:
-    """Marks each topic for deletion by the controller. Groups and brokers are read once for all topics."""
+    """Marks each topic for deletion by the controller, whoever uses it. Brokers are read once for all."""
     found: dict[str, Failure | RequestedDeletion] = {}
-    reads: DeletionReads | None = None
+    info: ControllerInfo | None = None
     for topic in dict.fromkeys(topics):
         try:
             with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
                 validate_topic(topic)
-            reads = reads or read_for_deletions(ensemble)
+            if info is None:
+                ensemble.zk.sync("/")
+                info = read_controller_info(ensemble)
             with refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic)):
-                change = delete_topic_change(ensemble, topic, reads=reads)
+                change = delete_topic_change(ensemble, topic, for_client=info)
                 change.write(by)
         except ZkGroupError as error:
             found[topic] = failure_of(error)
