@@ -158,7 +158,7 @@ def test_a_broker_that_is_named_by_its_address_is_asked_as_it_is_registered() ->
         ours = brokers.registration(1)
         old = BrokerRegistration("127.0.0.1", 1, timestamp_ms=1)
         for number, one in enumerate((ours, old), 1):
-            world.server.put(BrokerRegistration.path(number), one.encode())
+            world.hold(BrokerRegistration.path(number), one.encode())
 
         found = bootstrap_positions(world.ensemble, f"{ours.host}:{ours.port}").latest([TP])
 
