@@ -30,6 +30,12 @@ def test_who_has_held_its_bytes_longest_is_closed(connections: list[Holds], goes
     assert slowest(connections, sum(each.held for each in connections)) is connections[goes]
 
 
+def test_nobody_is_closed_for_connections_that_are_being_opened() -> None:
+    """They are not among those that can be closed yet."""
+    assert slowest([], 500) is None
+    assert slowest([Holds(1, 1)], 500) is None
+
+
 @dataclass(frozen=True)
 class Opened:
     """A connection that was opened so many seconds ago."""

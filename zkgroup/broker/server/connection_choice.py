@@ -21,14 +21,18 @@ class Holder(Protocol):
 HolderT = TypeVar("HolderT", bound=Holder)
 
 
-def slowest(connections: Collection[HolderT], held: int) -> HolderT:
+def slowest(connections: Collection[HolderT], held: int) -> HolderT | None:
     """The one to close where all together hold too much: the one whose bytes are there the longest.
+
+    None if connections that are not among these hold nearly all: they are being opened.
 
     It holds at least half of an equal share of `held`, the sum: those that do hold half of all bytes. So a
     large request is not closed for many small ones that never end, nor one of a few bytes for nothing.
     """
-    share = held / (2 * len(connections))
-    return min((each for each in connections if each.held >= share), key=lambda each: each.moved)
+    share = held / (2 * max(1, len(connections)))
+    return min(
+        (each for each in connections if each.held >= share), key=lambda each: each.moved, default=None
+    )
 
 
 NEW_S: Final = 1.0

@@ -92,5 +92,6 @@ class BrokerServer:
         """Closes the slowest connections until the total is within the limit."""
         self.held += more
         while self.held > self._limits.buffered_bytes_max:
-            slow = slowest(self._connections, self.held)
+            if (slow := slowest(self._connections, self.held)) is None:
+                return
             slow.cut_off(f"it holds {slow.held} of {self.held} bytes, and is the slowest that holds as many")
