@@ -263,7 +263,7 @@ class Broker:
 
     def _fail(self, error: BaseException) -> None:
         """Stores the error that stops the broker, and notifies the listener."""
-        if self._failure is None:
+        if self._failure is None and not self._closed:  # the end of its client is no failure then
             self._failure = error
             log.error("the broker fails: %s", error, extra={"raised": True})
             self._listener.on_failed(error)

@@ -291,7 +291,7 @@ class Lost:
     incarnation: int
     reason: str
     fatal: Exception | None = None
-    """Set when the client gives up for good (refused credentials, missing chroot): no session follows."""
+    """Set when the client gives up for good (refused credentials, no chroot, closed): no session follows."""
 
 
 SessionEvent = Connected | Suspended | Lost

@@ -64,9 +64,9 @@ class ZooKeeperClient:
 
     Connects at the first listener or wait, or by `start`. All methods may be called from any thread;
     outcomes, watches and events are called back on the connection's thread and must only enqueue.
-    After the loss of a session the client opens the next one by itself. Only errors that waiting does not
-    resolve end it (a missing chroot, refused credentials): listeners get a `Lost` with `fatal` set, and
-    `wait_connected` raises it.
+    After the loss of a session the client opens the next one by itself. Only `close` and errors that waiting
+    does not resolve end it (a missing chroot, refused credentials): listeners get a `Lost` with `fatal` set,
+    and `wait_connected` raises it.
 
     After a fork, every method except `close` raises `ForkedClientError` in the child; `close` does nothing.
     """
@@ -304,6 +304,8 @@ class ZooKeeperClient:
             self._fatal = self._fatal or fatal
             if fatal is not None:
                 _log.error("%s: %s", self._address, fatal, extra={"raised": True})
+            if self._closed and fatal is None:
+                fatal = StoreUnavailableError(f"{self._address}: the client was closed")
             self._post(Lost(connection.incarnation, reason, fatal))
             if not self._closed and self._fatal is None:
                 self._events.post(lambda: self._reopen(connection))

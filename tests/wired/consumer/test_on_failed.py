@@ -18,6 +18,7 @@ from zkgroup.errors import (
     MemberIdInUseError,
     RebalanceFailedError,
     SourceError,
+    StoreUnavailableError,
     ZkGroupError,
 )
 from zkgroup.model.requests import Create, Lost
@@ -41,6 +42,10 @@ def credentials_are_refused(app: Application, world: MemberWorld) -> None:
             client.become(ClientLink.CLOSED, Lost(client.incarnation, "auth failed", fatal))
 
     app.on["assigned"] = refuse
+
+
+def the_client_is_closed(app: Application, world: MemberWorld) -> None:
+    app.on["assigned"] = lambda _: world.server.clients["a"].close()
 
 
 def _created_by_another(world: MemberWorld, path: str, data: bytes) -> None:
@@ -70,6 +75,7 @@ def an_acl_refuses(app: Application, world: MemberWorld) -> None:
     [
         (a_callback_raises, MemberFailedError),
         (credentials_are_refused, AuthenticationError),
+        (the_client_is_closed, StoreUnavailableError),
         (the_name_is_taken, MemberIdInUseError),
         (claims_are_refused, RebalanceFailedError),
         (an_acl_refuses, AccessDeniedError),

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zkgroup.errors import StoreUnavailableError
 from zkgroup.model.requests import (
     Code,
     Connected,
@@ -190,7 +191,10 @@ class MemoryClient:
             if was is ClientLink.CONNECTED and session is not None:
                 self.requests.append(InFlightRequest(None, session, None, None))
                 self.server.disconnect(self, "closed", notify=False, keep_requests=True)
-            self.become(ClientLink.CLOSED, Lost(self.incarnation, "closed") if was in _OPEN else None)
+            closed = Lost(
+                self.incarnation, "closed", StoreUnavailableError(f"client {self.name!r} was closed")
+            )
+            self.become(ClientLink.CLOSED, closed if was in _OPEN else None)
 
     # --- beyond Store -----------------------------------------------------------------------------
 
