@@ -96,7 +96,7 @@ def test_every_form_reads_back_what_was_written(saved: list[SavedOffset]) -> Non
         ('{"offsets":[{"group":"g"}]}', "offsets[0]"),
         ('{"group":"g","topic":"t","partition":0,"offset":1}\n{', "f:2: "),
         ('{"offsets":[],\n"offsets":[]}', "'offsets' twice"),
-        ('{"offsets":[\n{"group":"g",\n}]}', "line 3"),
+        ('{"offsets":[\n{"group":"g"\n:]}', "line 3"),
         ("{" + '"a":{' * 100_000, "recursion"),
         ('{"offsets":[{"group":"g/x","topic":"t","partition":0,"offset":1}]}', "f: offsets[0]: group"),
         ("/consumers/g/offsets/t/0:1\n/consumers/g/offsets/t/0:2", "both 1 and 2"),

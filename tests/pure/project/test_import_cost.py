@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 EVERY_NAME = "import zkgroup\nfor name in zkgroup.__all__: getattr(zkgroup, name)"
-MODULES_MAX = {"import zkgroup": 10, "import zkgroup.admin": 10, EVERY_NAME: 605}
-"""Modules beyond bare Python. All names load kazoo, asyncio, brokers and the group coordinator."""
+MODULES_MAX = {"import zkgroup": 10, "import zkgroup.admin": 10, EVERY_NAME: 612}
+"""Modules beyond bare Python, of which 3.13 has more than 3.11. All names load kazoo, asyncio, brokers."""
 HEAVY = ("pyspark", "pyarrow", "kafka", "click", "rich", "prometheus_client", "testcontainers")
 
 
