@@ -38,7 +38,7 @@ DIFFERENCES = [
     ),
     (
         "FindCoordinator",
-        "Groups: the leader of their slot (recipes 20), or error 15. Transactions: error 35, as there are none.",
+        "Groups: the leader of their slot (recipes 20), or error 15. Transactions: error 53, as there are none.",
     ),
     (
         "JoinGroup, SyncGroup, LeaveGroup",

@@ -377,7 +377,7 @@ async def test_the_first_group_has_the_topic_created(version: int) -> None:
 @on_a_loop
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_transactions_have_no_coordinator(version: int) -> None:
-    """Error 35, at which the Java client fails at once; 42 for other kinds."""
+    """Error 53, at which every client fails at once; 42 for other kinds."""
     async with served(slots=slots_are(1)) as broker:
         client = await informed(broker, update_metadata(state(TopicPartition(OFFSETS_TOPIC, 0))))
         errors = []
@@ -387,7 +387,7 @@ async def test_transactions_have_no_coordinator(version: int) -> None:
             assert answer.error_message
             errors.append(answer.error)
 
-        assert errors == [35, 42]
+        assert errors == [53, 42]
         await client.close()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -171,3 +171,13 @@ def test_batches_of_librdkafka_arrive_compressed(
     assert offsets == list(range(100))
     _, headers = replicated(folder, "packed", 100)
     assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
+
+
+def test_a_transactional_producer_fails_at_once(kafka_cluster: KafkaCluster) -> None:
+    """With words, although it would wait for ever: librdkafka asks again at other errors."""
+    addresses = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    producer = Producer({**addresses, "transactional.id": "pay"})
+
+    with pytest.raises(KafkaException, match="This broker does not support transactions") as caught:
+        producer.init_transactions(PATIENCE_S)
+    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -58,11 +58,13 @@ class CoordinatorHandler:
         The first such request of a cluster creates the topic, as in Kafka; until its partitions have leaders
         the answer is error 15, after which clients ask again.
 
-        Transactions are not served: error 35, at which the Java client fails at once.
+        Transactions are not served: error 53, at which all clients fail at once; at 35 librdkafka asks again.
         """
         if context.version > 0 and request.key_type == TRANSACTION_KEY:
             message = "This broker does not support transactions."
-            return FindCoordinatorResponse(ErrorCode.UNSUPPORTED_VERSION, -1, "", -1, error_message=message)
+            return FindCoordinatorResponse(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, "", -1, error_message=message
+            )
         if context.version > 0 and request.key_type != GROUP_KEY:
             message = f"Unknown kind of coordinator: {request.key_type}."
             return FindCoordinatorResponse(ErrorCode.INVALID_REQUEST, -1, "", -1, error_message=message)
