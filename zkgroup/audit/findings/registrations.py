@@ -39,11 +39,12 @@ def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 
     So are `/controller`, `/brokers/ids/<id>`, registrations, owners and views of a group, and what zkgroup's
     controllers register, in a tree that was restored from a backup. A row for each such znode, from its
-    create to its delete. `/controller` of a migration to KRaft is persistent by right.
+    create to its delete. `/controller` of a migration to KRaft is persistent by right, and one that is
+    deleted in the transaction of its create is none: `group nudge` and `broker forget` make such.
     """
     made: Event | None = None
     for event in rows:
-        if made is not None:
+        if made is not None and made.zxid != event.zxid:
             yield _persistent(made, event)
         is_one = event.op == "create" and event.ephemeral != "session"
         made = event if is_one and lacks_session(event.path, 0, event.data) else None

@@ -56,6 +56,16 @@ def test_it_lasts_from_its_create_to_its_delete() -> None:
     assert {(one.group, one.topic, one.partition) for one in found} == {("g", "t", 0)}
 
 
+@pytest.mark.parametrize("path", ["/consumers/g/ids/g_nudge", "/brokers/ids/7"])
+def test_one_that_ends_with_its_transaction_is_none(path: str) -> None:
+    """So `group nudge` wakes the members, and `broker forget` makes sure that no broker is registered."""
+    log = AuditLog()
+    log.open(1)
+    log.multi(1, log.creation(path, b""), log.deletion(path))
+
+    assert log.find(RULE) == []
+
+
 def test_the_controller_of_a_migration_to_kraft_is_persistent_by_right() -> None:
     """Its data shows it."""
     log = AuditLog()
