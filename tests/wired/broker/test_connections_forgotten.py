@@ -1,5 +1,5 @@
-"""A connection that has ended leaves nothing behind for Python's garbage collector, which runs rarely in a
-broker (`rare_collections`)."""
+"""A connection that has ended, and a request that is answered, leave nothing behind for Python's garbage
+collector, which runs rarely in a broker (`rare_collections`)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from contextlib import suppress
 
 import pytest
 
-from tests.worlds.serving import ALL, Client, Served, connected, on_a_loop, served, until
+from tests.worlds.serving import ALL, Client, ScriptedHost, Served, connected, on_a_loop, served, until
+from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.connection import Connection, ConnectionLimits
+from zkgroup.broker.server.fetch_requests import DelayedFetch
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import WireError
 from zkgroup.wire.client import BrokerConnection
-from zkgroup.wire.messages import Request, encode_request
+from zkgroup.wire.messages import ErrorCode, Request, encode_request
+from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from zkgroup.wire.requests import READABLE
 
 HALF = struct.pack(">i", 1_000_000) + bytes(50_000)
@@ -102,6 +105,19 @@ async def test_a_connection_with_a_request_that_waits_is_gone() -> None:
         await until(lambda: not server.connections)
         waiting.clear()
     await until(lambda: [each() for each in connections] == [None, None])
+
+
+@on_a_loop
+async def test_what_a_fetch_has_read_is_gone() -> None:
+    """Once it is answered. Past bug: a consumer that read a log from its start left all of it in memory."""
+    asked = FetchRequest(-1, 20, 1, (FetchTopic("t", (FetchPartition(0, 0, 1),)),))
+    async with served(ScriptedHost(fetches=[no_fetch(0, ErrorCode.NONE)])) as broker:
+        (client,) = await connected(broker)
+        assert await client.ask(asked, FetchResponse, version=11)
+        await client.close()
+        await until(lambda: not broker.server.connections)
+
+    assert [each for each in gc.get_objects() if isinstance(each, DelayedFetch)] == []
 
 
 @on_a_loop

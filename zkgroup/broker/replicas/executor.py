@@ -125,21 +125,7 @@ class ReplicaExecutor:
         if until <= self._loop.time():
             return await self._submit(attempt)
         done: asyncio.Future[None] = self._loop.create_future()
-        is_complete = False
-        failure: BaseException | None = None
-
-        def run() -> None:
-            nonlocal is_complete, failure
-            watch.attempt = None
-            try:
-                is_complete = attempt(self._host)
-            except BaseException as error:  # noqa: BLE001  # raised in the calling task
-                failure = error
-            if is_complete or failure is not None:
-                self.call_back(_set_result, done, None)
-            else:
-                watch.attempt = run
-
+        run = _Attempts(self, watch, attempt, done)
         self._give(run)
         try:
             async with asyncio.timeout_at(until):
@@ -149,9 +135,9 @@ class ReplicaExecutor:
         except asyncio.CancelledError:
             self.post(lambda host: watch.end_attempt(run))
             raise
-        if failure is not None:
-            raise failure
-        return is_complete
+        if run.failure is not None:
+            raise run.failure
+        return run.is_complete
 
     async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
@@ -283,6 +269,34 @@ class PartitionWatch:
         self.attempt = None
         for tp in tuple(self._partitions):
             self.discard(tp)
+
+
+class _Attempts:
+    """An attempt, called again at each change until it is complete. Called on the thread of its executor.
+
+    No function that names itself: with that, all that the attempt has read would wait for the collector.
+    """
+
+    def __init__(
+        self, executor: ReplicaExecutor, watch: PartitionWatch, attempt: Attempt, done: asyncio.Future[None]
+    ) -> None:
+        self._executor = executor
+        self._watch = watch
+        self._attempt = attempt
+        self._done = done
+        self.is_complete = False
+        self.failure: BaseException | None = None
+
+    def __call__(self) -> None:
+        self._watch.attempt = None
+        try:
+            self.is_complete = self._attempt(self._executor._host)
+        except BaseException as error:  # noqa: BLE001  # raised in the calling task
+            self.failure = error
+        if self.is_complete or self.failure is not None:
+            self._executor.call_back(_set_result, self._done, None)
+        else:
+            self._watch.attempt = self
 
 
 def _set_result(answer: asyncio.Future[T], value: T) -> None:
