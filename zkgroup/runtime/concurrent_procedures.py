@@ -73,6 +73,7 @@ class ConcurrentProcedures(Generic[E]):
         runner = self._runners.pop(key, None)
         if runner is not None:
             runner.stop()
+            runner.on_end = _do_nothing
 
     def stop(self) -> None:
         """Ends all jobs, without a call of `ended`: the session is over."""
@@ -96,6 +97,7 @@ class ConcurrentProcedures(Generic[E]):
         if self._runners.get(key) is not runner:
             return
         del self._runners[key]
+        runner.on_end = _do_nothing  # it names the runner: both would keep each other, and the job
         error = runner.error
         if isinstance(error, (NoAuthError, UnexpectedReplyError)):
             self._context.note("unexpected_reply", detail=str(error), work=job.name)
@@ -117,3 +119,6 @@ class ConcurrentProcedures(Generic[E]):
                 return UNEXPECTED_REPLY_BACKOFF_MS
             case _:
                 return None
+
+
+def _do_nothing() -> None: ...
