@@ -50,6 +50,18 @@ TOOLS_ALONE = """\
 """The artifact without what it depends on: the jars of the release have that."""
 
 
+APPLICATIONS = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>real-kafka-applications</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>connect-file</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+"""Kafka Streams, and Connect with its connectors of files."""
+
+
 class MissingToolError(Exception):
     """Kafka's releases are not available here; the message names the missing tool or has Maven's output."""
 
@@ -78,6 +90,12 @@ def tools_jars(version: str) -> Path:
     return _fetched(
         f"the tools of Kafka {version}", cache() / f"{version}-tools", TOOLS_ALONE.format(version=version)
     )
+
+
+def applications_jars(version: str) -> Path:
+    """The folder with the jars of Kafka Streams and Connect (3.x)."""
+    pom = APPLICATIONS.format(version=version)
+    return _fetched(f"Streams and Connect of Kafka {version}", cache() / f"{version}-applications", pom)
 
 
 def _fetched(what: str, folder: Path, pom: str) -> Path:
