@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +70,7 @@ class ConnectionLimits:
     """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Port:
     """What all connections of a port share."""
 
@@ -86,8 +85,8 @@ class Port:
     """See `Peer`."""
     chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
     """What a read of any connection fills: what was read is copied at once."""
-    moves: Iterator[int] = field(default_factory=itertools.count)
-    """What `Connection.moved` takes."""
+    moves: int = 0
+    """Of all connections so far; see `Connection.moved`."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -109,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._served = port.served
         self._on_held = port.on_held
         self._on_confirmed = port.on_confirmed
-        self._moves = port.moves
+        self._port = port
         self.opened_s = self._loop.time()
         self._splitter = FrameSplitter(self._limits.request_bytes_max)
         self._transport: asyncio.Transport
@@ -285,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._go_on_reading()
                 return
             self._deadline = None
-            self.moved = next(self._moves)
+            self._port.moves = self.moved = self._port.moves + 1
             self._answered_bytes = SIZE.size + len(frame)
             if not self._is_reading:
                 self._pause_if_far_ahead()
@@ -394,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
         """Limits the time for the rest of the next request, or for its first byte."""
         if self.held:
             self._limit(self._limits.request_ms, "a request did not end")
-            self.moved = next(self._moves)
+            self._port.moves = self.moved = self._port.moves + 1
         else:
             self._limit(self._limits.idle_ms, "no request came")
 
