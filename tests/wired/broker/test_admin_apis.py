@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from kafka import KafkaProducer
@@ -16,9 +17,12 @@ from kafka.errors import (
 )
 
 from tests.waiting import PATIENCE_S, eventually
+from tests.worlds.led_brokers import ask
+from tests.worlds.unhurried import unhurried
 from zkgroup import Admin
 from zkgroup.broker.admin.apis import THREADS
 from zkgroup.testing import KafkaCluster
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 
@@ -183,3 +187,16 @@ def test_a_client_that_asks_for_an_unknown_topic_creates_it(cluster: KafkaCluste
     finally:
         producer.close()
     assert len(cluster.partitions("asked-for")) == 1
+
+
+def test_a_client_that_asks_for_a_topic_that_cannot_be_gets_the_reason(
+    kafka_cluster_factory: Callable[..., KafkaCluster],
+) -> None:
+    """At once, and each time: 38 for more replicas than brokers, 17 for a name like that of another topic."""
+    cluster = kafka_cluster_factory(1, settings=replace(unhurried(), default_replication_factor=2))
+    cluster.create_topic("a.b")
+    host, port = cluster.bootstrap_servers.split(":")
+    for topic, error in (("new", 38), ("a_b", 17), ("new", 38)):
+        answer = ask((host, int(port)), MetadataRequest.of(topic), MetadataResponse, 1)
+        assert answer is not None
+        assert [one.error for one in answer.topics] == [error]

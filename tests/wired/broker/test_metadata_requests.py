@@ -250,7 +250,12 @@ async def test_unknown_topics_and_invalid_names_have_errors_of_their_own() -> No
 async def test_an_unknown_topic_is_created_for_a_client_that_allows_it() -> None:
     """Error 5 until it is there, in every version; not for all topics, invalid names and transactions."""
     created: list[str] = []
-    async with served(create_topic=created.append) as broker:
+
+    async def create(topic: str) -> ErrorCode:
+        created.append(topic)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    async with served(create_topic=create) as broker:
         client = await informed(broker, update_metadata(state()))
         for version in (0, 1, 4, 11):
             asked = MetadataRequest.of("orders", "new")

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, topics
@@ -106,13 +106,13 @@ class AdminApis:
         self._ensemble = Ensemble(zk=self._zk, clock=clock, pause=pause)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"zkgroup-broker-{broker}-admin")
         self._waiting: set[asyncio.Event] = set()
-        self._auto_created: dict[str, asyncio.Task[None]] = {}
+        self._auto_created: dict[str, _AutoCreation] = {}
 
     def close(self) -> None:
         """Ends all waits; calls in progress end by themselves."""
         self._closed.set()
-        for task in self._auto_created.values():
-            task.cancel()
+        for creation in self._auto_created.values():
+            creation.task.cancel()
         self._zk.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -132,8 +132,15 @@ class AdminApis:
         """
         return await self._create_topics(request, _by(context))
 
-    async def _create_topics(self, request: CreateTopicsRequest, by: ChangeRecord) -> CreateTopicsResponse:
+    async def _create_topics(
+        self,
+        request: CreateTopicsRequest,
+        by: ChangeRecord,
+        written: Callable[[Mapping[str, Created | Failure]], None] = lambda found: None,
+    ) -> CreateTopicsResponse:
+        """`written` is called before the wait for leaders."""
         found = await self._run(lambda ensemble: topics.create_topics(ensemble, request, self._defaults, by))
+        written(found)
         leaderless: Collection[str] = ()
         if not request.validate_only:
             made = {name: one.replicas for name, one in found.items() if isinstance(one, Created)}
@@ -156,33 +163,53 @@ class AdminApis:
             configs=configs.created_configs(result.configs, self._known_configs),
         )
 
-    def create_unknown_topic(self, topic: str) -> None:
-        """Begins to create a topic that a client has asked for in Metadata; returns at once.
+    async def create_unknown_topic(self, topic: str) -> ErrorCode:
+        """Creates a topic that a client has asked for in Metadata; returns the error for the client.
 
-        The client gets error 5 (leader not available) and asks again.
+        That is 5 (leader not available), at which it asks again, or as in Kafka why the topic cannot be
+        created, such as 38: fewer brokers than `default.replication.factor`.
         """
-        if topic not in self._auto_created:
-            creation = self._create_slots() if topic == OFFSETS_TOPIC else self._create_unknown(topic)
-            task = asyncio.get_running_loop().create_task(creation)
-            self._auto_created[topic] = task
-            task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
+        refusal = self.begin_unknown_topic(topic)
+        await asyncio.wait([refusal], timeout=AUTO_CREATION_ANSWER_S)
+        is_known = refusal.done() and not refusal.cancelled()
+        return refusal.result() if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 
-    async def _create_slots(self) -> None:
+    def begin_unknown_topic(self, topic: str) -> asyncio.Future[ErrorCode]:
+        """Begins to create it, unless that goes on; the future gets the error for the client."""
+        if (running := self._auto_created.get(topic)) is None:
+            loop = asyncio.get_running_loop()
+            refusal: asyncio.Future[ErrorCode] = loop.create_future()
+            creation = (
+                self._create_slots(refusal)
+                if topic == OFFSETS_TOPIC
+                else self._create_unknown(topic, refusal)
+            )
+            running = self._auto_created[topic] = _AutoCreation(loop.create_task(creation), refusal)
+            running.task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
+            running.task.add_done_callback(lambda _: refusal.cancel())
+        return running.refusal
+
+    async def _create_slots(self, refusal: asyncio.Future[ErrorCode]) -> None:
         """Creates the topic of the slots, and waits until this broker knows their leaders."""
         by = ChangeRecord(undo_id="", command="the first group", user=f"broker {self._broker}")
         defaults = self._defaults
         failure = await self._run(lambda ensemble: topics.create_offsets_topic(ensemble, defaults, by))
+        refusal.set_result(_for_asking_again(failure))
         if failure is not None:
             _log.warning("topic %s cannot be created: %s", OFFSETS_TOPIC, failure.message)
             return
         until = self._deadline(AUTO_CREATION_MS)
         await self._wait_until(lambda: self._metadata.leaders(OFFSETS_TOPIC) is not None, until)
 
-    async def _create_unknown(self, topic: str) -> None:
+    async def _create_unknown(self, topic: str, refusal: asyncio.Future[ErrorCode]) -> None:
         new = CreatableTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
         by = ChangeRecord(undo_id="", command="Metadata of an unknown topic", user=f"broker {self._broker}")
         request = CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS)
-        (made,) = (await self._create_topics(request, by)).topics
+
+        def written(found: Mapping[str, Created | Failure]) -> None:
+            refusal.set_result(_for_asking_again(found[topic]))
+
+        (made,) = (await self._create_topics(request, by, written)).topics
         if made.error == ErrorCode.NONE:
             _log.info("topic %s was created for a client", topic)
         elif made.error != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -406,6 +433,27 @@ class AdminApis:
 
 
 AUTO_CREATION_MS: Final = 30_000
+AUTO_CREATION_ANSWER_S: Final = 1.0
+"""Longest time for which Metadata waits to know whether a topic can be created."""
+
+
+class _AutoCreation(NamedTuple):
+    """The creation of a topic that a client has asked for."""
+
+    task: asyncio.Task[None]
+    """Ends when this broker knows the leaders."""
+    refusal: asyncio.Future[ErrorCode]
+    """The error for the client, once the topic is written."""
+
+
+def _for_asking_again(result: Created | Failure | None) -> ErrorCode:
+    """The error in Metadata: 5 where the topic exists soon, or may when the client asks again."""
+    later = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+    if isinstance(result, Failure) and result.error not in later:
+        return result.error
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
 _NO_LEADERS = "the topic exists, and the broker does not know a leader of each partition yet"
 
 

@@ -20,7 +20,7 @@ from zkgroup.wire.admin_apis import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
-from zkgroup.wire.messages import Request
+from zkgroup.wire.messages import ErrorCode, Request
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class AdminRows:
         for kind, handler_of in _HANDLERS.items():
             yield ServedApi(kind, kind.VERSIONS, self._handler(handler_of))
 
-    def create_unknown_topic(self, topic: str) -> None:
+    async def create_unknown_topic(self, topic: str) -> ErrorCode:
         """See `AdminApis.create_unknown_topic`."""
-        self._loaded().create_unknown_topic(topic)
+        return await self._loaded().create_unknown_topic(topic)
 
     def create_offsets_topic(self) -> None:
         """Begins to write the number of slots and to create their topic; returns at once."""
-        self._loaded().create_unknown_topic(OFFSETS_TOPIC)
+        self._loaded().begin_unknown_topic(OFFSETS_TOPIC)
 
     def metadata_changed(self) -> None:
         """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""

@@ -13,7 +13,12 @@ from zkgroup.broker.server.delete_records import DeleteRecordsHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
 from zkgroup.broker.server.find_coordinator import CoordinatorHandler, SlotSource
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
-from zkgroup.broker.server.metadata_requests import MetadataHandlers, MetadataSource, api_versions
+from zkgroup.broker.server.metadata_requests import (
+    CreateTopic,
+    MetadataHandlers,
+    MetadataSource,
+    api_versions,
+)
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.peer_claims import ClaimVerdict
@@ -76,8 +81,8 @@ class BrokerApis:
             answered with error 6 if it exists, else with 3.
         producer_ids: None does not serve InitProducerId.
         cluster_id: returns the id of the cluster; None if it is not known.
-        create_topic: begins to create a topic that a client asks for in Metadata, and returns at once; None:
-            such a topic is unknown (`auto.create.topics.enable`).
+        create_topic: creates a topic that a client asks for in Metadata, and returns the error of its answer;
+            None: such a topic is unknown (`auto.create.topics.enable`).
         slots: returns the number of slots, by which the coordinators of groups are found; None names none.
         create_offsets_topic: begins to create the topic of the slots, and returns at once; None: it is not
             created for a client that asks for a coordinator.
@@ -103,7 +108,7 @@ class BrokerApis:
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
         producer_ids: ProducerIdManager | None = None,
         cluster_id: Callable[[], str | None] = lambda: None,
-        create_topic: Callable[[str], None] | None = None,
+        create_topic: CreateTopic | None = None,
         slots: SlotSource | None = None,
         create_offsets_topic: Callable[[], None] | None = None,
         further: Iterable[ServedApi[Any]] = (),

@@ -31,6 +31,9 @@ from zkgroup.wire.schema import NO_UUID
 MetadataSource = Callable[[Sequence[str] | None], Awaitable[MetadataCache | None]]
 """Returns a cache with the present metadata of these topics, or of all; None if it cannot know them now."""
 
+CreateTopic = Callable[[str], Awaitable[ErrorCode]]
+"""Creates a topic that a client asks for; returns the error for the client."""
+
 CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 """Every operation on a cluster, as bits: all are allowed, because there are no ACLs."""
 TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -53,13 +56,13 @@ class MetadataHandlers:
         self,
         source: MetadataSource,
         cluster_id: Callable[[], str | None] = lambda: None,
-        create_topic: Callable[[str], None] | None = None,
+        create_topic: CreateTopic | None = None,
     ) -> None:
         """
         Args:
             cluster_id: returns the cluster id; None if it is not known.
-            create_topic: begins to create a topic and returns at once; None: topics are not created for
-                clients that ask for them (`auto.create.topics.enable`).
+            create_topic: creates a topic, and returns the error for the client, as a rule 5; None: topics
+                are not created for clients that ask for them (`auto.create.topics.enable`).
         """
         self._source = source
         self._cluster_id = cluster_id
@@ -83,7 +86,7 @@ class MetadataHandlers:
             await asyncio.sleep(0)
         response = cache.metadata(topics, version)
         if topics is not None and request.allow_auto_topic_creation and self._create_topic is not None:
-            response = replace(response, topics=_created(response.topics, self._create_topic))
+            response = replace(response, topics=await _created(response.topics, self._create_topic))
         return response if version == 0 else self._of_cluster(request, response)
 
     def _of_cluster(self, request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
@@ -138,16 +141,15 @@ def _no_topic_ids(topics: Iterable[RequestedTopic]) -> MetadataResponse:
     )
 
 
-def _created(topics: Sequence[TopicMetadata], create: Callable[[str], None]) -> tuple[TopicMetadata, ...]:
-    """Begins to create the unknown topics; their error is 5, at which clients ask again."""
-    found = []
-    for topic in topics:
-        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.topic == TRANSACTIONS_TOPIC:
-            found.append(topic)
-            continue
-        create(topic.topic)
-        found.append(replace(topic, error=ErrorCode.LEADER_NOT_AVAILABLE))
-    return tuple(found)
+async def _created(topics: Sequence[TopicMetadata], create: CreateTopic) -> tuple[TopicMetadata, ...]:
+    """Has the unknown topics created, with the error of each: as a rule 5, at which clients ask again."""
+    unknown = [
+        topic.topic
+        for topic in topics
+        if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.topic != TRANSACTIONS_TOPIC
+    ]
+    errors = dict(zip(unknown, await asyncio.gather(*map(create, unknown)), strict=True))
+    return tuple(replace(topic, error=errors.get(topic.topic, topic.error)) for topic in topics)
 
 
 # --- ApiVersions ----------------------------------------------------------------------------------
