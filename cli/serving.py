@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import select
@@ -9,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -21,6 +22,9 @@ from .units import iso_time
 T = TypeVar("T")
 
 
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+"""Of mallopt(3)."""
 OBJECTS_BEFORE_COLLECTION: Final = 10_000
 """Python's own threshold is 700: the requests that wait in a busy broker are more objects than that."""
 
@@ -40,6 +44,18 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+def keep_freed_memory() -> None:
+    """Has glibc keep 64 MiB of freed memory, for the next answer to a fetch. Without effect elsewhere.
+
+    An answer has megabytes. To give them back to the system, and have them cleared page by page for the next
+    answer, took half of a broker's CPU.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_TRIM_THRESHOLD, 64 * 1024 * 1024)
+        mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024)
 
 
 class StopSignals:

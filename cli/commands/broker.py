@@ -22,7 +22,7 @@ from ..confirm import run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..params import confirm_options, set_option
 from ..render import Output, TableColumn, echo_err
-from ..serving import StopSignals, rare_collections
+from ..serving import StopSignals, keep_freed_memory, rare_collections
 from ..units import counted, iso_time
 
 if TYPE_CHECKING:
@@ -298,6 +298,7 @@ def run(
     from ..broker_events import BrokerPrinter
 
     raise_descriptor_limit()
+    keep_freed_memory()
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
