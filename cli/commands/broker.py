@@ -293,12 +293,10 @@ def run(
 
     from zkgroup.broker.broker import Broker
     from zkgroup.broker.controller_only import ControllerOnly
-    from zkgroup.broker.descriptors import raise_descriptor_limit
 
     from ..broker_events import BrokerPrinter
 
-    raise_descriptor_limit()
-    keep_freed_memory()
+    _set_up_process()
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
@@ -316,6 +314,13 @@ def run(
         _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
         _serve_alone(served, printer)
+
+
+def _set_up_process() -> None:
+    from zkgroup.broker.descriptors import raise_descriptor_limit
+
+    raise_descriptor_limit()
+    keep_freed_memory()
 
 
 def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:
