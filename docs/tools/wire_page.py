@@ -182,7 +182,7 @@ def _range(versions: range | None) -> str:
 
 def _requests() -> list[type[Request]]:
     """In the order of their modules and files: control requests first."""
-    order = ("control", "metadata", "records", "groups", "admin_apis")
+    order = ("control", "metadata", "records", "groups", "admin_apis", "log_dirs")
     return sorted(
         REQUESTS.values(),
         key=lambda kind: (order.index(kind.__module__.rpartition(".")[2]), kind.API),

@@ -30,6 +30,7 @@ from zkgroup.broker.network import BrokerHealth, BrokerNetwork
 from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.replicas.log_configs import log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.log_dirs import IN_MEMORY
 from zkgroup.broker.settings import BrokerSettings, check_advertised_host
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
@@ -172,6 +173,7 @@ class Broker:
                 metrics=self._metrics,
                 bind=self._bind,
                 open_replicas=self._open_replicas,
+                log_dir=IN_MEMORY if self._folder is None else str(self._folder.absolute()),
                 make_controller=self._make_controller,
                 fail=self._fail,
                 registered=self._on_registered,

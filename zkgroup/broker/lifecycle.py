@@ -113,6 +113,8 @@ class BrokerComponents:
     bind: tuple[str, int]
     open_replicas: Callable[[int, str | None], ReplicaManager]
     """Opens the replicas, given the broker id and the cluster id."""
+    log_dir: str
+    """The path of the data directory, as clients are told."""
     make_controller: MakeController
     metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
@@ -262,6 +264,7 @@ class BrokerLifecycle:
             leader_failed=self._leader_failed,
             telemetry=self._telemetry,
             claims=PeerClaimChecker(self._store),
+            log_dir=parts.log_dir,
             cluster_id=prepared.cluster_id,
             make_admin_rows=lambda metadata: AdminRows(
                 self._store, self._clock, metadata, broker=prepared.broker, settings=settings

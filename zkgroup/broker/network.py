@@ -41,6 +41,7 @@ from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S
 from zkgroup.broker.server.handlers import ServedApi
+from zkgroup.broker.server.log_dirs import LogDirHandlers
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
@@ -115,6 +116,7 @@ class BrokerNetwork:
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
         claims: PeerClaimChecker,
+        log_dir: str,
         cluster_id: str | None = None,
         make_admin_rows: Callable[[MetadataCache], AdminRows] | None = None,
         make_groups: Callable[[MetadataCache], BrokerGroups] | None = None,
@@ -125,12 +127,13 @@ class BrokerNetwork:
             post: posts an event to the machine.
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
             claims: compares peers with ZooKeeper; `close` closes it.
+            log_dir: the path of the data directory, as clients are told.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker; None does not serve them.
             make_groups: makes the group coordinator, given the same; None serves no groups.
         """
         self._broker, self._cluster_id = broker, cluster_id
-        self._claims = claims
+        self._claims, self._log_dir = claims, log_dir
         self._lag_max_ms = settings.replica_lag_time_max_ms
         self._clock, self._post = clock, post
         self._fetch_reports = FetchReports(post)
@@ -203,6 +206,7 @@ class BrokerNetwork:
             yield from self._admin_rows.rows()
         if self._groups is not None:
             yield from self._groups.rows()
+        yield from LogDirHandlers(self._executor, self._log_dir, self.cache.knows).rows()
 
     async def _slots(self) -> int | None:
         return None if self._groups is None else self._groups.service.slot_count

@@ -38,6 +38,7 @@ from zkgroup.wire.groups import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from zkgroup.wire.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from zkgroup.wire.messages import Api, Request, RequestHeader, decode_part
 from zkgroup.wire.metadata import (
     ApiVersionsRequest,
@@ -78,6 +79,8 @@ REQUESTS: Mapping[int, type[Request]] = {
         DescribeConfigsRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
+        AlterReplicaLogDirsRequest,
+        DescribeLogDirsRequest,
         ElectLeadersRequest,
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final
 
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
@@ -36,7 +36,7 @@ from zkgroup.broker.replica_view import (
     ReplicaView,
     Role,
 )
-from zkgroup.broker.replicas.replica import Replica, no_fetch
+from zkgroup.broker.replicas.replica import Replica, StrandedFollower, no_fetch
 from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import get_logger
@@ -60,15 +60,6 @@ REASON_MAX: Final = 1_000
 """Longest reason of a failure in an answer, in characters."""
 
 
-class _StrandedFollower(NamedTuple):
-    """A follower whose files have failed; the first two fields are those of `FollowerState`."""
-
-    leader_epoch: int
-    level_at: int | None
-    was_open: bool
-    """Whether its files were open in this process before. If not, it may never have had any."""
-
-
 class ReplicaManager:
     """The replicas of one broker. The module docstring applies to all methods."""
 
@@ -87,7 +78,7 @@ class ReplicaManager:
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
         """The replicas that are not open, with the reason why they have no role."""
-        self._stranded: dict[TopicPartition, _StrandedFollower] = {}
+        self._stranded: dict[TopicPartition, StrandedFollower] = {}
         """Those of them that are followers whose files failed: `reopen` may open them again."""
         self._broker_epochs: dict[int, int] = {}
         """The latest incarnation of each follower that has fetched."""
@@ -144,7 +135,7 @@ class ReplicaManager:
                 complete = _lacks_nothing(topic_partition, leader_epoch)
                 replica = self._made(topic_partition, 0 if complete else None)
             return replica.follow(leader_epoch, level_at)
-        self._stranded[topic_partition] = _StrandedFollower(leader_epoch, level_at, was_open)
+        self._stranded[topic_partition] = StrandedFollower(leader_epoch, level_at, was_open)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, topic_partition: TopicPartition) -> None:
@@ -409,6 +400,13 @@ class ReplicaManager:
             return self.view(topic_partition)
         return None if opened is None else opened.view()
 
+    def size(self, topic_partition: TopicPartition) -> int | None:
+        """Bytes in the segments of a replica; None where this broker has none, or its files fail."""
+        with self._changing(topic_partition):
+            replica = self._known(topic_partition)
+            return None if replica is None else replica.size
+        return None
+
     def failures(self) -> Mapping[TopicPartition, ReplicaFailure]:
         """The replicas that have failed and have had no role since."""
         found = {tp: why for tp, one in self._replicas.items() if (why := one.failure) is not None}
@@ -545,7 +543,7 @@ class ReplicaManager:
         led = False
         if (replica := self._replicas.pop(topic_partition, None)) is not None:
             if (following := replica.following) is not None:
-                self._stranded[topic_partition] = _StrandedFollower(*following, was_open=True)
+                self._stranded[topic_partition] = StrandedFollower(*following, was_open=True)
             led = replica.leads
             replica.stop()
         self._data_dir.release(topic_partition)

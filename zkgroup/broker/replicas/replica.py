@@ -57,6 +57,15 @@ class FollowerState(NamedTuple):
     """The leader's log end offset when the two logs first agreed in this leader epoch; None before."""
 
 
+class StrandedFollower(NamedTuple):
+    """A follower whose files have failed; the first two fields are those of `FollowerState`."""
+
+    leader_epoch: int
+    level_at: int | None
+    was_open: bool
+    """Whether its files were open in this process before. If not, it may never have had any."""
+
+
 class Replica:
     """A replica of one partition on one broker."""
 
@@ -117,6 +126,11 @@ class Replica:
     def failure(self) -> str | None:
         """Why the replica has no role, or cannot take its leader's records; None without a failure."""
         return self._failure
+
+    @property
+    def size(self) -> int:
+        """Bytes in the segments of its log."""
+        return self._log.size
 
     def view(self) -> ReplicaView:
         leader_state = self._leader_state
