@@ -22,6 +22,7 @@ from zkgroup.errors import (
     OperationRefusedError,
     OutcomeUnknownError,
     PartlyDoneError,
+    PersistentZnodeError,
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -42,6 +43,7 @@ from zkgroup.znodes.consumers import (
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.sessions import is_leftover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +261,10 @@ class NudgePlan:
 
 
 def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
-    """Reads which members would read the group again. Raises NotFoundError where the group has no members."""
+    """Reads which members would read the group again.
+
+    Raises NotFoundError where the group has no members, PersistentZnodeError where no session holds any.
+    """
     validate_group_id(group)
     ensemble.zk.sync("/")
     members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)]
@@ -269,14 +274,18 @@ def plan_nudge(ensemble: Ensemble, group: str) -> NudgePlan:
             "ZooKeeper: their coordinator makes them rebalance when one joins or leaves"
         )
     if not members:
-        found = "no group of this name" if members is None else "no member"
-        raise NotFoundError(f"{group_path(group)}: expected members to nudge, found {found}")
+        what = "no group of this name" if members is None else "no member"
+        raise NotFoundError(f"{group_path(group)}: expected members to nudge, found {what}")
+    found = ensemble.zk.read_many([Registration.path(group, member) for member in sorted(members)])
+    persistent = [path for path, znode in found.items() if znode and is_leftover(znode)]
+    if len(persistent) == len(members):
+        raise PersistentZnodeError(persistent[0])
     views = ensemble.zk.find(views_path(group))
     version = -1 if views is None else views.stat.version
     return NudgePlan(
         group=group,
         as_of=ensemble.as_of(),
-        members=tuple(sorted(members)),
+        members=tuple(sorted(each for each in members if Registration.path(group, each) not in persistent)),
         views_version=version,
         last_ms=views.stat.mtime if views is not None and version > 0 else None,
     )

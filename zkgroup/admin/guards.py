@@ -85,13 +85,20 @@ def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
 def living_group_error(group: str, members: Sequence[str], persistent: Sequence[str] = ()) -> RefusedError:
     """The refusal of a change that needs a group without members; names the members.
 
-    `persistent` are paths of registrations and owners that no session holds: nothing can be stopped there.
+    `persistent`: see `to_stop`.
     """
     what = named(sorted(members)) if members else "a member joined and left meanwhile"
-    leftover = f"; {PersistentZnodeError(persistent[0])}" if persistent else ""
     return RefusedError(
-        f"{ids_path(group)}: expected no member of {group}, found {what}; stop them first{leftover}"
+        f"{ids_path(group)}: expected no member of {group}, found {what}; {to_stop(persistent)}"
     )
+
+
+def to_stop(persistent: Sequence[str]) -> str:
+    """What to do about members that are in the way.
+
+    `persistent` are paths of registrations and owners that no session holds: nothing can be stopped there.
+    """
+    return f"stop them first; {PersistentZnodeError(persistent[0])}" if persistent else "stop them first"
 
 
 def clients_error(group: str, members: Sequence[str]) -> RefusedError:

@@ -51,9 +51,8 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
     strategy = change.assignor or expected.assignor
     then = assign(strategy, members, partitions, now)
     everything = sorted({TopicPartition(t, p) for t, ps in partitions.items() for p in ps} | set(now))
-    rows = tuple(
-        PreviewRow(topic_partition=tp, now=now.get(tp), then=then.owners.get(tp)) for tp in everything
-    )
+    after = {tp: _in_format(snapshot, tp, thread) for tp, thread in then.owners.items()}
+    rows = tuple(PreviewRow(topic_partition=tp, now=now.get(tp), then=after.get(tp)) for tp in everything)
     return Preview(
         as_of=snapshot.as_of,
         group=snapshot.group,
@@ -62,6 +61,14 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
         moves=sum(row.step == "moves" for row in rows),
         notes=(*_notes_on_group(snapshot, topics), *notes, *then.notes),
     )
+
+
+def _in_format(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> str:
+    """What the owner writes: where it owns the partition now, and wrote its id alone, that again."""
+    if is_in_foreign_format(snapshot, tp):
+        consumer = thread.rpartition("-")[0]
+        return consumer if consumer == snapshot.owners[tp].text else thread
+    return thread
 
 
 def _notes_on_group(snapshot: GroupSnapshot, topics: Sequence[str]) -> Iterator[str]:

@@ -11,10 +11,11 @@ from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.changes.change import UndoRecorder
 from zkgroup.admin.changes.cluster import remove_persistent_change, resign_controller_change
 from zkgroup.admin.changes.offsets import set_offsets_change
+from zkgroup.admin.changes.topics import delete_topic_change
 from zkgroup.admin.changes.undo import undo_change
-from zkgroup.admin.cluster.brokers import describe_broker, list_brokers
+from zkgroup.admin.cluster.brokers import describe_broker, list_brokers, plan_forgetting
 from zkgroup.admin.cluster.controller import describe_controller, read_controller_info
-from zkgroup.admin.groups import plan_deletion
+from zkgroup.admin.groups import plan_deletion, plan_nudge
 from zkgroup.admin.persistent import plan_removal, remove
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.admin.topics.creation import plan_topic
@@ -92,9 +93,25 @@ def test_a_broker_or_controller_that_no_session_holds_is_none(restored: MemoryGr
         resign_controller_change(ensemble)
     with pytest.raises(RefusedError, match=r"/brokers/ids/7: .*zkgroup doctor --fix"):
         plan_topic(ensemble, "new", partitions=1)
-    refusal = plan_deletion(ensemble, "g").refusal
+    with pytest.raises(PersistentZnodeError, match=r"^/brokers/ids/7: .*zkgroup doctor --fix"):
+        plan_forgetting(ensemble, 7)
+
+
+def test_a_member_that_no_session_holds_is_told_to_nobody_as_one_to_stop(restored: MemoryGroups) -> None:
+    """Whoever is refused because of it reads how to remove it; a nudge of nobody is none."""
+    refusal = plan_deletion(restored.ensemble, "g").refusal
+
     assert refusal is not None
     assert "zkgroup doctor --fix" in str(refusal)
+    with pytest.raises(
+        RefusedError, match=r"found g_a of g, .*; /consumers/g/ids/g_a: .*zkgroup doctor --fix"
+    ):
+        delete_topic_change(restored.ensemble, "orders")
+    with pytest.raises(PersistentZnodeError, match=r"^/consumers/g/ids/g_a: "):
+        plan_nudge(restored.ensemble, "g")
+
+    restored.member("g", "b", {"orders": 1})
+    assert plan_nudge(restored.ensemble, "g").members == ("g_b",)
 
 
 def test_a_member_that_no_session_holds_obeys_no_change_of_offsets(restored: MemoryGroups) -> None:

@@ -365,8 +365,17 @@ def test_a_group_whose_owners_are_consumer_ids_is_well(world: MemoryGroups) -> N
     assert (found.state, found.problems) == (GroupState.STABLE, ())
     assert [row.member for row in found.partitions] == list(reversed(GO_IDS))
     assert [row.owner for row in found.partitions] == list(reversed(GO_IDS))
-    note = preview(world.ensemble, "web", GroupChange()).notes[0]
-    assert "format of another client" in note
+
+
+def test_a_preview_keeps_the_format_of_an_owner_that_stays(world: MemoryGroups) -> None:
+    """Range gives the last partition to its owner, which writes its id alone again; the others move."""
+    _go_group(world)
+
+    shown = preview(world.ensemble, "web", GroupChange())
+
+    assert [row.step for row in shown.partitions] == ["moves", "moves", None]
+    assert (shown.moves, shown.partitions[2].then) == (2, GO_IDS[0])
+    assert "format of another client" in shown.notes[0]
 
 
 def test_an_owner_in_another_format_needs_its_session(world: MemoryGroups) -> None:

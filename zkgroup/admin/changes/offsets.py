@@ -200,9 +200,9 @@ def reset_offsets_change(
     force: bool = False,
 ) -> OffsetsChange:
     """Moves the offsets of these partitions, or of all, to a target. Raises what `plan_reset` raises."""
-    named = [name for name, _ in topics]
-    if named:
-        snapshot = snapshot_to_change(ensemble, group, named, allow_missing=allow_missing)
+    names = [name for name, _ in topics]
+    if names:
+        snapshot = snapshot_to_change(ensemble, group, names, allow_missing=allow_missing)
     else:
         snapshot = read_snapshot(ensemble, group)
     partitions = partitions_to_reset(snapshot, topics)

@@ -158,7 +158,7 @@ def delete_topic_change(
         notes=tuple(notes),
         no_undo=no_undo,
         undo=undo_record(znodes=as_they_are(*plan.znodes), **how),
-        check=lambda: refuse_users(topic, plan.users),
+        check=lambda: refuse_users(topic, plan.users, plan.persistent),
         write=lambda by: delete_topic(ensemble, plan, for_client=for_client is not None),
         wait=lambda _, longest_s: wait_until_gone(ensemble, plan, longest_s, progress),
     )

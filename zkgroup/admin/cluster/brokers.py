@@ -12,6 +12,7 @@ from zkgroup.errors import (
     NotFoundError,
     OperationRefusedError,
     OutcomeUnknownError,
+    PersistentZnodeError,
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -30,6 +31,7 @@ from zkgroup.znodes.brokers import (
 )
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.ids import number_of
+from zkgroup.znodes.sessions import is_leftover
 from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
     AbandonedReplicas,
@@ -136,7 +138,7 @@ class ClusterReader:
 
 def _leader(path: str, znode: Znode | Code | None) -> int | str:
     if znode is None:
-        return "there is no such partition"
+        return f"{path}: expected the leader of the partition, found no such znode"
     if isinstance(znode, Code):
         return f"{path}: ZooKeeper refuses to read it ({znode.value})"
     state = decode_or_error(znode, PartitionState.decode)
@@ -413,11 +415,13 @@ class ForgettingPlan:
 def plan_forgetting(ensemble: Ensemble, broker: int) -> ForgettingPlan:
     """Finds what is recorded of a broker.
 
-    Raises RefusedError where it is registered, NotFoundError where nothing is recorded of it.
+    Raises RefusedError where it is registered, PersistentZnodeError where no session holds that,
+    NotFoundError where nothing is recorded of it.
     """
     ensemble.zk.sync("/")
-    if ensemble.zk.find(BrokerRegistration.path(broker)) is not None:
-        raise _registered(broker)
+    registration = ensemble.zk.find(BrokerRegistration.path(broker))
+    if registration is not None:
+        raise PersistentZnodeError(registration.path) if is_leftover(registration) else _registered(broker)
     parents = stray_replicas_path(), abandoned_replicas_path()
     names = ensemble.zk.list_many(parents)
     mine = [

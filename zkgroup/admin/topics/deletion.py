@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from zkgroup.admin import naming
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
@@ -13,7 +14,7 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import Guard, idle_guard, read_back
+from zkgroup.admin.guards import Guard, idle_guard, read_back, to_stop
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS, NOT_REPORTED, read_pending_deletions
 from zkgroup.errors import (
     ConflictError,
@@ -37,6 +38,7 @@ from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.sessions import is_leftover
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 DELETES_AT_ONCE = 1000
@@ -64,6 +66,8 @@ class TopicDeletionPlan:
     """It was made without brokers, and the controller that would be asked knows it as such."""
     leftover: bool = False
     """There is no topic any more, only what a deletion in part has left: no controller asks for that."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations of `users` that no session holds."""
     without: tuple[int, ...] = ()
     """Brokers that the controller does not wait for, those named in an earlier request included."""
     request: Znode | None = None
@@ -86,6 +90,8 @@ class TopicGroups:
     """(group, member) of each member that subscribes to it; ZooKeeper consumers first."""
     idle: tuple[str, ...] = ()
     """Groups without members that have owners or offsets of it."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations of users that no session holds."""
 
 
 def plan_topic_deletion(
@@ -127,6 +133,7 @@ def plan_topic_deletion(
         if controller
         else None,
         users=groups.users,
+        persistent=groups.persistent,
         idle_groups=groups.idle,
         znodes=_tree(ensemble, topic),
         notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
@@ -141,11 +148,15 @@ def _groups_of(ensemble: Ensemble, topic: str) -> TopicGroups:
     users: list[tuple[str, str]] = []
     clients: list[tuple[str, str]] = []
     idle: list[str] = []
+    persistent: list[str] = []
     for snapshot in read_snapshots(ensemble, group_names(ensemble)).values():
         if snapshot is None:
             continue
         group, coordinated = snapshot.group, snapshot.coordinated
-        users += [(group, one.member) for one in evaluate_members(snapshot)[0] if topic in one.threads]
+        mine = [one.member for one in evaluate_members(snapshot)[0] if topic in one.threads]
+        users += [(group, member) for member in mine]
+        registrations = [snapshot.registrations[member].znode for member in mine]
+        persistent += [znode.path for znode in registrations if is_leftover(znode)]
         has_clients = False
         if coordinated is not None:
             members = stored_membership(coordinated).members
@@ -154,7 +165,7 @@ def _groups_of(ensemble: Ensemble, topic: str) -> TopicGroups:
         has_state = any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
         if has_state and not snapshot.registrations and not has_clients:
             idle.append(group)
-    return TopicGroups((*users, *clients), tuple(idle))
+    return TopicGroups((*users, *clients), tuple(idle), tuple(persistent))
 
 
 def _check_lost(
@@ -296,10 +307,10 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, *, for_client: boo
     Raises RefusedError where a group has members on the topic, ConflictError where something changed
     since the plan, PartlyDoneError when it did after the first of several transactions.
     """
-    refuse_users(plan.topic, plan.users)
+    refuse_users(plan.topic, plan.users, plan.persistent)
     if not plan.leftover and not for_client:
         groups = _groups_of(ensemble, plan.topic)
-        refuse_users(plan.topic, groups.users)
+        refuse_users(plan.topic, groups.users, groups.persistent)
         plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *groups.idle})))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
     if plan.controller is not None:
@@ -308,13 +319,12 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, *, for_client: boo
     _remove_znodes(ensemble, plan, guards)
 
 
-def refuse_users(topic: str, users: Sequence[tuple[str, str]]) -> None:
-    """Raises RefusedError where members subscribe to the topic."""
+def refuse_users(topic: str, users: Sequence[tuple[str, str]], persistent: Sequence[str]) -> None:
+    """Raises RefusedError where members subscribe to the topic; `persistent` as in `TopicDeletionPlan`."""
     if users:
-        named = ", ".join(f"{member} of {group}" for group, member in users[:5])
-        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+        found = naming.named(f"{member} of {group}" for group, member in users)
         raise RefusedError(
-            f"{Topic.path(topic)}: expected no member on it, found {named}{more}; stop them first"
+            f"{Topic.path(topic)}: expected no member on it, found {found}; {to_stop(persistent)}"
         )
 
 
