@@ -105,7 +105,8 @@ def owners(
         else:
             show_owners(out, [each.life for each in lives], facts.sessions)
         if not lives:
-            echo_err(f"{f'{partition} of {group}' if partition else group} had no owner")
+            had = "had" if facts.has_log else "has"
+            echo_err(f"{f'{partition} of {group}' if partition else group} {had} no owner")
         _is_of_past(facts)
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)

@@ -158,7 +158,8 @@ def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointIn
         more = (
             f", and {parents} more in {'its' if parents == 1 else 'their'} children alone" if parents else ""
         )
-        echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}{more}")
+        known = "" if found.is_exact else ", as far as the files show"
+        echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}{more}{known}")
     if max(start, end) > last:
         echo_err(f"note: the files end at {hex_zxid(last)}")
     if source.damages():

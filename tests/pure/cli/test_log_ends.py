@@ -100,6 +100,22 @@ def test_brokers_of_kafka_are_asked_by_option(
     assert "no broker is registered: `--source files:DIR` or `kafka:HOST:PORT`" in notes([TP], "table")
 
 
+def test_without_a_broker_no_partition_is_said_to_be_missing(
+    world: MemoryGroups, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The topic is there, and nothing can say where its logs end; beside a broker, nobody has led it."""
+
+    def notes() -> str:
+        with log_ends("kafka", world.ensemble) as ends:
+            assert known_ends(ends, [TP]) == {}
+        return capsys.readouterr().err
+
+    world.server.remove(PartitionState.path(TP))
+    assert "there is no such partition, or no broker has led it yet" in notes()
+    world.server.remove(BrokerRegistration.path(1))
+    assert "orders-0 is not known: /brokers/ids: expected a broker to ask, found none" in notes()
+
+
 @pytest.mark.parametrize(
     "spec", ["kafka:", "kafka:host:99999", "kafka:http://host:9092", "kafka:host:9092,", "kafkas"]
 )

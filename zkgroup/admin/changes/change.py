@@ -261,7 +261,7 @@ def apply_changes(
             raise PartlyDoneError(f"{', '.join(written)} written, then {change.subject}: {error}") from error
     if wait_s is None or not changes:
         return tuple(results)
-    end_ms = changes[0].ensemble.clock.now_ms() + wait_s * 1000 if changes else 0
+    end_ms = changes[0].ensemble.clock.now_ms() + wait_s * 1000
     return tuple(
         replace(
             result,

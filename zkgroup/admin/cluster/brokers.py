@@ -138,7 +138,7 @@ class ClusterReader:
 
 def _leader(path: str, znode: Znode | Code | None) -> int | str:
     if znode is None:
-        return f"{path}: expected the leader of the partition, found no such znode"
+        return "there is no such partition, or no broker has led it yet"
     if isinstance(znode, Code):
         return f"{path}: ZooKeeper refuses to read it ({znode.value})"
     state = decode_or_error(znode, PartitionState.decode)

@@ -12,9 +12,10 @@ from zkgroup.clients.broker_queries import NEGOTIATES_FROM, TIMEOUT_MS
 from zkgroup.clients.kafka_python import DEFAULT_PORT
 from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import read_end_offsets, read_start_offsets, read_time_offsets
+from zkgroup.errors import NotFoundError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.zookeeper.addresses import parse_hosts
 
 Places: TypeAlias = tuple[Mapping[int, BrokerRegistration], Mapping[TopicPartition, int | str]]
@@ -55,11 +56,16 @@ class BrokerPositions:
 def registered_positions(
     ensemble: Ensemble, *, zkgroup_only: bool = False, timeout_ms: int = TIMEOUT_MS
 ) -> BrokerPositions:
-    """By the registered brokers that lead the partitions; of Kafka too, unless `zkgroup_only`."""
+    """By the registered brokers that lead the partitions; of Kafka too, unless `zkgroup_only`.
+
+    Each question raises NotFoundError where no broker is registered.
+    """
     cluster = ClusterReader(ensemble)
 
     def places(partitions: Sequence[TopicPartition]) -> Places:
         registered, leaders = cluster.brokers(), cluster.leaders(partitions)
+        if not registered:
+            raise NotFoundError(f"{broker_ids_path()}: expected a broker to ask, found none")
         if zkgroup_only:
             others = {number for number, one in registered.items() if not one.is_zkgroup}
             leaders |= {

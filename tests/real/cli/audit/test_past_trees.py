@@ -313,13 +313,15 @@ def test_a_diff_of_snapshots_alone(lone_shell: Shell, tmp_path: Path) -> None:
         world.create(f"/n{number}")
     for zxid in (2, 5):
         world.snapshot(tmp_path, zxid)
-    words = ("audit", "diff", "--input", str(tmp_path), "--format", "json")
+    words = ("audit", "diff", "--input", str(tmp_path))
+    json = ("--format", "json")
 
-    whole, part = lone_shell.run(*words, "2", "5"), lone_shell.run(*words, "2", "4")
+    whole, part = lone_shell.run(*words, "2", "5", *json), lone_shell.run(*words, "2", "4", *json)
 
     assert (whole.code, whole.document["exact"], len(whole.document["changes"])) == (0, True, 4)
     assert (part.code, part.document["exact"], part.document["changes"]) == (3, False, [])
     assert "damaged: zxids 0x3 to 0x4 are missing" in part.err
+    assert "0 paths differ from 0x2 to 0x4, as far as the files show" in lone_shell.run(*words, "2", "4").err
 
 
 def test_a_diff_for_people_and_tables(lone_shell: Shell) -> None:
