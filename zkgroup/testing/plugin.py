@@ -155,5 +155,5 @@ def kafka_cluster_factory() -> Iterator[Callable[..., KafkaCluster]]:
 
 @pytest.fixture
 def kafka_cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> KafkaCluster:
-    """Three brokers without topics."""
+    """Three brokers, without a topic but that of the groups."""
     return kafka_cluster_factory()

@@ -45,6 +45,13 @@ PATIENCE_MS = round(PATIENCE_S * 1000)
 FOUR = replace(unhurried(), offsets_topic_num_partitions=4)
 
 
+class WithoutSlots(KafkaCluster):
+    """A cluster as a real one starts: without the topic."""
+
+    def _create_slots(self, timeout_s: float) -> None:
+        pass
+
+
 async def asked(
     cluster: KafkaCluster, request: Request, version: int, is_over: Callable[..., bool]
 ) -> Response:
@@ -69,31 +76,29 @@ def coordinator(cluster: KafkaCluster, group: str) -> int:
     return answer.broker
 
 
-def test_the_first_group_creates_the_topic(kafka_cluster_factory: Make) -> None:
+def test_the_first_group_creates_the_topic() -> None:
     """With as many partitions as there are slots, and as many replicas as there are brokers."""
-    cluster = kafka_cluster_factory(2, settings=FOUR)
+    with WithoutSlots(2, settings=FOUR) as cluster:
+        led = {coordinator(cluster, f"group-{number}") for number in range(20)}
 
-    led = {coordinator(cluster, f"group-{number}") for number in range(20)}
-
-    assert led == {1, 2}
-    config = cluster.zookeeper.find(SlotConfig.path())
-    assert config is not None
-    assert SlotConfig.decode(config.path, config.data).slots == 4
-    partitions = cluster.partitions(OFFSETS_TOPIC)
-    assert len(partitions) == 4
+        assert led == {1, 2}
+        config = cluster.zookeeper.find(SlotConfig.path())
+        assert config is not None
+        assert SlotConfig.decode(config.path, config.data).slots == 4
+        partitions = cluster.partitions(OFFSETS_TOPIC)
+        assert len(partitions) == 4
 
 
-def test_metadata_creates_the_topic_of_the_slots_too(kafka_cluster_factory: Make) -> None:
+def test_metadata_creates_the_topic_of_the_slots_too() -> None:
     """With the number of slots, whatever `num.partitions` is; it is internal."""
-    cluster = kafka_cluster_factory(1, settings=FOUR)
+    with WithoutSlots(1, settings=FOUR) as cluster:
+        answer = asyncio.run(
+            asked(cluster, MetadataRequest.of(OFFSETS_TOPIC), 4, lambda found: found.topics[0].error == 0)
+        )
 
-    answer = asyncio.run(
-        asked(cluster, MetadataRequest.of(OFFSETS_TOPIC), 4, lambda found: found.topics[0].error == 0)
-    )
-
-    assert isinstance(answer, MetadataResponse)
-    assert (answer.topics[0].is_internal, len(answer.topics[0].partitions)) == (True, 4)
-    assert cluster.zookeeper.find(SlotConfig.path()) is not None
+        assert isinstance(answer, MetadataResponse)
+        assert (answer.topics[0].is_internal, len(answer.topics[0].partitions)) == (True, 4)
+        assert cluster.zookeeper.find(SlotConfig.path()) is not None
 
 
 def test_the_topic_is_neither_deleted_nor_grown(kafka_cluster_factory: Make) -> None:

@@ -28,7 +28,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.zookeeper.clock import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
@@ -156,7 +156,7 @@ class KafkaCluster:
         await asyncio.to_thread(self.close)
 
     def start(self, timeout_s: float = PATIENCE_S) -> None:
-        """Starts all brokers, once; returns when each is registered and knows all others.
+        """Starts all brokers, once; returns when each is registered, knows all others, and serves groups.
 
         Raises TimeoutError, and the error that stopped a broker; the cluster is closed then.
         """
@@ -167,9 +167,17 @@ class KafkaCluster:
             with self._lock:
                 self._start_all()
             self.wait_until_ready(timeout_s)
+            self._create_slots(timeout_s)
         except BaseException:
             self.close()
             raise
+
+    def _create_slots(self, timeout_s: float) -> None:
+        """What else the first group would create: librdkafka asks for its coordinator only once a second."""
+        slots = self.settings.offsets_topic_num_partitions
+        replicas = min(self.settings.offsets_topic_replication_factor, self._number)
+        self.zookeeper.put(SlotConfig.path(), SlotConfig(slots).encode())
+        self.create_topic(OFFSETS_TOPIC, slots, replication_factor=replicas, timeout_s=timeout_s)
 
     def _start_all(self) -> None:
         if self._folder is not None:
@@ -304,10 +312,7 @@ class KafkaCluster:
         return () if state is None else state.isr
 
     def coordinator(self, group: str) -> int | None:
-        """The broker that coordinates a group, as ZooKeeper has it; None before a client has used groups."""
-        self._check_started()
-        if self.zookeeper.find(Topic.path(OFFSETS_TOPIC)) is None:
-            return None
+        """The broker that coordinates a group, as ZooKeeper has it; None while there is none."""
         return self.leader(OFFSETS_TOPIC, slot_of(group, len(self.partitions(OFFSETS_TOPIC))))
 
     def _existing(self, tp: TopicPartition) -> TopicPartition:
