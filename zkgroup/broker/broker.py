@@ -173,6 +173,7 @@ class Broker:
                 metrics=self._metrics,
                 bind=self._bind,
                 open_replicas=self._open_replicas,
+                zookeeper=self._address,
                 log_dir=IN_MEMORY if self._folder is None else str(self._folder.absolute()),
                 make_controller=self._make_controller,
                 fail=self._fail,

@@ -115,6 +115,8 @@ class BrokerComponents:
     """Opens the replicas, given the broker id and the cluster id."""
     log_dir: str
     """The path of the data directory, as clients are told."""
+    zookeeper: str | None
+    """The address of ZooKeeper; None where the store was given."""
     make_controller: MakeController
     metrics: MetricsSink | None
     fail: Callable[[BaseException], None]
@@ -253,6 +255,7 @@ class BrokerLifecycle:
         self._opening = asyncio.current_task()
         parts, settings = self._parts, self._settings
         host = parts.open_replicas(prepared.broker, prepared.cluster_id)
+        started: dict[str, str] = {}
         network = BrokerNetwork(
             prepared.broker,
             host,
@@ -267,7 +270,12 @@ class BrokerLifecycle:
             log_dir=parts.log_dir,
             cluster_id=prepared.cluster_id,
             make_admin_rows=lambda metadata: AdminRows(
-                self._store, self._clock, metadata, broker=prepared.broker, settings=settings
+                self._store,
+                self._clock,
+                metadata,
+                broker=prepared.broker,
+                settings=settings,
+                started=started,
             ),
             make_groups=lambda metadata: BrokerGroups(
                 self._store,
@@ -287,9 +295,18 @@ class BrokerLifecycle:
         self.network = network
         for effect in self._unapplied:
             self._apply(effect)
+        advertised = settings.advertised_host_name or bound_host, settings.advertised_port or bound_port
+        started |= {
+            "host.name": bound_host,
+            "port": str(bound_port),
+            "listeners": _listener(bound_host, bound_port),
+            "advertised.listeners": _listener(*advertised),
+            "log.dirs": parts.log_dir,
+        }
+        if parts.zookeeper is not None:
+            started["zookeeper.connect"] = parts.zookeeper
         return Serving(
-            settings.advertised_host_name or bound_host,
-            settings.advertised_port or bound_port,
+            *advertised,
             host.folder_id,
         )
 
@@ -537,3 +554,8 @@ async def _try_controlled_shutdown(
         named = ", ".join(map(str, answer.remaining[:5]))
         return f"it still leads {len(answer.remaining)} partitions: {named}"
     return None
+
+
+def _listener(host: str, port: int) -> str:
+    """As in Kafka's `listeners`; an IPv6 address is in brackets."""
+    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"

@@ -87,7 +87,9 @@ class AdminApis:
         *,
         broker: int,
         settings: BrokerSettings,
+        started: Mapping[str, str],
     ) -> None:
+        """`started`: what DescribeConfigs tells of the broker's start beside the settings."""
         self._metadata = metadata
         self._defaults = TopicDefaults(
             settings.num_partitions,
@@ -95,7 +97,7 @@ class AdminApis:
             settings.offsets_topic_num_partitions,
             settings.offsets_topic_replication_factor,
         )
-        self._known_configs = known_configs(broker, settings)
+        self._known_configs = known_configs(broker, settings, started)
         self._broker = broker
         self._closed = threading.Event()
         self._zk = Blocking(store, timeout_s=ZOOKEEPER_TIMEOUT_S, clock=clock)

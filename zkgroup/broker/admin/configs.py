@@ -56,7 +56,7 @@ LISTS: Final = frozenset(
 )
 """The configs that are lists (kafka/server/KafkaConfig.scala@2.8.2); those of a listener have a prefix."""
 
-BOOLEAN, STRING, INT, LONG, LIST, PASSWORD = 1, 2, 3, 5, 7, 9
+BOOLEAN, STRING, INT, SHORT, LONG, LIST, CLASS, PASSWORD = 1, 2, 3, 4, 5, 7, 8, 9
 UNKNOWN_TYPE: Final = 0
 
 
@@ -66,7 +66,7 @@ class KnownConfig:
 
     name: str
     type: int
-    """`BOOLEAN`, `STRING`, `INT`, `LONG` or `LIST`."""
+    """`BOOLEAN`, `STRING`, `INT`, `SHORT`, `LONG`, `LIST` or `CLASS`."""
     value: str | None
     """None for null: there is none."""
     source: int

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from zkgroup.broker.admin.configs import (
     BOOLEAN,
+    CLASS,
     DEFAULT_CONFIG,
     INT,
     LIST,
     LONG,
+    SHORT,
     STATIC_BROKER_CONFIG,
     STRING,
     KnownConfig,
     KnownConfigs,
 )
-from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.log.log_config import WEEK_MS
+from zkgroup.broker.replica_view import FETCH_BYTES_MAX
+from zkgroup.broker.settings import INT32_MAX, BrokerSettings
 from zkgroup.znodes.config_settings import LOG_SETTINGS, MIN_INSYNC_REPLICAS, OBEYED
 
 OF_TOPICS: Final[Mapping[str, tuple[str, int]]] = {
@@ -45,17 +50,112 @@ CLEANUP_POLICY: Final = KnownConfig(
     "With `delete` old segments are deleted, without it none; nothing is compacted.",
     follows="log.cleanup.policy",
 )
+_NO_LIMIT: Final = str(2**63 - 1)
+_STARTED: Final[Mapping[str, tuple[int, str]]] = {
+    "advertised.listeners": (STRING, "What the broker registers for clients."),
+    "host.name": (STRING, "The address that the broker listens on."),
+    "listeners": (STRING, "What the broker listens on."),
+    "log.dirs": (STRING, "The data directory; `memory` where the logs are in memory."),
+    "port": (INT, "The port that the broker listens on."),
+    "zookeeper.connect": (STRING, "The ZooKeeper servers, with the chroot."),
+}
+"""Configs with which a broker was started, beside its settings, to type and documentation."""
+_FIXED_OF_TOPICS: Final[Mapping[str, tuple[int, str | None, str]]] = {
+    "compression.type": (STRING, "producer", "Batches are stored as they were sent."),
+    "follower.replication.throttled.replicas": (LIST, "", "Replicas that are throttled as followers."),
+    "leader.replication.throttled.replicas": (LIST, "", "Replicas that are throttled at their leaders."),
+    "message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
+    "message.timestamp.difference.max.ms": (LONG, _NO_LIMIT, "Timestamps are not compared with the time."),
+    "preallocate": (BOOLEAN, "false", "Files grow with what is written."),
+    "segment.jitter.ms": (LONG, "0", "Segments begin at their time."),
+}
+"""Configs of topics whose default no setting changes, to type, value and documentation."""
+_FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
+    "alter.config.policy.class.name": (CLASS, None, "There are no plug-ins."),
+    "authorizer.class.name": (STRING, "", "Everyone may do everything."),
+    "broker.id.generation.enable": (BOOLEAN, "true", "A broker without an id gets one."),
+    "client.quota.callback.class": (CLASS, None, "There are no plug-ins."),
+    "compression.type": (STRING, "producer", "Batches are stored as they were sent."),
+    "control.plane.listener.name": (STRING, None, "There is one listener."),
+    "create.topic.policy.class.name": (CLASS, None, "There are no plug-ins."),
+    "fetch.max.bytes": (INT, str(FETCH_BYTES_MAX), "Most bytes of an answer to a fetch."),
+    "inter.broker.listener.name": (STRING, None, "There is one listener."),
+    "listener.security.protocol.map": (STRING, "PLAINTEXT:PLAINTEXT", "There is one listener."),
+    "log.cleaner.enable": (BOOLEAN, "false", "Nothing is compacted."),
+    "log.message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
+    "log.message.timestamp.difference.max.ms": (
+        LONG,
+        _NO_LIMIT,
+        "Timestamps are not compared with the time.",
+    ),
+    "log.preallocate": (BOOLEAN, "false", "Files grow with what is written."),
+    "max.connection.creation.rate": (INT, str(INT32_MAX), "There is no limit."),
+    "max.connections.per.ip": (INT, str(INT32_MAX), "There is no limit but `max.connections`."),
+    "max.connections.per.ip.overrides": (STRING, "", "There is no limit but `max.connections`."),
+    "quota.consumer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
+    "quota.producer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
+    "replica.selector.class": (STRING, None, "Consumers read from leaders."),
+    "sasl.enabled.mechanisms": (LIST, "", "There is no SASL."),
+    "security.inter.broker.protocol": (STRING, "PLAINTEXT", "There is one listener."),
+    "ssl.client.auth": (STRING, "none", "There is no TLS."),
+    "transactional.id.expiration.ms": (INT, str(WEEK_MS), "How long an idempotent producer is remembered."),
+    "zookeeper.set.acl": (BOOLEAN, "false", "The ACLs of znodes are open."),
+}
+"""The same of brokers."""
+_TYPES: Final[Mapping[str, int]] = {
+    "advertised.port": INT,
+    "offsets.topic.replication.factor": SHORT,
+    "zookeeper.connection.timeout.ms": INT,
+    **dict.fromkeys(
+        (
+            "connections.max.idle.ms",
+            "controlled.shutdown.retry.backoff.ms",
+            "leader.imbalance.check.interval.seconds",
+            "log.retention.bytes",
+            "log.retention.check.interval.ms",
+            "log.retention.ms",
+            "log.roll.ms",
+            "offsets.retention.check.interval.ms",
+            "queued.max.request.bytes",
+            "replica.lag.time.max.ms",
+        ),
+        LONG,
+    ),
+}
+"""Types that Kafka has for configs of brokers, where they do not follow from the value."""
 
 
-def known_configs(broker: int, settings: BrokerSettings) -> KnownConfigs:
-    """The configs of topics and of this broker."""
+def known_configs(
+    broker: int, settings: BrokerSettings, started: Mapping[str, str] = MappingProxyType({})
+) -> KnownConfigs:
+    """The configs of topics and of this broker; `started`: as `_STARTED`, those that are known."""
     by_name = {item.name: item for item in fields(BrokerSettings)}
     topic = {
         name: replace(_known(name, by_name[attribute], settings, type_), follows=_FOLLOWED.get(name))
         for name, (attribute, type_) in OF_TOPICS.items()
     }
+    topic |= _fixed(_FIXED_OF_TOPICS, read_only=False)
+    topic |= {"flush.messages": _flush_messages("flush.messages", settings, read_only=False)}
     topic[CLEANUP_POLICY.name] = CLEANUP_POLICY
-    return KnownConfigs(broker, topic, {one.name: one for one in _of_broker(broker, settings)})
+    of_broker = _fixed(_FIXED, read_only=True) | {one.name: one for one in _of_broker(broker, settings)}
+    for name, value in started.items():
+        type_, documentation = _STARTED[name]
+        of_broker[name] = KnownConfig(name, type_, value, STATIC_BROKER_CONFIG, documentation, read_only=True)
+    return KnownConfigs(broker, topic, of_broker)
+
+
+def _fixed(rows: Mapping[str, tuple[int, str | None, str]], *, read_only: bool) -> dict[str, KnownConfig]:
+    return {
+        name: KnownConfig(name, type_, value, DEFAULT_CONFIG, documentation, read_only)
+        for name, (type_, value, documentation) in rows.items()
+    }
+
+
+def _flush_messages(name: str, settings: BrokerSettings, *, read_only: bool) -> KnownConfig:
+    is_flushed = settings.flush == "batch"
+    value, source = ("1", STATIC_BROKER_CONFIG) if is_flushed else (_NO_LIMIT, DEFAULT_CONFIG)
+    documentation = "Records after which a log is forced to the disk."
+    return KnownConfig(name, LONG, value, source, documentation, read_only)
 
 
 def _of_broker(broker: int, settings: BrokerSettings) -> Iterator[KnownConfig]:
@@ -67,7 +167,10 @@ def _of_broker(broker: int, settings: BrokerSettings) -> Iterator[KnownConfig]:
         if (name := item.metadata["kafka"]) is not None:
             value = getattr(settings, item.name)
             type_ = BOOLEAN if isinstance(value, bool) else INT if isinstance(value, int) else STRING
+            type_ = _TYPES.get(str(name), type_)
             yield _known(str(name), item, settings, type_, read_only=name not in OBEYED["brokers"])
+    yield replace(CLEANUP_POLICY, name="log.cleanup.policy", follows=None)
+    yield _flush_messages("log.flush.interval.messages", settings, read_only=True)
 
 
 def _known(

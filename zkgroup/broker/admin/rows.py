@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
@@ -53,12 +54,16 @@ class AdminRows:
         *,
         broker: int,
         settings: BrokerSettings,
+        started: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """
         Args:
             store: the broker's ZooKeeper session.
             metadata: what this broker answers to clients.
+            started: what DescribeConfigs tells of the broker's start beside the settings: `listeners`,
+                `log.dirs` and others under Kafka's names. Read with the first request.
         """
+        self._started = started
         self._store, self._clock, self._metadata = store, clock, metadata
         self._broker, self._settings = broker, settings
         self._apis: AdminApis | None = None
@@ -98,6 +103,11 @@ class AdminRows:
             from zkgroup.broker.admin.apis import AdminApis
 
             self._apis = AdminApis(
-                self._store, self._clock, self._metadata, broker=self._broker, settings=self._settings
+                self._store,
+                self._clock,
+                self._metadata,
+                broker=self._broker,
+                settings=self._settings,
+                started=self._started,
             )
         return self._apis
