@@ -136,9 +136,10 @@ class Folders:
             if moment.zxid is None and (hole := self.history.unlogged_behind(zxid)) is not None
         ]
         self._holes |= dict.fromkeys(behind)
+        is_known = last <= self.history.last_zxid and not behind
         is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
         changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
-        return Difference(changes, *zxids, found.time_ms, is_exact and not behind)
+        return Difference(changes, *zxids, found.time_ms, is_exact and is_known)
 
     def zxid_of(self, moment: PointInTime) -> int:
         """The last transaction at or before it. Raises NotFoundError where the files begin later."""

@@ -78,6 +78,14 @@ def test_a_moment_that_no_file_has_is_never_exact(source: Folders) -> None:
     assert source.tree(_at(16)).is_exact
 
 
+@pytest.mark.parametrize("start", [5, 17])
+def test_a_difference_that_ends_behind_the_files_is_not_exact(source: Folders, start: int) -> None:
+    """What came later is in no file, also where none was found; a tree has its own zxid."""
+    found = source.diff(_at(start), _at(20))
+
+    assert (len(found.changes), found.is_exact, source.damages()) == (12 if start == 5 else 0, False, [])
+
+
 def test_a_time_behind_the_last_record_is_not_exact(logged: Folders) -> None:
     """What the snapshot shows may have been before it."""
     seen = logged.tree(LATE)

@@ -344,6 +344,7 @@ def test_a_diff_needs_a_past(lone_shell: Shell) -> None:
 
     assert (live.code, beyond.code) == (2, 0)
     assert "--input" in live.err
+    assert "as far as the files show" in beyond.err
     assert "the files end at 0x163" in beyond.err
 
 
