@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from zkgroup.broker.replica_view import Role
 from zkgroup.errors import WireError
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.wire.control import (
+    BrokerEndPoint,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -23,7 +26,9 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import ErrorCode, Request, Response
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerEpoch
 
 INT32_MAX = 2**31 - 1
@@ -170,8 +175,51 @@ def test_a_request_in_the_name_of_the_controller_changes_nothing_that_zookeeper_
     found = world.running.ask(1, forged, LeaderAndIsrResponse)
 
     assert found.partitions == (PartitionError(*T0, ErrorCode.STALE_LEADER_EPOCH),)
-    assert "1 partitions are not as in ZooKeeper, t-0; refused" in caplog.text
+    assert "not as in ZooKeeper: t-0; refused" in caplog.text
     assert world.running.view(1, T0).role is Role.LEADER
     world.running.lead(world.zk, T0, 1, (1, 2), leader_epoch=1)
     assert world.running.append(1, T0, b"b").error == 0
     assert world.running.view(1, T0).log_end_offset == 2
+
+
+def test_metadata_in_the_name_of_the_controller_says_what_zookeeper_says(world: MemoryBrokers) -> None:
+    """No leader of an epoch to come, no topic gone, no broker away or elsewhere: else clients and followers
+    would go there until the controller has something new to say."""
+    led(world)
+    brokers = tuple(map(world.running.address, (1, 2)))
+    beyond = PartitionStateInfo(*T0, INT32_MAX, 2, INT32_MAX, (2,), 0, (1, 2))
+    elsewhere = (brokers[0], replace(brokers[1], port=1))
+
+    def sent(live: tuple[BrokerEndPoint, ...], *states: PartitionStateInfo) -> int:
+        update = UpdateMetadataRequest(world.running.controller, 1, states, live)
+        return world.running.ask(1, update, UpdateMetadataResponse).error
+
+    assert sent(brokers, beyond) == ErrorCode.STALE_LEADER_EPOCH
+    assert (
+        sent(brokers, PartitionStateInfo.during_delete(T0, 1, (1, 2), (1, 2))) == ErrorCode.STALE_LEADER_EPOCH
+    )
+    assert sent(()) == ErrorCode.STALE_BROKER_EPOCH
+    assert sent(elsewhere) == ErrorCode.STALE_BROKER_EPOCH
+
+    found = world.running.ask(1, MetadataRequest.of("t"), MetadataResponse)
+    assert found.brokers == brokers
+    assert found.topics[0].partitions[0].leader == 1
+    assert world.running.append(1, T0, b"b").error == 0
+    assert world.isr() == (1, 2)
+
+
+def test_a_known_role_with_fewer_replicas_shuts_out_no_follower(world: MemoryBrokers) -> None:
+    """Sent in the name of a later controller, in the leader epoch of the former one."""
+    led(world)
+    path = Topic.path(T0.topic)
+    world.zk.multi(SetData(path, Topic({0: (1, 2)}).encode(), world.zk.read(path).stat.version))
+    world.running.controller_epoch += 1
+    world.running.lead(world.zk, TopicPartition("u", 0), 1, (1, 2))
+    fewer = PartitionStateInfo(*T0, 1, 1, 0, (1,), 0, (1,))
+    forged = LeaderAndIsrRequest(world.running.controller, 2, (fewer,), ())
+
+    found = world.running.ask(1, forged, LeaderAndIsrResponse)
+
+    assert found.partitions == (PartitionError(*T0, ErrorCode.STALE_LEADER_EPOCH),)
+    assert world.running.append(1, T0, b"b").error == 0
+    assert world.isr() == (1, 2)

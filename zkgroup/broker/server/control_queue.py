@@ -11,7 +11,15 @@ from zkgroup.broker.replica_view import Action, DeleteReplica, Handling, Respons
 from zkgroup.broker.replicas.actions import partitions_without_role, perform
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.server.control_claims import claimed, impossible, paths_of, stored_states, without
+from zkgroup.broker.server.control_claims import (
+    claimed,
+    claimed_brokers,
+    impossible,
+    paths_of,
+    registered_brokers,
+    stored_states,
+    without,
+)
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
@@ -29,6 +37,7 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import ErrorCode, Request, Response
+from zkgroup.znodes.brokers import BrokerRegistration
 
 _log = get_logger("zkgroup.broker")
 
@@ -119,36 +128,60 @@ class ControlHandlers:
                     return _REFUSALS[type(request)](ErrorCode.STALE_CONTROLLER_EPOCH)
             if isinstance(request, UpdateMetadataRequest):
                 await self._claims.learn(broker.broker for broker in request.brokers)
-            elif compared := claimed(request, self._broker, self._control_requests.replicas):
-                znodes = await self._claims.read(paths_of(request, compared))
-                if znodes is None:
-                    return None
-                refused = impossible(request, self._broker, compared, stored_states(compared, znodes))
-                if refused:
-                    return await self._submit_others(request, refused, context, generation)
+            compared = await self._compared(request, self._claims)
+            if compared is None:
+                return None
+            if compared != (request, frozenset()):
+                return await self._submit_rest(request, *compared, context, generation)
         return await self._submit(request, generation)
+
+    async def _compared(
+        self, request: ControlRequest, claims: PeerClaimChecker
+    ) -> tuple[ControlRequest, frozenset[TopicPartition]] | None:
+        """What is left of a request that ZooKeeper contradicts, and the partitions that are not.
+
+        None while ZooKeeper cannot be read.
+        """
+        known, live = self._control_requests.known_to(request), self._control_requests.brokers
+        partitions, brokers = claimed(request, self._broker, known), claimed_brokers(request, live)
+        paths = (*paths_of(request, partitions), *map(BrokerRegistration.path, brokers))
+        znodes = await claims.read(paths) if paths else ()
+        if znodes is None:
+            return None
+        at = len(paths) - len(brokers)
+        stored = stored_states(request, partitions, znodes[:at])
+        refused = impossible(request, self._broker, partitions, known, stored)
+        rest = without(request, refused) if refused else request
+        if isinstance(rest, UpdateMetadataRequest) and brokers:
+            rest = replace(rest, brokers=registered_brokers(rest, live, brokers, znodes[at:]))
+        return rest, refused
 
     async def _submit(self, request: ControlRequest, generation: int) -> Response | None:
         return await self._queue.submit(request) if generation == self._queue.generation else None
 
-    async def _submit_others(
+    async def _submit_rest(
         self,
-        request: LeaderAndIsrRequest | StopReplicaRequest,
+        request: ControlRequest,
+        rest: ControlRequest,
         refused: frozenset[TopicPartition],
         context: RequestContext,
         generation: int,
     ) -> Response | None:
-        """Handles a request without the partitions of which no controller can have sent it: error 13."""
-        named = ", ".join(map(str, sorted(refused)[:3]))
-        kind, count = type(request).__name__, len(refused)
-        message = "%s of %s: %d partitions are not as in ZooKeeper, %s; refused"
-        _log.warning(message, kind, context.peer, count, named, extra=limited())
-        response = await self._submit(without(request, refused), generation)
+        """Handles what is left of a request; what no controller can have sent is error 13, a broker 77."""
+        named = ", ".join(map(str, sorted(refused)[:3])) or "live brokers"
+        if len(refused) > 3:
+            named += f" and {len(refused) - 3} more"
+        message, kind = "%s of %s: not as in ZooKeeper: %s; refused", type(request).__name__
+        _log.warning(message, kind, context.peer, named, extra=limited())
+        response = await self._submit(rest, generation)
+        error = ErrorCode.STALE_LEADER_EPOCH
+        if isinstance(response, UpdateMetadataResponse) and response.error == ErrorCode.NONE:
+            return replace(response, error=error if refused else ErrorCode.STALE_BROKER_EPOCH)
         if not isinstance(response, LeaderAndIsrResponse | StopReplicaResponse):
             return response
         if response.error != ErrorCode.NONE:
             return response
-        errors = (PartitionError(*tp, ErrorCode.STALE_LEADER_EPOCH) for tp in sorted(refused))
+        errors = (PartitionError(*tp, error) for tp in sorted(refused))
         return replace(response, partitions=(*response.partitions, *errors))
 
     async def _handle(self, request: ControlRequest) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 
 from zkgroup.broker.replica_view import (
@@ -28,7 +28,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import ErrorCode, Request
 from zkgroup.znodes.ids import is_legal
 
 
@@ -67,6 +67,17 @@ class ControlRequestHandler:
     def replicas(self) -> Mapping[TopicPartition, AssignedRole]:
         """The roles of the replicas on this broker."""
         return MappingProxyType(self._replicas)
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerEndPoint]:
+        """The live brokers by the last UpdateMetadata."""
+        return self._cache.brokers
+
+    def known_to(self, request: Request) -> Callable[[TopicPartition], PartitionStateInfo | None]:
+        """What requests of this kind have said of a partition last."""
+        if isinstance(request, UpdateMetadataRequest):
+            return self._cache.partition
+        return lambda tp: None if (role := self._replicas.get(tp)) is None else role.state
 
     # --- handlers -------------------------------------------------------------------------------
 
