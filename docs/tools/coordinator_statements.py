@@ -95,7 +95,7 @@ ITEMS: Final[dict[int, str]] = {
     51: "Leave while the member's join is parked: that join ends with 25.",
     52: "Static first join never gets 79, also at v5+.",
     53: "Rejoin with empty id in Stable: new id, same generation, no rebalance, old assignment from Sync; old id then gets 82 on Heartbeat, Sync, Join and Commit that carry the instance id.",
-    54: "Returning static leader (v<9) is told the old leader id and an empty list; v9: itself, list, SkipAssignment.",
+    54: "A returning static leader is told the old leader id and an empty list.",
     55: "Rejoin changing the selected protocol: rebalance. Persistence failure: id rolled back, error answered.",
     56: "Rejoin in CR: rebalance. In PR: parked, old parked call gets 82.",
     57: "Static member absent at RT stays in the group and in the leader's list; it is removed by ST or by the sync timer.",

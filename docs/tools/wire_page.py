@@ -31,9 +31,9 @@ DIFFERENCES = [
     (
         "Fetch",
         (
-            "Consumers get no session. Before version 10 they get error 76 from the first batch with zstd on; Kafka "
-            "refuses topics with `compression.type=zstd`, and sends such batches of others. Replica id -2 is "
-            "answered by every replica."
+            "Versions 0 to 3 get error 43 for each partition. Consumers get no session. Before version 10 they get "
+            "error 76 from the first batch with zstd on; Kafka refuses topics with `compression.type=zstd`, and "
+            "sends such batches of others. Replica id -2 is answered by every replica."
         ),
     ),
     (
@@ -45,11 +45,9 @@ DIFFERENCES = [
         (
             "A client gets error 23 while ZooKeeper consumers are members of its group. As in Kafka 3.9.1: an "
             "instance id that is not registered is an unknown member (25), a member that joins again changes its "
-            "timeouts, what members send each other is not read, and JoinGroup 8 and 9 and LeaveGroup 5 are "
-            "served: they have a reason, and JoinGroup 9 says whether the leader skips the assignment. Of "
-            "strategies with equal votes the leader's first one wins. A SyncGroup that is repeated is answered, "
-            "the former one with 27. A JoinGroup that is repeated replaces the former one, whose connection is "
-            "closed without an answer."
+            "timeouts, and what members send each other is not read. Of strategies with equal votes the leader's "
+            "first one wins. A SyncGroup that is repeated is answered, the former one with 27. A JoinGroup that is "
+            "repeated replaces the former one, whose connection is closed without an answer."
         ),
     ),
     (
@@ -97,6 +95,10 @@ DIFFERENCES = [
     (
         "CreateTopics, AlterConfigs and the other requests of tools",
         "`error_message` names the znode or setting, and what was expected and found; its words are not Kafka's.",
+    ),
+    (
+        "CreateTopics, DeleteTopics",
+        "Topics have no ids: CreateTopics 7 answers zeros, and DeleteTopics 6 error 100 for any id.",
     ),
     ("DeleteTopics, CreatePartitions", "Error 17 for `__consumer_offsets`."),
     (

@@ -283,7 +283,7 @@ class ControllerServer:
     @property
     def listed(self) -> Mapping[int, range]:
         """The versions of each API that it serves, by API key."""
-        return self._apis.table.listed
+        return self._apis.table.versions
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""

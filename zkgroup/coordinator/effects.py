@@ -44,7 +44,6 @@ class JoinGroupResult:
     member_id: str
     members: tuple[JoinResultMember, ...] = ()
     """Empty for all but the leader."""
-    skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

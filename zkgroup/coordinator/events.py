@@ -29,8 +29,6 @@ class JoinGroup:
     group_instance_id: str | None = None
     requires_member_id: bool
     """From version 4 on a dynamic member first gets an id, with MEMBER_ID_REQUIRED (KIP-394)."""
-    may_skip_assignment: bool = False
-    """From version 9 on the response can say that the leader need not assign (KIP-814)."""
     client_id: str
     client_host: str
     session_timeout_ms: int

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -62,14 +61,6 @@ class GroupPhase(Enum):
     DEAD = "Dead"
 
 
-@dataclass(slots=True)
-class ParkedJoin:
-    """A JoinGroup that is answered when the join phase completes."""
-
-    request_id: int
-    may_skip_assignment: bool
-
-
 class MemberMetadata:
     """A member of a group."""
 
@@ -111,7 +102,7 @@ class MemberMetadata:
         self.assignment = assignment
         self.is_new = False
         """Whether its first join phase has not completed."""
-        self.parked_join: ParkedJoin | None = None
+        self.parked_join: int | None = None
         self.parked_sync: int | None = None
         """Request id."""
         self.replaced_ms: int | None = None
@@ -268,14 +259,14 @@ class GroupMetadata:
             if not self.supported_protocols[name]:
                 del self.supported_protocols[name]
 
-    def park_join(self, member: MemberMetadata, parked: ParkedJoin) -> ParkedJoin | None:
-        """Parks a join of a member; returns the one that it replaces."""
+    def park_join(self, member: MemberMetadata, request_id: int) -> int | None:
+        """Parks a join of a member until the join phase completes; returns the one that it replaces."""
         replaced = self.take_join(member)
-        member.parked_join = parked
+        member.parked_join = request_id
         self.joined_count += 1
         return replaced
 
-    def take_join(self, member: MemberMetadata) -> ParkedJoin | None:
+    def take_join(self, member: MemberMetadata) -> int | None:
         """Takes the parked join of a member, to be answered."""
         parked, member.parked_join = member.parked_join, None
         if parked is not None:

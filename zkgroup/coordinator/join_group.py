@@ -12,7 +12,7 @@ from typing import Final
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.effects import JoinGroupResult, SyncGroupResult
 from zkgroup.coordinator.events import JoinGroup, WriteOutcome
-from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata, ParkedJoin
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
 from zkgroup.coordinator.outcomes import JOIN_ERRORS
 from zkgroup.coordinator.rebalance import (
     add_session_timer,
@@ -21,7 +21,6 @@ from zkgroup.coordinator.rebalance import (
     drop_member,
     joined,
     maybe_prepare_rebalance,
-    member_list,
     prepare_rebalance,
     remove_pending,
     restart_session,
@@ -123,9 +122,9 @@ def _add_member(context: CoordinatorContext, group: GroupMetadata, join: JoinGro
 
 
 def _park(context: CoordinatorContext, group: GroupMetadata, member: MemberMetadata, join: JoinGroup) -> None:
-    replaced = group.park_join(member, ParkedJoin(join.request_id, join.may_skip_assignment))
+    replaced = group.park_join(member, join.request_id)
     if replaced is not None:
-        context.drop_request(replaced.request_id)
+        context.drop_request(replaced)
 
 
 # --- known members --------------------------------------------------------------------------------
@@ -227,22 +226,19 @@ def _replacement_written(
     """Answers the new process, unless a rebalance has begun, which will answer it.
 
     A leader that comes back gets its former id as the leader, so that it does not assign: its assignment
-    would not be used. From version 9 on it leads, and the response says that it need not assign.
+    would not be used.
     """
-    parked = member.parked_join
-    if group.state is not ConsumerGroupState.STABLE or member.member_id != new_id or parked is None:
+    is_parked = member.parked_join is not None
+    if group.state is not ConsumerGroupState.STABLE or member.member_id != new_id or not is_parked:
         return
     error = JOIN_ERRORS[outcome]
     if error is ErrorCode.NONE:
-        is_leader = group.leader == new_id and parked.may_skip_assignment
         result = JoinGroupResult(
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol=group.protocol,
-            leader=(group.leader or "") if parked.may_skip_assignment else former.leader,
+            leader=former.leader,
             member_id=new_id,
-            members=member_list(group) if is_leader else (),
-            skip_assignment=is_leader,
         )
     else:
         group.update(member, former.protocols)

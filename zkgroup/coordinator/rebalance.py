@@ -87,9 +87,9 @@ def answer_join(
     context: CoordinatorContext, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult
 ) -> None:
     """Answers the parked join of a member, if it has one."""
-    parked = group.take_join(member)
-    if parked is not None:
-        context.reply(parked.request_id, result)
+    request_id = group.take_join(member)
+    if request_id is not None:
+        context.reply(request_id, result)
 
 
 def answer_sync(context: CoordinatorContext, member: MemberMetadata, result: SyncGroupResult) -> bool:

@@ -11,14 +11,17 @@ from typing import Annotated, ClassVar, Final
 
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.schema import (
+    NO_UUID,
     Boolean,
     ErrorText,
     Int8,
     Int16,
     Int32,
+    NullableFrom,
     NullableString,
     String,
     Tag,
+    Uuid,
     Versions,
 )
 
@@ -77,8 +80,9 @@ class CreatedTopic:
     """The result for one topic."""
 
     topic: String
+    topic_id: Annotated[Uuid, Versions(7)] = NO_UUID
     error: Int16
-    error_message: ErrorText = None
+    error_message: Annotated[ErrorText, Versions(1)] = None
     config_error: Annotated[Int16, Tag(0), Versions(5)] = 0
     """Why `configs` is null."""
     partitions: Annotated[Int32, Versions(5)] = -1
@@ -91,10 +95,10 @@ class CreatedTopic:
 class CreateTopicsResponse(Response):
     """The result for each topic."""
 
-    VERSIONS: ClassVar[range] = range(2, 7)
+    VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_FROM: ClassVar[int | None] = 5
 
-    throttle_ms: Int32 = 0
+    throttle_ms: Annotated[Int32, Versions(2)] = 0
     topics: tuple[CreatedTopic, ...]
 
 
@@ -104,12 +108,12 @@ class CreateTopicsRequest(Request):
 
     API: ClassVar[Api] = Api.CREATE_TOPICS
     RESPONSE: ClassVar[type[Response]] = CreateTopicsResponse
-    VERSIONS: ClassVar[range] = range(2, 7)
+    VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_FROM: ClassVar[int | None] = 5
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
-    validate_only: Boolean = False
+    validate_only: Annotated[Boolean, Versions(1)] = False
 
 
 # --- DeleteTopics ---------------------------------------------------------------------------------
@@ -119,7 +123,9 @@ class CreateTopicsRequest(Request):
 class DeletedTopic:
     """The result for one topic."""
 
-    topic: String
+    topic: Annotated[NullableString, NullableFrom(6)]
+    """Null for one that was given by its id, which no topic has."""
+    topic_id: Annotated[Uuid, Versions(6)] = NO_UUID
     error: Int16
     error_message: Annotated[ErrorText, Versions(5)] = None
 
@@ -128,11 +134,20 @@ class DeletedTopic:
 class DeleteTopicsResponse(Response):
     """The result for each topic."""
 
-    VERSIONS: ClassVar[range] = range(1, 6)
+    VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
-    throttle_ms: Int32 = 0
+    throttle_ms: Annotated[Int32, Versions(1)] = 0
     topics: tuple[DeletedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicState:
+    """A topic that is to be deleted."""
+
+    topic: NullableString = None
+    """Null where the id is given instead."""
+    topic_id: Uuid = NO_UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +156,11 @@ class DeleteTopicsRequest(Request):
 
     API: ClassVar[Api] = Api.DELETE_TOPICS
     RESPONSE: ClassVar[type[Response]] = DeleteTopicsResponse
-    VERSIONS: ClassVar[range] = range(1, 6)
+    VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
-    topics: tuple[String, ...]
+    topics: Annotated[tuple[DeleteTopicState, ...], Versions(6)] = ()
+    topic_names: Annotated[tuple[String, ...], Versions(0, 5)] = ()
     timeout_ms: Int32
 
 
@@ -236,10 +252,12 @@ class DescribedConfig:
     value: NullableString
     """Null for a sensitive one."""
     read_only: Boolean
-    source: Int8 = -1
+    is_default: Annotated[Boolean, Versions(0, 0)] = False
+    """Kafka 2.8.2 says it of no config."""
+    source: Annotated[Int8, Versions(1)] = -1
     """See `CreatedConfig`."""
     is_sensitive: Boolean
-    synonyms: tuple[ConfigSynonym, ...] = ()
+    synonyms: Annotated[tuple[ConfigSynonym, ...], Versions(1)] = ()
     config_type: Annotated[Int8, Versions(3)] = 0
     """1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password; 0 unknown."""
     documentation: Annotated[NullableString, Versions(3)] = None
@@ -261,7 +279,7 @@ class DescribedResource:
 class DescribeConfigsResponse(Response):
     """Configs."""
 
-    VERSIONS: ClassVar[range] = range(1, 5)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     throttle_ms: Int32 = 0
@@ -274,11 +292,11 @@ class DescribeConfigsRequest(Request):
 
     API: ClassVar[Api] = Api.DESCRIBE_CONFIGS
     RESPONSE: ClassVar[type[Response]] = DescribeConfigsResponse
-    VERSIONS: ClassVar[range] = range(1, 5)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     resources: tuple[ConfigResource, ...]
-    include_synonyms: Boolean = False
+    include_synonyms: Annotated[Boolean, Versions(1)] = False
     include_documentation: Annotated[Boolean, Versions(3)] = False
 
 

@@ -1,8 +1,7 @@
 """Requests to a group coordinator, and their responses.
 
-Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2, JoinGroup 8
-and 9 and LeaveGroup 5 @3.9.1. Below version 7 the name of the protocol in a JoinGroup response with an error
-is an empty text, from then on null.
+Sources: the messages of these names in clients/src/main/resources/common/message/*.json@2.8.2. Below version
+7 the name of the protocol in a JoinGroup response with an error is an empty text, from then on null.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class JoinedMember:
 class JoinGroupResponse(Response):
     """The generation that a member is in."""
 
-    VERSIONS: ClassVar[range] = range(10)
+    VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_FROM: ClassVar[int | None] = 6
 
     throttle_ms: Annotated[Int32, Versions(2)] = 0
@@ -66,8 +65,6 @@ class JoinGroupResponse(Response):
     protocol: Annotated[NullableString, NullableFrom(7)]
     leader: String
     """Member id."""
-    skip_assignment: Annotated[Boolean, Versions(9)] = False
-    """The leader is not to assign: the generation has its assignment (KIP-814)."""
     member_id: String
     members: tuple[JoinedMember, ...] = ()
     """Empty for all but the leader."""
@@ -79,7 +76,7 @@ class JoinGroupRequest(Request):
 
     API: ClassVar[Api] = Api.JOIN_GROUP
     RESPONSE: ClassVar[type[Response]] = JoinGroupResponse
-    VERSIONS: ClassVar[range] = range(10)
+    VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_FROM: ClassVar[int | None] = 6
 
     group: String
@@ -92,8 +89,6 @@ class JoinGroupRequest(Request):
     protocol_type: String
     protocols: tuple[JoinProtocol, ...]
     """The preferred one first."""
-    reason: Annotated[NullableString, Versions(8)] = None
-    """Why it joins again, for the log (KIP-800)."""
 
 
 # --- SyncGroup ------------------------------------------------------------------------------------
@@ -176,8 +171,6 @@ class LeavingMember:
     member_id: String
     """Empty where the instance id says which."""
     group_instance_id: NullableString = None
-    reason: Annotated[NullableString, Versions(5)] = None
-    """For the log (KIP-800)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +186,7 @@ class LeftMember:
 class LeaveGroupResponse(Response):
     """The result for each leaving member."""
 
-    VERSIONS: ClassVar[range] = range(6)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     throttle_ms: Annotated[Int32, Versions(1)] = 0
@@ -207,7 +200,7 @@ class LeaveGroupRequest(Request):
 
     API: ClassVar[Api] = Api.LEAVE_GROUP
     RESPONSE: ClassVar[type[Response]] = LeaveGroupResponse
-    VERSIONS: ClassVar[range] = range(6)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     group: String

@@ -109,7 +109,8 @@ class ProduceTopicResult:
 class ProduceResponse(Response):
     """The result for each partition."""
 
-    VERSIONS: ClassVar[range] = range(9)
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_FROM: ClassVar[int | None] = 9
 
     topics: tuple[ProduceTopicResult, ...]
     throttle_ms: Annotated[Int32, Versions(1)] = 0
@@ -121,7 +122,8 @@ class ProduceRequest(Request):
 
     API: ClassVar[Api] = Api.PRODUCE
     RESPONSE: ClassVar[type[Response]] = ProduceResponse
-    VERSIONS: ClassVar[range] = range(9)
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_FROM: ClassVar[int | None] = 9
 
     transactional_id: Annotated[NullableString, Versions(3)] = field(default=None, kw_only=True)
     acks: Int16
@@ -373,7 +375,7 @@ class EpochPartition:
     """The end of which epoch of one partition is asked for."""
 
     partition: Int32
-    current_leader_epoch: Int32
+    current_leader_epoch: Annotated[Int32, Versions(2, absent=NO_EPOCH)]
     """Of the leader that the sender means; -1 where it knows none."""
     leader_epoch: Int32
 
@@ -392,7 +394,7 @@ class EpochEndResult:
 
     error: Int16
     partition: Int32
-    leader_epoch: Int32 = NO_EPOCH
+    leader_epoch: Annotated[Int32, Versions(1)] = NO_EPOCH
     """The largest one up to the epoch asked for that has records; -1 where there is none."""
     end_offset: Int64 = NO_OFFSET
     """The first offset behind it."""
@@ -410,10 +412,10 @@ class EpochTopicResult:
 class OffsetForLeaderEpochResponse(Response):
     """Where epochs end."""
 
-    VERSIONS: ClassVar[range] = range(2, 5)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
-    throttle_ms: Int32 = field(default=0, kw_only=True)
+    throttle_ms: Annotated[Int32, Versions(2)] = field(default=0, kw_only=True)
     topics: tuple[EpochTopicResult, ...]
 
 
@@ -423,11 +425,11 @@ class OffsetForLeaderEpochRequest(Request):
 
     API: ClassVar[Api] = Api.OFFSET_FOR_LEADER_EPOCH
     RESPONSE: ClassVar[type[Response]] = OffsetForLeaderEpochResponse
-    VERSIONS: ClassVar[range] = range(2, 5)
+    VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     replica_id: Annotated[Int32, Versions(3)] = field(default=-2, kw_only=True)
-    """The follower; -1 for a consumer; -2, of version 2, for unknown."""
+    """The follower; -1 for a consumer; -2, before version 3, for unknown."""
     topics: tuple[EpochTopic, ...]
 
 

@@ -11,7 +11,6 @@ from zkgroup.coordinator.group import (
     ConsumerGroupState,
     GroupMetadata,
     MemberMetadata,
-    ParkedJoin,
 )
 from zkgroup.errors import IllegalTransitionError
 
@@ -167,11 +166,11 @@ def test_a_leader_that_has_not_joined_gives_way_to_the_earliest_that_has() -> No
     group = group_of(*members)
     assert not group.elect_joined_leader()
 
-    group.park_join(members[2], ParkedJoin(1, False))
-    group.park_join(members[1], ParkedJoin(2, False))
+    group.park_join(members[2], 1)
+    group.park_join(members[1], 2)
     assert (group.elect_joined_leader(), group.leader) == (True, "b")
 
-    group.park_join(members[0], ParkedJoin(3, False))
+    group.park_join(members[0], 3)
     assert (group.elect_joined_leader(), group.leader) == (True, "b")
 
 

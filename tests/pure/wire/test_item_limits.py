@@ -52,7 +52,7 @@ def nested(count: int) -> Request:
 
 def names(count: int) -> Request:
     """A byte each."""
-    return DeleteTopicsRequest(topics=("",) * count, timeout_ms=1)
+    return DeleteTopicsRequest(topic_names=("",) * count, timeout_ms=1)
 
 
 def topics(count: int) -> Request:

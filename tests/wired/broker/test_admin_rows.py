@@ -12,6 +12,7 @@ from zkgroup.wire.admin_apis import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
 TIMEOUT_MS = round(PATIENCE_S * 1000)
@@ -32,9 +33,22 @@ def test_a_topic_that_is_named_twice_has_two_rows(kafka_cluster: KafkaCluster) -
     found = _create(kafka_cluster, "a", "b", "a")
     assert [(row.topic, row.error) for row in found] == [("a", 42), ("b", 0), ("a", 42)]
 
-    request = DeleteTopicsRequest(topics=("b", "absent", "b", "absent"), timeout_ms=TIMEOUT_MS)
+    request = DeleteTopicsRequest(topic_names=("b", "absent", "b", "absent"), timeout_ms=TIMEOUT_MS)
     deleted = ask(_port(kafka_cluster), request, DeleteTopicsResponse, version=5).topics
     assert [(row.topic, row.error) for row in deleted] == [("b", 0), ("absent", 3), ("b", 0), ("absent", 3)]
+
+
+def test_a_topic_is_deleted_by_its_name_and_not_by_an_id(kafka_cluster: KafkaCluster) -> None:
+    """An id gets 100, as no topic has one; name and id together refuse the whole request (42)."""
+    _create(kafka_cluster, "c")
+    named, by_id = DeleteTopicState(topic="c"), DeleteTopicState(topic_id=b"i" * 16)
+    both = DeleteTopicState(topic="c", topic_id=b"i" * 16)
+
+    for asked, expected in (((named, both), (42, 42)), ((named, by_id), (0, 100))):
+        request = DeleteTopicsRequest(topics=asked, timeout_ms=TIMEOUT_MS)
+        found = ask(_port(kafka_cluster), request, DeleteTopicsResponse, version=6).topics
+        assert [(row.topic, row.topic_id) for row in found] == [(one.topic, one.topic_id) for one in asked]
+        assert tuple(row.error for row in found) == expected
 
 
 def test_a_refused_topic_has_no_configs(kafka_cluster: KafkaCluster) -> None:

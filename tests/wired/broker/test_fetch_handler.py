@@ -113,6 +113,19 @@ async def test_a_consumer_fetches_several_partitions_in_every_version(version: i
 
 
 @on_a_loop
+@pytest.mark.parametrize("version", range(4))
+async def test_a_consumer_that_reads_no_record_batches_is_told(version: int) -> None:
+    """Error 43 for each partition: without an answer it would ask again and again."""
+    async with served(leader()) as one:
+        client = await one.client()
+
+        response = await client.ask(request((TP, 0), (OTHER, 1)), FetchResponse, version=version)
+
+        assert [(each.error, each.records) for each in found(response).values()] == [(43, b"")] * 2
+        await client.close()
+
+
+@on_a_loop
 @pytest.mark.parametrize("version", [4, 9, 10, 12])
 async def test_a_consumer_before_version_10_gets_no_zstd(version: int) -> None:
     """The batches before it are sent; from it on the error is 76, which its clients name."""

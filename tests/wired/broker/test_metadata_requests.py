@@ -64,7 +64,7 @@ async def test_what_is_listed_is_served(version: int) -> None:
         assert keys == sorted(key for key in broker.service.table.versions)
         assert {ApiVersion(18, 0, 3), ApiVersion(3, 0, 11), ApiVersion(10, 0, 3)} <= set(answer.apis)
         for api in answer.apis:
-            assert broker.service.table.listed[api.api_key] == range(api.first, api.last + 1)
+            assert broker.service.table.versions[api.api_key] == range(api.first, api.last + 1)
         await client.close()
 
 

@@ -87,6 +87,22 @@ async def test_offsets_are_listed_in_every_version(version: int) -> None:
 
 
 @on_a_loop
+async def test_version_0_lists_the_starts_of_segments() -> None:
+    """The latest first, and the end before them; also for a partition that is asked for twice."""
+    times = ((EARLIEST, 2), (LATEST, 1), (LATEST, 5), (LATEST, 0), (-3, 5))
+    parts = tuple(ListOffsetsPartition(0, time, max_offsets=count) for time, count in times)
+    async with served(led()) as one:
+        asking = Asking(await one.client())
+        elsewhere = ListOffsetsPartition(1, LATEST)
+        request = ListOffsetsRequest(-1, (ListOffsetsTopic("orders", (*parts, elsewhere)),))
+
+        assert await asking.ask(request, 0) == listed(
+            *(ListedPartition(0, 0, found) for found in ((0,), (3,), (3, 0), (), ())), ListedPartition(1, 3)
+        )
+        await asking.client.close()
+
+
+@on_a_loop
 async def test_partitions_that_are_not_led_here_have_errors() -> None:
     """6 where the metadata has them, else 3; the others are answered."""
     async with served(led()) as one:
@@ -140,9 +156,9 @@ async def test_clients_of_old_versions_do_not_know_error_78(version: int, error:
 
 
 @on_a_loop
-@pytest.mark.parametrize("version", range(2, 5))
+@pytest.mark.parametrize("version", range(5))
 async def test_the_end_of_a_leader_epoch_is_answered_in_every_version(version: int) -> None:
-    """For a consumer that has fetched up to an epoch."""
+    """For a consumer that has fetched up to an epoch; from version 1 on with the epoch."""
     asked = OffsetForLeaderEpochRequest(
         replica_id=-1, topics=(EpochTopic("orders", (EpochPartition(0, 2, 1),)),)
     )
@@ -150,7 +166,7 @@ async def test_the_end_of_a_leader_epoch_is_answered_in_every_version(version: i
         asking = Asking(await one.client())
 
         assert await asking.ask(asked, version) == OffsetForLeaderEpochResponse(
-            topics=(EpochTopicResult("orders", (EpochEndResult(0, 0, 0, 2),)),)
+            topics=(EpochTopicResult("orders", (EpochEndResult(0, 0, 0 if version else -1, 2),)),)
         )
         await asking.client.close()
 

@@ -94,7 +94,7 @@ def produce(
 
 
 @on_a_loop
-@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("version", range(3, 10))
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_records_are_appended_in_every_version(acks: int, version: int) -> None:
     """The answer has the offset of the first one, from version 5 on the log start offset too."""

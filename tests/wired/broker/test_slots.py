@@ -108,7 +108,7 @@ def test_the_topic_is_neither_deleted_nor_grown(kafka_cluster_factory: Make) -> 
     grown = GrownTopic(topic=OFFSETS_TOPIC, count=5)
 
     deleted = asyncio.run(
-        asked(cluster, DeleteTopicsRequest(topics=(OFFSETS_TOPIC,), timeout_ms=1000), 3, lambda _: True)
+        asked(cluster, DeleteTopicsRequest(topic_names=(OFFSETS_TOPIC,), timeout_ms=1000), 3, lambda _: True)
     )
     added = asyncio.run(
         asked(cluster, CreatePartitionsRequest(topics=(grown,), timeout_ms=1000), 1, lambda _: True)

@@ -38,6 +38,7 @@ from zkgroup.wire.admin_apis import (
     DeletedTopic,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     ElectionResult,
@@ -55,6 +56,7 @@ from zkgroup.wire.admin_apis import (
     ReassignedTopicResult,
 )
 from zkgroup.wire.messages import Api, ErrorCode
+from zkgroup.wire.schema import NO_UUID
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -227,18 +229,27 @@ class AdminApis:
     ) -> DeleteTopicsResponse:
         """Has the controller delete topics, and waits until they are gone.
 
-        The answer has a row for each row of the request; a topic that is named twice is deleted once.
+        The answer has a row for each row of the request; a topic that is named twice is deleted once. Topics
+        have no ids: one that is given by an id gets 100.
         """
         until = self._deadline(request.timeout_ms)
-        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, request.topics, _by(context)))
+        wanted = request.topics or tuple(DeleteTopicState(topic=name) for name in request.topic_names)
+        if any(one.topic is not None and one.topic_id != NO_UUID for one in wanted):
+            refusal = (
+                ErrorCode.INVALID_REQUEST,
+                "a topic is given by its name and by an id, not by one of them",
+            )
+            return DeleteTopicsResponse(topics=tuple(_deleted(one, *refusal) for one in wanted))
+        named = [one.topic for one in wanted if one.topic is not None]
+        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, named, _by(context)))
         names = [name for name, one in found.items() if isinstance(one, RequestedDeletion)]
         await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
-        rows = {}
+        rows: dict[str | None, Failure | None] = {None: _UNKNOWN_ID}
         for name, one in found.items():
-            failure = one if isinstance(one, Failure) else await self._until_deleted(one, until)
-            error, message = (ErrorCode.NONE, None) if failure is None else failure
-            rows[name] = DeletedTopic(topic=name, error=error, error_message=message)
-        return DeleteTopicsResponse(topics=tuple(rows[name] for name in request.topics))
+            rows[name] = one if isinstance(one, Failure) else await self._until_deleted(one, until)
+        return DeleteTopicsResponse(
+            topics=tuple(_deleted(one, *(rows[one.topic] or (ErrorCode.NONE, None))) for one in wanted)
+        )
 
     async def _until_deleted(self, deletion: RequestedDeletion, until: float) -> Failure | None:
         """Waits until nothing is left of a topic; it takes no thread while it waits for a lost broker."""
@@ -456,7 +467,12 @@ def _for_asking_again(result: Created | Failure | None) -> ErrorCode:
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
+_UNKNOWN_ID: Final = Failure(ErrorCode.UNKNOWN_TOPIC_ID, "topics have no ids here: name the topic")
 _NO_LEADERS = "the topic exists, and the broker does not know a leader of each partition yet"
+
+
+def _deleted(one: DeleteTopicState, error: int, message: str | None) -> DeletedTopic:
+    return DeletedTopic(topic=one.topic, topic_id=one.topic_id, error=error, error_message=message)
 
 
 def _by(context: RequestContext) -> ChangeRecord:

@@ -71,7 +71,7 @@ class AdminRows:
     def rows(self) -> Iterator[ServedApi[Any]]:
         """The rows of the table of served APIs."""
         for kind, handler_of in _HANDLERS.items():
-            yield ServedApi(kind, kind.VERSIONS, self._handler(handler_of))
+            yield ServedApi(kind, self._handler(handler_of))
 
     async def create_unknown_topic(self, topic: str) -> ErrorCode:
         """See `AdminApis.create_unknown_topic`."""

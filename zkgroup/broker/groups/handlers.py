@@ -97,16 +97,16 @@ class GroupHandlers:
 
     def rows(self) -> Iterator[ServedApi[Any]]:
         """The rows of the table of served APIs."""
-        yield ServedApi(JoinGroupRequest, range(10), self.join_group)
-        yield ServedApi(SyncGroupRequest, range(6), self.sync_group)
-        yield ServedApi(HeartbeatRequest, range(5), self.heartbeat)
-        yield ServedApi(LeaveGroupRequest, range(6), self.leave_group)
-        yield ServedApi(OffsetCommitRequest, range(9), self.offset_commit)
-        yield ServedApi(OffsetFetchRequest, range(8), self.offset_fetch)
-        yield ServedApi(DescribeGroupsRequest, range(6), self.describe_groups)
-        yield ServedApi(ListGroupsRequest, range(5), self.list_groups)
-        yield ServedApi(DeleteGroupsRequest, range(3), self.delete_groups)
-        yield ServedApi(OffsetDeleteRequest, range(1), self.offset_delete)
+        yield ServedApi(JoinGroupRequest, self.join_group)
+        yield ServedApi(SyncGroupRequest, self.sync_group)
+        yield ServedApi(HeartbeatRequest, self.heartbeat)
+        yield ServedApi(LeaveGroupRequest, self.leave_group)
+        yield ServedApi(OffsetCommitRequest, self.offset_commit)
+        yield ServedApi(OffsetFetchRequest, self.offset_fetch)
+        yield ServedApi(DescribeGroupsRequest, self.describe_groups)
+        yield ServedApi(ListGroupsRequest, self.list_groups)
+        yield ServedApi(DeleteGroupsRequest, self.delete_groups)
+        yield ServedApi(OffsetDeleteRequest, self.offset_delete)
 
     # --- members ----------------------------------------------------------------------------------
 

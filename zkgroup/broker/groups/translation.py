@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 def join_event(number: int, context: RequestContext, request: JoinGroupRequest) -> events.JoinGroup:
-    """JoinGroup 0 to 9. In version 0 the session timeout is the rebalance timeout too."""
+    """JoinGroup 0 to 7. In version 0 the session timeout is the rebalance timeout too."""
     version = context.version
     return events.JoinGroup(
         request_id=number,
@@ -81,7 +81,6 @@ def join_event(number: int, context: RequestContext, request: JoinGroupRequest) 
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         requires_member_id=version >= 4,
-        may_skip_assignment=version >= 9,
         client_id=context.client_id or "",
         client_host=f"/{context.peer.host}",
         session_timeout_ms=request.session_timeout_ms,
@@ -99,7 +98,6 @@ def join_response(version: int, result: JoinGroupResult) -> JoinGroupResponse:
         protocol_type=result.protocol_type,
         protocol=result.protocol if version >= 7 else result.protocol or "",
         leader=result.leader,
-        skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=tuple(
             JoinedMember(

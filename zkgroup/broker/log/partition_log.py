@@ -35,7 +35,7 @@ from zkgroup.errors import ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import BatchHeader
-from zkgroup.wire.records import RecordError
+from zkgroup.wire.records import EARLIEST, LATEST, RecordError
 from zkgroup.wire.schema import Buffer
 
 
@@ -298,6 +298,23 @@ class PartitionLog:
                         return found if found.offset < end_offset else None
                     start = located.header.last_offset + 1
         return None
+
+    def offsets_before(self, time_ms: int, count: int, now_ms: int) -> list[int]:
+        """Starts of segments, the latest first, and the end of the log if the last one has records.
+
+        At most `count`, of those that were written last at that time or before; LATEST: all, EARLIEST: the
+        first one (`legacyFetchOffsetsBefore` in kafka/log/Log.scala@2.8.2).
+        """
+        with storage_errors(self._folder):
+            starts = [(max(one.base_offset, self._start_offset), one.modified_ms()) for one in self._segments]
+        if self._segments[-1].size:
+            starts.append((self._end_offset, now_ms))
+        if time_ms == EARLIEST:
+            del starts[1:]
+        elif time_ms != LATEST:
+            while starts and starts[-1][1] > time_ms:
+                starts.pop()
+        return sorted((offset for offset, _ in starts[::-1][: max(0, count)]), reverse=True)
 
     def _number_of(self, offset: int) -> int:
         """Of the segment that holds an offset."""

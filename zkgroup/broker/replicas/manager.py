@@ -206,19 +206,27 @@ class ReplicaManager:
         return AppendResult(ErrorCode.NOT_LEADER_FOR_PARTITION, end_offset, message=why)
 
     def list_offset(
-        self, topic_partition: TopicPartition, request: ListOffsetsPartition, replica_id: int
+        self,
+        topic_partition: TopicPartition,
+        request: ListOffsetsPartition,
+        replica_id: int,
+        *,
+        is_legacy: bool = False,
     ) -> ListedPartition:
         """The answer of ListOffsets for one partition: an offset with its leader epoch.
 
         -2 asks for the log start offset, -1 for the end: the high watermark for a consumer (`replica_id` -1),
         else the log end offset. Any other time asks for the first record below that end with this timestamp
-        or a later one, and returns -1 with none. Replica -2 may ask a replica in any role.
+        or a later one, and returns -1 with none. Replica -2 may ask a replica in any role. With
+        `is_legacy`, for version 0: see `Replica.list_legacy_offsets`.
         Errors: 3, 6, 74, 75; 78 in a new leader epoch, until the high watermark has reached its start.
         """
         number = request.partition
         if (replica := self._replicas.get(topic_partition)) is None:
             return ListedPartition(number, self._absence(topic_partition))
         with self._changing(topic_partition):
+            if is_legacy:
+                return replica.list_legacy_offsets(request, replica_id, self._wall_ms())
             return replica.list_offset(request, replica_id)
         return ListedPartition(number, ErrorCode.NOT_LEADER_FOR_PARTITION)
 

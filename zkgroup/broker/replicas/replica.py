@@ -281,6 +281,22 @@ class Replica:
             number, error, time_ms=found.timestamp, offset=found.offset, leader_epoch=epoch
         )
 
+    def list_legacy_offsets(
+        self, request: ListOffsetsPartition, replica_id: int, now_ms: int
+    ) -> ListedPartition:
+        """Answers version 0: the starts of the segments up to a time, the latest first, and the end.
+
+        A consumer gets no offset beyond the high watermark (`legacyFetchOffsetsForTimestamp`).
+        """
+        error = self._refusal_of_offsets(NO_EPOCH, replica_id)
+        if error is not ErrorCode.NONE:
+            return ListedPartition(request.partition, error)
+        found = self._log.offsets_before(request.time_ms, request.max_offsets, now_ms)
+        end = self.high_watermark
+        if replica_id == CONSUMER_REPLICA and found and found[0] > end:
+            found = [end, *(offset for offset in found if offset <= end)]
+        return ListedPartition(request.partition, error, tuple(found))
+
     def _refusal_of_offsets(self, leader_epoch: int, replica_id: int) -> ErrorCode:
         """The error for a reader of offsets; an observer may ask a replica in any role."""
         if self._leader_state is None and replica_id != OBSERVER_REPLICA:

@@ -133,28 +133,28 @@ class BrokerApis:
                 sweep_s=sweep_s,
                 claims=claims,
             )
-            rows.append(ServedApi(FetchRequest, range(4, 13), fetches.fetch))
+            rows.append(ServedApi(FetchRequest, fetches.fetch))
             deleting = DeleteRecordsHandler(replicas, is_live=is_live, is_known=is_known)
-            rows.append(ServedApi(DeleteRecordsRequest, range(3), deleting.delete_records))
+            rows.append(ServedApi(DeleteRecordsRequest, deleting.delete_records))
             rows += _rows_of_producers(
                 ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
             )
         if producer_ids is not None:
-            rows.append(ServedApi(InitProducerIdRequest, range(5), producer_ids.init_producer_id))
+            rows.append(ServedApi(InitProducerIdRequest, producer_ids.init_producer_id))
         self.table = ApiTable(rows)
         """The APIs that this broker serves."""
 
     def _rows(self) -> Iterator[ServedApi[Any]]:
         """The rows of every broker, also of one without replicas."""
         control, metadata = self._control, self._metadata
-        yield ServedApi(ApiVersionsRequest, range(4), self._api_versions)
-        yield ServedApi(MetadataRequest, range(12), metadata.metadata)
-        yield ServedApi(DescribeClusterRequest, range(1), metadata.describe_cluster)
-        yield ServedApi(FindCoordinatorRequest, range(4), self._coordinators.find_coordinator)
-        yield ServedApi(LeaderAndIsrRequest, range(1), control.submit)
-        yield ServedApi(StopReplicaRequest, range(1), control.submit)
-        yield ServedApi(UpdateMetadataRequest, range(1), control.submit)
-        yield ServedApi(ControlledShutdownRequest, range(3), self._shut_down)
+        yield ServedApi(ApiVersionsRequest, self._api_versions)
+        yield ServedApi(MetadataRequest, metadata.metadata)
+        yield ServedApi(DescribeClusterRequest, metadata.describe_cluster)
+        yield ServedApi(FindCoordinatorRequest, self._coordinators.find_coordinator)
+        yield ServedApi(LeaderAndIsrRequest, control.submit)
+        yield ServedApi(StopReplicaRequest, control.submit)
+        yield ServedApi(UpdateMetadataRequest, control.submit)
+        yield ServedApi(ControlledShutdownRequest, self._shut_down)
 
     async def respond(self, context: RequestContext, request: Request) -> Answer:
         """Answers a request; None closes the connection without an answer.
@@ -175,7 +175,7 @@ class BrokerApis:
     async def _api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        return api_versions(context.version, request, self.table.listed)
+        return api_versions(context.version, request, self.table.versions)
 
     async def _shut_down(
         self, context: RequestContext, request: ControlledShutdownRequest
@@ -198,6 +198,6 @@ class BrokerApis:
 
 def _rows_of_producers(producing: ProduceHandler, offsets: OffsetHandlers) -> Iterator[ServedApi[Any]]:
     """The rows of producers, and of consumers that look for offsets."""
-    yield ServedApi(ProduceRequest, range(9), producing.produce)
-    yield ServedApi(ListOffsetsRequest, range(1, 7), offsets.list_offsets)
-    yield ServedApi(OffsetForLeaderEpochRequest, range(2, 5), offsets.epoch_ends)
+    yield ServedApi(ProduceRequest, producing.produce)
+    yield ServedApi(ListOffsetsRequest, offsets.list_offsets)
+    yield ServedApi(OffsetForLeaderEpochRequest, offsets.epoch_ends)

@@ -14,6 +14,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.fetch_requests import (
     FOLLOWER_VERSION,
+    RECORD_BATCH_VERSION,
     DelayedFetch,
     follower_of,
     forgotten_by,
@@ -93,7 +94,10 @@ class FetchHandler:
         """By session id: when all partitions of the session were reported last, on the loop's clock."""
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
-        """Answers a fetch; it waits up to `max_wait_ms` until there is enough (`DelayedFetch`)."""
+        """Answers a fetch; it waits up to `max_wait_ms` until there is enough (`DelayedFetch`).
+
+        Before version 4 a client reads no record batches, and gets 43 for each partition.
+        """
         follower = follower_of(request)
         if follower is not None and context.version < FOLLOWER_VERSION:
             return refused(request, ErrorCode.UNSUPPORTED_VERSION)
@@ -102,6 +106,8 @@ class FetchHandler:
             return refused(request, ErrorCode.STALE_BROKER_EPOCH)
         if follower is not None and not await self._is_registered(follower, context):
             return refused(request, ErrorCode.STALE_BROKER_EPOCH)
+        if context.version < RECORD_BATCH_VERSION:
+            return refused(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
         session = self._sessions.find(request)
         if isinstance(session, ErrorCode):
             return FetchResponse((), error=session)

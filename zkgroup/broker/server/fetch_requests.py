@@ -30,6 +30,8 @@ from zkgroup.wire.records import (
 )
 from zkgroup.wire.schema import Buffer
 
+RECORD_BATCH_VERSION: Final = 4
+"""The first version whose clients can read batches of magic 2; the log has no others."""
 ZSTD_VERSION: Final = 10
 """The first version whose clients can read batches with zstd."""
 FOLLOWER_VERSION: Final = 12

@@ -84,17 +84,14 @@ RequestT = TypeVar("RequestT", bound=Request)
 
 @dataclass(frozen=True, slots=True)
 class ServedApi(Generic[RequestT]):
-    """A row of the table: one API, its versions and its handler.
+    """A row of the table: one API and its handler.
 
-    Cancellation of the handler ends its wait: the connection is closed.
+    All its `VERSIONS` are listed in the answer to ApiVersions; any other closes the connection. Cancellation
+    of the handler ends its wait: the connection is closed.
     """
 
     kind: type[RequestT]
-    versions: range
-    """The versions that reach the handler; any other closes the connection."""
     handle: Callable[[RequestContext, RequestT], Awaitable[Answer]]
-    listed: range | None = None
-    """The versions in the answer to ApiVersions; None: those that are served."""
 
 
 class ApiTable:
@@ -105,14 +102,11 @@ class ApiTable:
         for row in rows:
             key = row.kind.API.value
             assert key not in self._rows, f"two handlers of {row.kind.__name__}"
-            assert set(row.versions) <= set(row.kind.VERSIONS), f"{row.kind.__name__} cannot be read"
             self._rows[key] = row
-        self.versions: Mapping[int, range] = {key: row.versions for key, row in self._rows.items()}
-        """Served versions by API key."""
-        self.listed: Mapping[int, range] = {
-            key: row.versions if row.listed is None else row.listed for key, row in sorted(self._rows.items())
+        self.versions: Mapping[int, range] = {
+            key: row.kind.VERSIONS for key, row in sorted(self._rows.items())
         }
-        """Versions in the answer to ApiVersions, by API key in ascending order."""
+        """Served versions by API key in ascending order."""
 
     def respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         """The answer of the request's handler; None for an API that is not served."""

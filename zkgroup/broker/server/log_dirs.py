@@ -42,8 +42,8 @@ class LogDirHandlers:
 
     def rows(self) -> Iterator[ServedApi[Any]]:
         """The rows of the table of served APIs."""
-        yield ServedApi(DescribeLogDirsRequest, range(3), self.describe)
-        yield ServedApi(AlterReplicaLogDirsRequest, range(3), self.alter)
+        yield ServedApi(DescribeLogDirsRequest, self.describe)
+        yield ServedApi(AlterReplicaLogDirsRequest, self.alter)
 
     async def describe(
         self, context: RequestContext, request: DescribeLogDirsRequest

@@ -1,6 +1,6 @@
 """ListOffsets and OffsetForLeaderEpoch: offsets by time, and where leader epochs end.
 
-Sources: kafka/server/KafkaApis.scala (`handleListOffsetRequestV1AndAbove`,
+Sources: kafka/server/KafkaApis.scala (`handleListOffsetRequest`,
 `handleOffsetForLeaderEpochRequest`) @2.8.2.
 """
 
@@ -44,15 +44,19 @@ class OffsetHandlers:
         self._is_known = is_known
 
     async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """The offsets of all partitions, from one call on the thread of the replicas."""
-        repeated = repeated_partitions(request)
+        """The offsets of all partitions, from one call on the thread of the replicas.
+
+        Version 0 answers as Kafka's, with the starts of segments.
+        """
+        is_legacy = context.version == 0
+        repeated = repeated_partitions(request) if not is_legacy else set()
 
         def listed(replicas: ReplicaManager) -> list[list[ListedPartition]]:
             return [
                 [
                     ListedPartition(each.partition, ErrorCode.INVALID_REQUEST)
                     if (tp := TopicPartition(topic.topic, each.partition)) in repeated
-                    else replicas.list_offset(tp, each, request.replica_id)
+                    else replicas.list_offset(tp, each, request.replica_id, is_legacy=is_legacy)
                     for each in topic.partitions
                 ]
                 for topic in request.topics
