@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from zkgroup.admin.offsets.planning import OffsetChange, OffsetPlan
+from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupState,
@@ -16,6 +17,7 @@ from zkgroup.groups.descriptions import (
     PartitionDescription,
     Preview,
     PreviewRow,
+    ProblemKind,
     Verification,
 )
 from zkgroup.model.requests import hex_session
@@ -88,11 +90,19 @@ def group(out: Output, described: GroupDescription) -> None:
     if any(row.token is not None and row.owner == row.member for row in described.partitions):
         text = "owners are in another client's format: the id of a member, without a thread"
         out.line(out.paint(text, "dim"))
-    rest = [problem for problem in described.problems if problem.partition is None]
-    if rest:
+    _problems(out, described)
+
+
+def _problems(out: Output, described: GroupDescription) -> None:
+    """Those that no row of a partition shows, and the paths of what no session holds."""
+    persistent, unheld = ProblemKind.PERSISTENT_ZNODE, by_parent(described.persistent)
+    lines = [(persistent, f"{paths}: {effect}: {FIX_PERSISTENT}") for paths, effect in unheld]
+    rest = [each for each in described.problems if each.partition is None and each.kind is not persistent]
+    lines += [(each.kind, each.detail) for each in rest]
+    if lines:
         out.line()
-    for problem in rest:
-        out.line(f"{out.paint(problem.kind.value, 'bad')}  {problem.detail}")
+    for each, detail in lines:
+        out.line(f"{out.paint(each.value, 'bad')}  {detail}")
     if described.problems:
         out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
 

@@ -11,10 +11,9 @@ from zkgroup.admin.changes.cluster import remove_persistent_change
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.admin.persistent import RemovalPlan, by_parent
+from zkgroup.admin.persistent import FIX_PERSISTENT, RemovalPlan, by_parent
 from zkgroup.admin.status import (
     CLEAR_THROTTLE,
-    FIX_PERSISTENT,
     Status,
     missing_replicas,
     read_diagnosis,

@@ -21,6 +21,9 @@ from zkgroup.znodes.sessions import (
     is_leftover,
 )
 
+FIX_PERSISTENT = "zkgroup doctor --fix"
+"""Shows the persistent znodes that belong to sessions; with `--execute` it removes them."""
+
 NAMES_SHOWN = 8
 """Znodes with one parent that a text names."""
 

@@ -18,7 +18,7 @@ from zkgroup.admin.coordinator_status import (
     read_rebalances,
 )
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.admin.persistent import by_parent, find_in_cluster
+from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent, find_in_cluster
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans
 from zkgroup.admin.reassign.throttles import Throttled, read_throttles
@@ -48,9 +48,6 @@ NUMBERS_SHOWN = 8
 
 LEADER_OF = "leader of "
 """How the controller names a partition whose leader it waits for."""
-
-FIX_PERSISTENT = "zkgroup doctor --fix"
-"""Shows the persistent znodes that belong to sessions; with `--execute` it removes them."""
 
 CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
 """Removes every throttle, once nothing moves."""
@@ -304,6 +301,8 @@ def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription
         if status.coordinator and (own := diagnose_coordinated(group, status.coordinator, rebalances)):
             yield own
             continue
+        if group.persistent and not group.unowned:
+            continue  # `_persistent` names the cause; what else there is shows once they are removed
         subject, verify = f"group {group.group}", f"zkgroup group verify {shlex.quote(group.group)}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"

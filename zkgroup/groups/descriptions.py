@@ -186,6 +186,8 @@ class GroupDescription:
     and for a group of ZooKeeper consumers."""
     group_generation: int | None = None
     """The generation that the coordinator counts; None for a group of ZooKeeper consumers."""
+    persistent: tuple[str, ...] = ()
+    """Paths of registrations, owners and views that are persistent, so that they end with no session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +213,7 @@ class GroupSummary:
     protocol_state: str | None = None
     """As in `GroupDescription`."""
     persistent: tuple[str, ...] = ()
-    """Paths of registrations, owners and views that are persistent, so that they end with no session."""
+    """As in `GroupDescription`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

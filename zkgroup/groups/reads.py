@@ -209,6 +209,7 @@ def describe_group(
             for tp in known_partitions(snapshot, expected)
         ),
         problems=problems,
+        persistent=snapshot.persistent_paths,
     )
 
 
@@ -262,6 +263,7 @@ def describe_coordinated(
         protocol="coordinator",
         protocol_state=view.protocol_state,
         group_generation=found.generation,
+        persistent=snapshot.persistent_paths,
     )
 
 

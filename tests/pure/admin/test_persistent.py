@@ -60,11 +60,13 @@ def restored(world: MemoryGroups) -> MemoryGroups:
 def test_status_and_doctor_name_all_by_path(restored: MemoryGroups) -> None:
     """Each parent is one error, with the first few names, and the command that removes them."""
     status = read_status(restored.ensemble)
-    found = [one for one in diagnose(status, wanted_timeout_ms=10_000) if one.next == "zkgroup doctor --fix"]
+    findings = diagnose(status, wanted_timeout_ms=10_000)
+    found = [one for one in findings if one.next == "zkgroup doctor --fix"]
 
     assert status.persistent == tuple(sorted(RESTORED))
     assert (status.brokers.data, status.controller) == ((), None)
     assert {one.severity for one in found} == {"error"}
+    assert not [one for one in findings if one.subject == "group g"]
     assert [one.subject for one in found] == [
         "/brokers/ids/7",
         "/consumers/g/ids/g_a",

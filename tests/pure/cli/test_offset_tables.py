@@ -1,4 +1,4 @@
-"""The table of planned offset changes."""
+"""The tables of planned offset changes, and of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from zkgroup.admin.changes.offsets import delete_offsets_change, set_offsets_cha
 from zkgroup.admin.offsets.planning import OffsetPlan
 from zkgroup.admin.undo import plan_undo
 from zkgroup.admin.undo_records import ChangeRecord
+from zkgroup.groups.reads import describe
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Owner
 
 BY = ChangeRecord(undo_id="x", command="offsets delete", user="me")
 PARTITION = TopicPartition("orders", 0)
@@ -65,3 +67,14 @@ def test_a_row_says_by_how_much_the_offset_changes(
         rows.append(_row(change.plan, capsys)[-1])
 
     assert rows == ["new", "+2", "-5", "-", "gone"]
+
+
+def test_owners_that_no_session_holds_are_shown_by_path(
+    world: MemoryGroups, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their rows have the kind of problem alone."""
+    world.server.put(Owner.path("g", PARTITION), b"g_a-0")
+
+    group_tables.group(Output("table", color=False, width=None), describe(world.ensemble, "g"))
+
+    assert "\npersistent_znode  /consumers/g/owners/orders/0: no member can" in capsys.readouterr().out
