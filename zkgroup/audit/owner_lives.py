@@ -44,9 +44,8 @@ def member_of_thread(thread: str) -> str | None:
 
 @lru_cache(maxsize=1 << 14)
 def members_named(thread: str) -> tuple[str, ...]:
-    """The members that the text of an owner znode can name, as `Owner.is_of` says. Results are cached."""
-    member = member_of_thread(thread)
-    return (thread,) if member is None else (member, thread)
+    """`Owner.members` of the text of an owner znode. Results are cached."""
+    return Owner(thread).members
 
 
 def thread_of(event: Event) -> str:

@@ -355,18 +355,14 @@ class Owner:
     def thread(self) -> int | None:
         return self._parts[1] if self._parts else None
 
-    def is_of(self, member: str) -> bool:
-        """Whether `member` is named here: its thread id, as Kafka and zkgroup write it, or its id alone.
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of the members that can be named: that of the thread id first, then the whole text.
 
         Consumers of kazoo-go (wvanbergen/kafka) and kafka-node write the id of their registration alone. Such
         an id may end as a thread id does (`host-1`), so several members can be named: of these, the one that
         is registered in the session of the znode is meant.
         """
-        return member in self.members
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The ids of the members that can be named, as `is_of` says; of a thread id first."""
         return (self.thread_id,) if self.member is None else (self.member, self.thread_id)
 
     @property

@@ -75,7 +75,7 @@ def test_an_owner_names_a_member_by_its_thread_id_or_by_its_id_alone() -> None:
     members = ["host", "host-1", "host-10", "host:7b0cfb39-0001", "hos"]
 
     def named(text: str) -> list[str]:
-        return [member for member in members if Owner(text).is_of(member)]
+        return [member for member in members if member in Owner(text).members]
 
     assert named("host-0") == ["host"]
     assert named("host-1") == ["host", "host-1"]
