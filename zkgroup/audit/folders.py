@@ -136,7 +136,8 @@ class Folders:
             if moment.zxid is None and (hole := self.history.unlogged_behind(zxid)) is not None
         ]
         self._holes |= dict.fromkeys(behind)
-        is_known = last <= self.history.last_zxid and not behind
+        is_decided = not any(first < zxid <= last for zxid in self.history.ensemble.undecided)
+        is_known = last <= self.history.last_zxid and is_decided and not behind
         is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
         changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
         return Difference(changes, *zxids, found.time_ms, is_exact and is_known)

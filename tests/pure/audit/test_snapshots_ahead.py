@@ -165,7 +165,7 @@ def test_records_of_a_log_with_a_wrong_name_are_not_said_to_count(tmp_path: Path
 
 
 def test_two_servers_that_disagree_have_no_majority(tmp_path: Path) -> None:
-    """What is taken is named, and a tree behind it is not exact; of three servers two are most."""
+    """What is taken is named, and no tree behind it is exact, nor a difference; of three servers two are most."""
     world, other = ServerHistory(1 << 32 | 1), ServerHistory(1 << 32 | 1)
     for history, data in ((world, b"one"), (other, b"other")):
         history.create("/a")
@@ -178,7 +178,9 @@ def test_two_servers_that_disagree_have_no_majority(tmp_path: Path) -> None:
     seen = pair.tree()
     three = Folders(History(*(tmp_path / name for name in ("one", "two", "three"))))
 
+    first, last = 1 << 32 | 1, seen.zxid
     assert (seen.is_exact, three.tree().is_exact) == (False, True)
+    assert [each.diff(_at(first), _at(last)).is_exact for each in (pair, three)] == [False, True]
     assert "none is that of most" in seen.detail
     assert [note for note in pair.notes() if f"what {tmp_path / 'one'} has" in note]
     assert not [note for note in pair.notes() if "most of them" in note]
