@@ -165,7 +165,7 @@ def test_records_of_a_log_with_a_wrong_name_are_not_said_to_count(tmp_path: Path
 
 
 def test_two_servers_that_disagree_have_no_majority(tmp_path: Path) -> None:
-    """What is taken is named; no tree behind it is exact, and no difference; of three servers two are most."""
+    """What is taken is named; behind it no tree or difference is exact. Of three servers two are most."""
     world, other = ServerHistory(1 << 32 | 1), ServerHistory(1 << 32 | 1)
     for history, data in ((world, b"one"), (other, b"other")):
         history.create("/a")
