@@ -25,6 +25,7 @@ from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import ControllerRegistration
+from zkgroup.znodes.sessions import effect_without_session
 
 ZNODES_AT_ONCE = 500
 
@@ -41,13 +42,16 @@ class Restoration:
 
     @property
     def undo_command(self) -> tuple[str, ...]:
-        """The command that removes again what is restored: a topic, or a request for moves. Or none."""
+        """The command that removes again what is restored: a topic, a request for moves, or znodes of
+        sessions, which come back as persistent ones. Or none."""
         for path, _ in self.missing:
             parent, _, name = path.rpartition("/")
             if parent == topics_path():
                 return "topic", "delete", name
             if path == Reassignment.path():
                 return "reassign", "cancel"
+            if effect_without_session(path) is not None:
+                return "doctor", "--fix"
         return ()
 
     @property

@@ -142,10 +142,14 @@ def test_exactly_those_are_removed_and_come_back_as_they_were(restored: MemoryGr
     assert not remove_persistent_change(restored.ensemble).is_effective
 
     assert done.undo_id is not None
-    undo_change(restored.ensemble, recorder.folder.load(done.undo_id)).apply(recorder)
+    back = undo_change(restored.ensemble, recorder.folder.load(done.undo_id)).apply(recorder)
     after = {path: restored.server.find(path) for path in RESTORED}
     assert {path: znode and znode.data for path, znode in after.items()} == RESTORED
     assert {znode and znode.stat.ephemeral_owner for znode in after.values()} == {0}
+
+    assert back.undo_id is not None
+    undo_change(restored.ensemble, recorder.folder.load(back.undo_id)).apply(recorder)
+    assert set(before) - set(restored.server.tree()) == set(RESTORED)
 
 
 def test_what_a_session_holds_by_now_stays(restored: MemoryGroups) -> None:

@@ -12,6 +12,7 @@ from zkgroup.admin.changes.change import (
     counted,
     undo_record,
 )
+from zkgroup.admin.changes.cluster import remove_persistent_change
 from zkgroup.admin.changes.offsets import OffsetsChange, offset_change
 from zkgroup.admin.changes.reassign import (
     cancel_plan_change,
@@ -108,6 +109,8 @@ def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[
             return delete_topic_change(ensemble, topic)
         case ["reassign", "execute", "--reassignment-json-file", file]:
             return reassign_change(ensemble, _moves_of(file))
+        case ["doctor", "--fix"]:
+            return remove_persistent_change(ensemble)
         case ["reassign", "cancel"]:
             return cancel_reassignments_change(ensemble)
         case ["plan", "cancel", plan_id]:
