@@ -89,7 +89,7 @@ def test_without_an_owner_the_new_offsets_are_read_by_the_next(group: MemoryGrou
 
     (note,) = _set(group, 40).notes
 
-    assert "no member owns these partitions" in note
+    assert "no registered member owns these partitions" in note
 
 
 # --- after --------------------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ def test_a_member_that_no_session_holds_obeys_no_change_of_offsets(restored: Mem
     forced = set_offsets_change(ensemble, "g", {tp: 3}, force=True)
 
     assert [(one.member, one.partitions) for one in forced.plan.members] == [("g_a", 0)]
+    assert "zkgroup doctor --fix" in forced.notes[-1]
 
 
 def test_exactly_those_are_removed_and_come_back_as_they_were(restored: MemoryGroups, tmp_path: Path) -> None:

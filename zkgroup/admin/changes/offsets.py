@@ -36,6 +36,7 @@ from zkgroup.admin.offsets.planning import (
 from zkgroup.admin.offsets.standing import OffsetStanding, wait_until_standing
 from zkgroup.admin.offsets.writes import Applied, apply_plan, missing_parents
 from zkgroup.admin.undo_records import ChangeRecord
+from zkgroup.errors import PersistentZnodeError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot, snapshot_to_change
 from zkgroup.model import TopicPartition
@@ -129,7 +130,11 @@ def offset_change(
         subject=subject,
         question=f"Change {counted(len(changes), 'offset')} of {plan.group}?",
         plan=plan,
-        notes=(*plan.notes, *(_effects(plan) if plan.members and changes else ())),
+        notes=(
+            *plan.notes,
+            *(_effects(plan) if plan.members and changes else ()),
+            *(str(PersistentZnodeError(path)) for path in plan.persistent[:1] if changes),
+        ),
         is_effective=bool(changes),
         undo_needs_force=bool(plan.members),
         undo=undo_record(
@@ -166,7 +171,7 @@ def _effects(plan: OffsetPlan) -> tuple[str, ...]:
         if any(one.kind == kind for one in owners)
     ]
     return tuple(found) or (
-        "no member owns these partitions, and one that claims them reads the new offsets",
+        "no registered member owns these partitions, and one that claims them reads the new offsets",
     )
 
 
