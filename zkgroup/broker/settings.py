@@ -408,7 +408,11 @@ def _is_one_host(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return re.search(r"[/:,\s\[\]]", host) is None and not is_wildcard(host)
+        try:
+            found = host.encode("idna").decode()  # as it is looked up: digits of other scripts are digits
+        except UnicodeError:
+            return False
+        return re.search(r"[/:,\s\[\]\0]", found) is None and not is_wildcard(found)
     return not is_wildcard(host)
 
 

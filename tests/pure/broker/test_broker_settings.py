@@ -60,9 +60,24 @@ def test_a_wildcard_is_registered_for_no_client(host: str) -> None:
     check_advertised_host(BrokerSettings(advertised_host_name="outside"), host)
 
 
-@pytest.mark.parametrize("host", ["http://h", "h:9092", "[::1]", "h,i", "h/c", "h i"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "http://h",
+        "h:9092",
+        "[::1]",
+        "h,i",
+        "h/c",
+        "h i",
+        "h\0",
+        "\uff10.\uff10.0.0",
+        "0\u30020.0.0",
+        "h" * 300,
+    ],
+)
 def test_a_host_is_a_name_or_an_address_alone(host: str) -> None:
-    """The port has a setting of its own, and clients would look the whole text up."""
+    """The port has a setting of its own, and clients would look the whole text up. A wildcard in digits that
+    the resolver takes for ASCII is none to listen on."""
     with pytest.raises(ConfigError, match="no scheme, no port"):
         BrokerSettings(advertised_host_name=host)
     with pytest.raises(ConfigError, match=r"host: expected .* no port\), found"):
