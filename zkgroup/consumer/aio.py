@@ -445,12 +445,12 @@ async def _description(engine: MemberEngine) -> MemberSnapshot | None:
 
 
 def _verify(engine: MemberEngine) -> Verification | None:
-    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+    with group_reads(engine) as reads:
         return reads.verify()
 
 
 def _describe(engine: MemberEngine) -> GroupDescription:
-    with group_reads(engine.store, engine.clock, engine.group, engine.finished) as reads:
+    with group_reads(engine) as reads:
         return reads.describe()
 
 

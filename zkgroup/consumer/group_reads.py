@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.errors import NotFoundError, StableTimeoutError, StoreUnavailableError
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import GroupDescription, Verification
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.ports import Clock, Store, after, wait_for
+from zkgroup.model.ports import after, wait_for
 from zkgroup.model.requests import Code, Outcome, ReadMany, ReadManyDone
 from zkgroup.znodes.consumers import Offset
 from zkgroup.zookeeper.blocking import Blocking
@@ -49,14 +50,22 @@ def _offset(topic_partition: TopicPartition, znode: Znode | Code | None) -> int 
 
 
 @contextmanager
-def group_reads(store: Store, clock: Clock, group: str, ended: threading.Event) -> Iterator[GroupReads]:
-    """A context with the reads of a group; `ended`, set at the member's end, ends their waits."""
+def group_reads(engine: MemberEngine) -> Iterator[GroupReads]:
+    """A context with the reads of a member's group; the member's end ends their waits.
+
+    A member that fails closes its client: a read that ends so raises the failure.
+    """
+    clock, ended = engine.clock, engine.finished
 
     def pause(seconds: float) -> None:
         wait_for(clock, ended.is_set, after(clock, seconds), ended.wait)
 
-    with Blocking(store, timeout_s=READ_TIMEOUT_S, clock=clock) as blocking:
-        yield GroupReads(Ensemble(blocking, clock, pause), group, ended)
+    with Blocking(engine.store, timeout_s=READ_TIMEOUT_S, clock=clock) as blocking:
+        try:
+            yield GroupReads(Ensemble(blocking, clock, pause), engine.group, ended)
+        except StoreUnavailableError:
+            engine.raise_failure()
+            raise
 
 
 class GroupReads:

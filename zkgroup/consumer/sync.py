@@ -235,8 +235,7 @@ class SyncBase(MemberBase[RebalanceListener]):
             return reads.describe()
 
     def _reads(self) -> AbstractContextManager[GroupReads]:
-        engine = self._engine
-        return group_reads(engine.store, engine.clock, engine.group, engine.finished)
+        return group_reads(self._engine)
 
 
 def result_of(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:

@@ -214,8 +214,13 @@ class Blocking:
         def is_late(state: RetryCallState) -> bool:
             return seconds_until(self._clock, end_ms) <= state.upcoming_sleep
 
+        def may_succeed_later(state: RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            # refused credentials stay refused, and a closed client stays closed
+            return type(error) is StoreUnavailableError and error is not self._fatal
+
         retrying = Retrying(
-            retry=_temporary_error,
+            retry=may_succeed_later,
             stop=is_late,
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
             sleep=self._pause,
@@ -245,11 +250,6 @@ class Blocking:
         if not wait_for(self._clock, arrived.is_set, end_ms, arrived.wait):
             return Unanswered(f"no reply within {self._timeout_s:g} s")
         return outcomes[0]
-
-
-def _temporary_error(state: RetryCallState) -> bool:
-    error = state.outcome.exception() if state.outcome is not None else None
-    return type(error) is StoreUnavailableError  # refused credentials stay refused
 
 
 def _expect(outcome: Outcome, done: type[Done], path: str) -> Done:

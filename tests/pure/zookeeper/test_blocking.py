@@ -44,7 +44,7 @@ from zkgroup.model.requests import (
     ZnodeAcl,
     ZnodeStat,
 )
-from zkgroup.testing import MemoryZooKeeper
+from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
 
 SESSION = Session(1, 0x77, 6000)
@@ -223,3 +223,16 @@ def test_a_multi_is_one_request() -> None:
     with pytest.raises(OperationRefusedError):
         Blocking(store).multi(Create("/a", b""))
     assert store.requests == [Multi((Create("/a", b""),))]
+
+
+def test_a_read_with_a_closed_client_is_not_tried_again() -> None:
+    """It fails at once, and not at its deadline: the client does not come back."""
+    closed = StoreUnavailableError("the client was closed")
+    store, clock = Scripted(events=(Lost(1, "closed", closed),)), FakeClock()
+    with (
+        Blocking(store, timeout_s=PATIENCE_S, clock=clock) as blocking,
+        pytest.raises(StoreUnavailableError) as raised,
+    ):
+        blocking.read("/a")
+    assert raised.value is closed
+    assert clock.now_ms() == FakeClock().now_ms()

@@ -10,6 +10,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.public_apis import Api, Application, MemberWorld, settings
 from tests.worlds.records import filled
+from zkgroup.consumer.group_reads import group_reads
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import (
     AccessDeniedError,
@@ -158,6 +159,23 @@ def test_a_callback_that_hangs_does_not_hide_it(api: Api, world: MemberWorld) ->
     world.join(starting)
     other.wait_until_assigned(PATIENCE_S)
     other.close()
+
+
+def test_a_read_that_ends_with_the_client_of_a_failed_member_raises_its_failure(
+    api: Api, world: MemberWorld
+) -> None:
+    """A failed member closes its client, perhaps while `wait_until_stable` reads the group."""
+    app = Application()
+    a_callback_raises(app, world)
+    member = api.member(client=world.client("a"), app=app)
+    member.start()
+    app.next("failed")
+    engine = getattr(member, "_target", member)._engine_made
+    world.server.clients["a"].close()
+    with pytest.raises(MemberFailedError), group_reads(engine) as reads:
+        reads.verify()
+    with pytest.raises(MemberFailedError):
+        member.close()
 
 
 def test_nothing_is_told_of_a_close(api: Api, world: MemberWorld) -> None:
