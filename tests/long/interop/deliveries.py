@@ -5,7 +5,8 @@ printed them, and checks:
 
 - A member reads only partitions that it is assigned, each from its committed offset or later, without a gap.
 - No partition is assigned to two members.
-- No commit of a member that the group has removed is accepted.
+- No commit of a member that the group has removed is accepted. One that waited in the client until it was
+  assigned partitions again is of its new generation: it may set an offset back, to be read from there.
 
 A test adds the lines `killed` and `stopped` of the signals that it sent. From then on, and from `stalled` on
 (no polls), a member's partitions may be assigned to others. What it still reads, until it is assigned
@@ -130,6 +131,9 @@ class Deliveries:
             self._breach(line, "the group has removed it")
         for partition, offset in line["offsets"].items():
             self.committed[int(partition)] = max(offset, self.committed.get(int(partition), 0))
+            tenure = self._owned.get(member, {}).get(int(partition))
+            if tenure is not None and tenure.next is None:
+                tenure.committed = min(tenure.committed, offset)
             read = self._uncommitted.get(member, {}).get(int(partition), set())
             read.difference_update(range(offset))
 

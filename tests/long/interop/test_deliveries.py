@@ -66,6 +66,8 @@ def test_a_member_that_is_away_may_read_what_it_had_fetched(event: str) -> None:
 
     again = [revoked("b", 0), assigned("a", 0), read("a", 0, 2, 2)]
     assert len(Deliveries([*before, *meanwhile, *again]).breaches) == 1
+    set_back = [revoked("b", 0), assigned("a", 0), committed("a", p0=2), read("a", 0, 2, 2)]
+    assert not Deliveries([*before, *meanwhile, *set_back]).breaches
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,10 @@ def test_withheld_requests_arrive_late(
     zk_chaos_server.heal()
     assert isinstance(first.outcome(), MultiDone)
     assert isinstance(second.outcome(), MultiDone)
-    assert zk_chaos_server.most_unanswered() == 2
+    assert zk_chaos_server.most_unanswered() in (
+        1,
+        2,
+    )  # the server may answer the first before the second comes
     assert zk_chaos_server.most_unanswered() == 0
 
 
