@@ -126,7 +126,7 @@ async def test_a_partition_with_an_error_of_its_own_does_not_stop_the_others(ver
 
 @on_a_loop
 async def test_a_commit_of_unknown_partitions_alone_asks_no_coordinator() -> None:
-    """So it has its own error at a broker that does not coordinate the group, and no group comes into being."""
+    """It has its own error, also where the group has no coordinator; no group comes into being."""
     async with group_server(leads=False) as broker:
         client = await broker.client()
 
@@ -244,9 +244,6 @@ async def test_a_group_id_that_can_be_no_znode_has_no_offsets(group: str) -> Non
 def _deletes(written: Iterable[object]) -> bool:
     """Whether a group was to be deleted, even if the store would have refused."""
     return any(isinstance(each, DeleteGroup) for each in written)
-
-
-# --- OffsetDelete, DeleteGroups -------------------------------------------------------------------
 
 
 def delete_request(*partitions: TopicPartition) -> wire.OffsetDeleteRequest:
@@ -446,9 +443,6 @@ async def test_a_group_that_has_got_an_offset_meanwhile_is_there_again() -> None
         assert (await client.describe()).state == "Empty"
         assert offsets_of(await client.fetch()) == {PARTITION: (1, "", 0)}
         await client.close()
-
-
-# --- DescribeGroups, ListGroups -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(6))
