@@ -234,9 +234,6 @@ def state_cell(state: GroupState) -> Cell:
     return Cell(state.value, _STATE_STYLES[state])
 
 
-# --- offsets ----------------------------------------------------------------------------------------
-
-
 def offsets(out: Output, rows: Sequence[OffsetDescription], now_ms: int) -> None:
     """One row a partition."""
     ends: list[TableColumn[OffsetDescription]] = [

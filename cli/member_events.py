@@ -121,8 +121,6 @@ class EventPrinter(EventLines, RebalanceListener):
         self._member = member
         self._asked: dict[object, list[CommittedOffset]] = {}
 
-    # --- RebalanceListener -------------------------------------------------------------------------
-
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
         value = StateEvent(self._member, before, after, reason)
         self.print(STATE, value, f"{before.value} -> {after.value}  {reason}")
@@ -139,8 +137,6 @@ class EventPrinter(EventLines, RebalanceListener):
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.print(LOST, PartitionsEvent(partitions), ", ".join(map(str, partitions)))
 
-    # --- HistorySink -------------------------------------------------------------------------------
-
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         """Prints the outcomes of commits, also of those in a release; everything else is for checkers."""
         act, _, step = kind.partition(".")
@@ -156,8 +152,6 @@ class EventPrinter(EventLines, RebalanceListener):
             outcome = _OUTCOMES[step]
             message = ", ".join(f"{row.topic_partition}={row.offset}" for row in rows)
             self.print(COMMIT, CommitEvent(outcome, rows), f"{outcome}  {message}")
-
-    # --- records -----------------------------------------------------------------------------------
 
     def delivered(self, record: Record) -> None:
         """One record; its line is written when this returns. Raises BrokenPipeError."""

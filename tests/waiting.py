@@ -171,9 +171,6 @@ def ended(process: subprocess.Popen[Any] | Started) -> int:
             raise _late(f"the end of {process.args!r}", f"process {process.pid} runs") from None
 
 
-# --- how long tests waited ------------------------------------------------------------------------
-
-
 class Waited:
     """Seconds that the main thread has waited in this module's functions, and how many of them idle.
 
@@ -222,9 +219,6 @@ def waiting() -> Iterator[None]:
     """Around any other wait of a test: its time counts as idle."""
     with waited.counted():
         yield
-
-
-# --- inside ---------------------------------------------------------------------------------------
 
 
 def _pauses() -> Iterator[float]:

@@ -22,9 +22,6 @@ class ZkGroupError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-# --- fix the input --------------------------------------------------------------------------------
-
-
 class ConfigError(ZkGroupError):
     """A setting, name, option or file is wrong; the message names it and what was expected."""
 
@@ -66,9 +63,6 @@ class PlanRefusedError(RefusedError):
         self.intent = intent
         self.reasons = tuple(reasons)
         self.losses = tuple(losses)  # names that `allow` would have to include; empty if `allow` cannot help
-
-
-# --- data in ZooKeeper is wrong -------------------------------------------------------------------
 
 
 class ZnodeError(ZkGroupError):
@@ -163,9 +157,6 @@ class ForeignBrokersError(ConflictError):
         self.brokers = tuple(brokers)
 
 
-# --- stop, the partition or role is lost ----------------------------------------------------------
-
-
 class FencedError(ZkGroupError):
     """The caller no longer owns the partition or role that it acts on."""
 
@@ -218,9 +209,6 @@ class CommitUnknownError(CommitRefusedError):
     """No reply came and read-back was not possible: the commit may or may not have been applied."""
 
 
-# --- ZooKeeper ------------------------------------------------------------------------------------
-
-
 class StoreUnavailableError(ZkGroupError):
     """ZooKeeper cannot be reached, or did not answer in time; a read may be retried."""
 
@@ -260,9 +248,6 @@ class RequestTooBigError(ConfigError):
 
 class EmbeddedServerError(ZkGroupError):
     """The embedded ZooKeeper server cannot be started; the message says what is missing."""
-
-
-# --- frames of Kafka's protocol --------------------------------------------------------------------
 
 
 class WireError(ZkGroupError):
@@ -311,9 +296,6 @@ class UnencodableError(ConfigError):
         self.found = found
 
 
-# --- records in a broker's logs --------------------------------------------------------------------
-
-
 class ReplicaStorageError(ZkGroupError):
     """The log of a replica cannot be read or written, or its files are damaged."""
 
@@ -334,9 +316,6 @@ class RecordsUnknownError(RecordsNotAppendedError):
 
     exit_code = 124
     OUTCOME = "it may be in the log all the same"
-
-
-# --- files that ZooKeeper wrote ---------------------------------------------------------------------
 
 
 class NotZooKeeperFileError(ConfigError):
@@ -380,9 +359,6 @@ class DamagedFileError(ZkGroupError):
         self.offset = offset
         self.expected = expected
         self.found = found
-
-
-# --- a member of a group --------------------------------------------------------------------------
 
 
 class MemberFailedError(ZkGroupError):
@@ -444,9 +420,6 @@ class NoOffsetError(ZkGroupError):
 
 class IllegalTransitionError(ZkGroupError):
     """A bug of zkgroup: a machine was given an event that its state does not allow."""
-
-
-# --- an operator's changes ----------------------------------------------------------------------------
 
 
 class PartlyDoneError(ZkGroupError):

@@ -35,8 +35,6 @@ class AuditLog:
         self._ephemerals: dict[str, int] = {}
         self._versions: dict[str, int] = {}
 
-    # --- the history as a whole -------------------------------------------------------------------
-
     def wait(self, ms: int) -> None:
         """Advances the clock; negative for a step back."""
         self.ms += ms
@@ -60,8 +58,6 @@ class AuditLog:
     def told(self, rule: Rule, *fields: str) -> list[tuple[object, ...]]:
         """These fields of each of its findings."""
         return [tuple(getattr(each, field) for field in fields) for each in self.find(rule)]
-
-    # --- records ----------------------------------------------------------------------------------
 
     def write(self, type_: int, session: int = 0, *operations: Operation, **more: object) -> int:
         """Any record at the next zxid."""
@@ -152,8 +148,6 @@ class AuditLog:
             self._versions.pop(path, None)
         elif operation.type == TransactionType.SET_DATA:
             self._versions[path] = operation.version or 0
-
-    # --- a group ----------------------------------------------------------------------------------
 
     def topic(self, topic: str, partitions: int | Mapping[int, Sequence[int]], session: int = 0) -> int:
         """Creates a topic, or writes its replicas again; all on broker 1 where only a number is given."""

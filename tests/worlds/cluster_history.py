@@ -47,8 +47,6 @@ class ClusterHistory:
         self.elect(1)
         self.state(100, 1, 0, (1, 2, 3), action="create")
 
-    # --- the log ----------------------------------------------------------------------------------
-
     def write(
         self, session: int, *changes: Change, refused: TransactionRefusal | None = None, kind: Any = "write"
     ) -> int:
@@ -77,8 +75,6 @@ class ClusterHistory:
         """Adds a record of a broker."""
         number = len(self.records) + 1
         self.records.append(HistoryRecord(number, number, broker, f"broker-{broker}", None, kind, fields))
-
-    # --- what happens -----------------------------------------------------------------------------
 
     def register(
         self, broker: int, session: int | None = None, extensions: Mapping[str, Any] = ZKGROUP

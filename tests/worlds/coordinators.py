@@ -94,8 +94,6 @@ class Coordinator:
         for slot in range(slots):
             self.load(slot=slot)
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def do(self, event: CoordinatorEvent) -> None:
         """One event, and what follows from it."""
         self._take(self.machine.handle(event, self.now_ms))
@@ -141,8 +139,6 @@ class Coordinator:
                     self.unwritten.append(effect)
         while self.stores and self.unwritten:
             self.complete()
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def send_join(
         self,
@@ -297,8 +293,6 @@ class Coordinator:
         number: int = event.request_id
         return number
 
-    # --- answers ----------------------------------------------------------------------------------
-
     def joined(self, number: int) -> JoinGroupResult:
         """The answer to a JoinGroup."""
         result = self.answers[number]
@@ -322,8 +316,6 @@ class Coordinator:
 
     def sync(self, *arguments: Any, **options: Any) -> ErrorCode | None:
         return self.error(self.send_sync(*arguments, **options))
-
-    # --- groups in a state ------------------------------------------------------------------------
 
     def completing(self, count: int = 1, **options: Any) -> list[str]:
         """A group of so many dynamic members that have joined and not synced. Returns their ids."""

@@ -61,8 +61,6 @@ class GroupHistory:
             0, Change("create", Topic.path(TOPIC), Topic(dict.fromkeys(range(partitions), (0,))).encode(), 0)
         )
 
-    # --- the two histories ------------------------------------------------------------------------
-
     def write(
         self, session: int, *changes: Change, refused: TransactionRefusal | None = None, kind: Any = "write"
     ) -> int:
@@ -83,8 +81,6 @@ class GroupHistory:
     def check(self, *, server: bool = True, **options: Any) -> Report:
         transactions = self.transactions if server else ()
         return check_history(self.records, transactions, CheckOptions(**options))
-
-    # --- what members do --------------------------------------------------------------------------
 
     def register(self, name: str, session: int, *, is_jvm: bool = False, threads: int = 1) -> None:
         extensions = {} if is_jvm else {"zkgroup": "1", "strategy": "range"}

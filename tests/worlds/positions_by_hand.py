@@ -37,8 +37,6 @@ class PositionsByHand:
         self._claims: dict[TopicPartition, _Claim] = {}
         self._last_seek = 0
 
-    # --- Share ------------------------------------------------------------------------------------
-
     def assigned(self, effect: Assign) -> None:
         self.last_move_id = effect.move_id
         for grant in effect.grants:
@@ -81,8 +79,6 @@ class PositionsByHand:
 
     def finished(self) -> None:
         self._claims.clear()
-
-    # --- the test ---------------------------------------------------------------------------------
 
     def deliverable(self) -> list[TopicPartition]:
         """Partitions that may be delivered now."""

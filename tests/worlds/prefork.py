@@ -225,9 +225,6 @@ sys.exit(code if code >= 0 else 128 - code)
 """
 
 
-# --- the server -----------------------------------------------------------------------------------
-
-
 class Request(NamedTuple):
     """The command to run, its streams, and the socket that receives the pid and the exit code."""
 

@@ -43,9 +43,6 @@ def orders(*partitions: int) -> list[TopicPartition]:
     return [TopicPartition("orders", partition) for partition in partitions]
 
 
-# --- the application's callbacks ------------------------------------------------------------------
-
-
 @dataclass
 class Application:
     """Records every callback; `on[name]` is called in the callback of that name."""
@@ -123,9 +120,6 @@ class AsyncListener(AsyncRebalanceListener):
     async def _call(self, name: str, argument: Any) -> None:
         with self._application.aside(name):
             await asyncio.to_thread(self._application.call, name, argument)
-
-
-# --- the asyncio API, called from blocking code ----------------------------------------------------
 
 
 class EventLoop:
@@ -250,9 +244,6 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     api = Api(name, EventLoop() if name == "asyncio" else None)
     yield api
     api.close()
-
-
-# --- ZooKeeper ------------------------------------------------------------------------------------
 
 
 class MemberWorld:

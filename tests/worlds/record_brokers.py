@@ -91,8 +91,6 @@ class RecordBrokers:
         self._thread.join()
         self._loop.close()
 
-    # --- brokers ----------------------------------------------------------------------------------
-
     def registrations(self) -> dict[int, BrokerRegistration]:
         """The brokers as in `/brokers/ids`."""
         return {number: self.registration(number) for number in sorted(self._running)}
@@ -118,8 +116,6 @@ class RecordBrokers:
     def requests(self, number: int, kind: type[T]) -> list[T]:
         """Requests of clients to a running broker."""
         return [one for one in list(self._running[number].requests) if isinstance(one, kind)]
-
-    # --- partitions -------------------------------------------------------------------------------
 
     def lead(
         self,
@@ -154,8 +150,6 @@ class RecordBrokers:
 
     def watermark(self, number: int, tp: TopicPartition) -> int | None:
         return self._run(self._running[number].thread.call(lambda host: host.high_watermark(tp)))
-
-    # --- on the loop ------------------------------------------------------------------------------
 
     def _run(self, what: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)

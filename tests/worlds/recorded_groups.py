@@ -180,8 +180,6 @@ class Replay:
         for number, line, _ in self._asked.values():
             yield line, self._answers.get(number)
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def _advance(self, at_ms: int) -> None:
         while (due := self.machine.next_deadline_ms) is not None and due <= at_ms:
             self._now_ms = max(due, self._now_ms)
@@ -298,9 +296,6 @@ def empty_group(name: str, generation: int) -> GroupRecord:
     )
 
 
-# --- requests as events ---------------------------------------------------------------------------
-
-
 def _events(request: Any, number: int, line: Line) -> Iterator[CoordinatorEvent]:
     version = line.version
     match request:
@@ -412,9 +407,6 @@ def _merged(answers: list[Comparable]) -> Comparable:
     if "described" in answers[0]:
         return {"described": [each for answer in answers for each in answer["described"]]}
     return {"deleted": sorted(each for answer in answers for each in answer["deleted"])}
-
-
-# --- answers in a form that can be compared ------------------------------------------------------
 
 
 def comparable(result: Any) -> Comparable:

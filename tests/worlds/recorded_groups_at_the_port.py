@@ -101,8 +101,6 @@ class ServerReplay:
             for line, _ in self._asked.values()
         }
 
-    # --- steps ------------------------------------------------------------------------------------
-
     async def _run(self, lines: list[Line]) -> None:
         answers = {
             (line.connection, line.correlation_id): line for line in lines if line.direction == "response"

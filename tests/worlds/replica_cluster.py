@@ -95,8 +95,6 @@ class Cluster:
         for host in self.up.values():
             host.close()
 
-    # --- the controller ---------------------------------------------------------------------------
-
     def decide(self, leader: int | None, isr: frozenset[int]) -> None:
         """Writes a new leader epoch; each broker receives it when `tell` is called for it."""
         self.state = State(leader, self.state.leader_epoch + 1, isr, self.state.version + 1)
@@ -136,8 +134,6 @@ class Cluster:
         self.offline.add(broker)
         if state.leader_epoch == self.state.leader_epoch:
             self.elect()
-
-    # --- brokers ----------------------------------------------------------------------------------
 
     def crash(self, broker: int) -> None:
         self.up.pop(broker).close()
@@ -182,8 +178,6 @@ class Cluster:
         self.broker_epochs[broker] = self.incarnations
         self.up[broker] = self.hosts.open(broker)
 
-    # --- a leader's ISR ---------------------------------------------------------------------------
-
     def propose(self, broker: int, joins: int | None = None, leaves: int | None = None) -> bool:
         leading, host = self.leading[broker], self.up[broker]
         view = host.view(TP)
@@ -216,8 +210,6 @@ class Cluster:
         leading.state, leading.proposed = self.state, None
         return True
 
-    # --- records ------------------------------------------------------------------------------------
-
     def append(self, broker: int) -> None:
         count = self.random.randint(1, 3)
         records = tuple(b"line %d" % (self.records + number) for number in range(count))
@@ -249,8 +241,6 @@ class Cluster:
 
     def answer(self, broker: int) -> None:
         self.up[broker].take(TP, *self.answers.pop(broker))
-
-    # --- what must hold ---------------------------------------------------------------------------
 
     def check(self) -> None:
         self._answer_appends()
@@ -292,8 +282,6 @@ class Cluster:
 
     def __str__(self) -> str:
         return f"seed {self.seed}"
-
-    # --- schedules --------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Does one thing, chosen at random among those that can happen."""

@@ -167,8 +167,6 @@ class ServerControllers:
         for controller in self.controllers:
             controller.close()
 
-    # --- who there is -----------------------------------------------------------------------------
-
     def new_elector(self, broker: int = 100, before: Before | None = None) -> RunningController:
         """Starts a new elector."""
         controller = RunningController(self, broker, before)
@@ -196,8 +194,6 @@ class ServerControllers:
         path = BrokerRegistration.path(broker)
         data = BrokerRegistration("h", 9000 + broker, 1, 0).encode()
         self.witness.write(Delete(path, 0), Create(path, data, ephemeral=True))
-
-    # --- what there is ----------------------------------------------------------------------------
 
     def write(self, *operations: Operation) -> None:
         self.witness.write(*operations)
@@ -239,8 +235,6 @@ class ServerControllers:
         state = PartitionState.decode(path, znode.data)
         changed = PartitionState(state.leader, state.leader_epoch, isr, state.controller_epoch)
         self.write(SetData(path, changed.encode(), znode.stat.version))
-
-    # --- what they were sent -----------------------------------------------------------------------
 
     def forget_words(self) -> None:
         for host in self.hosts.values():

@@ -49,8 +49,6 @@ class ServerHistory:
     def clock_steps(self, ms: int) -> None:
         self._ms += ms
 
-    # --- records ----------------------------------------------------------------------------------
-
     def write(
         self,
         kind: int,
@@ -117,8 +115,6 @@ class ServerHistory:
     def fail(self, session: int = 1, error: int = -101) -> int:
         return self.write(TransactionType.ERROR, session, [Operation(TransactionType.ERROR, error=error)])
 
-    # --- operations, for multis ---------------------------------------------------------------------
-
     def creation(
         self,
         path: str,
@@ -147,8 +143,6 @@ class ServerHistory:
         stored = self.tree.stored(path)
         assert stored is not None
         return Operation(TransactionType.SET_DATA, path, data, version=stored.stat.version + 1)
-
-    # --- files --------------------------------------------------------------------------------------
 
     def at(self, zxid: int) -> Tree:
         """The tree after a record."""

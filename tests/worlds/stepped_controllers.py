@@ -175,8 +175,6 @@ class SteppedControllers(SteppedElectors):
             self.start_broker(id_, run=False)
         self._controllers_made = 0
 
-    # --- who there is -----------------------------------------------------------------------------
-
     def new_controller(self) -> ControllerNode:
         """Starts a new controller and runs everything that follows."""
         controller = self.new_elector()
@@ -230,8 +228,6 @@ class SteppedControllers(SteppedElectors):
         if run:
             self.run()
 
-    # --- what there is ----------------------------------------------------------------------------
-
     def make_topic(
         self, name: str, partitions: Mapping[int, Brokers], config: Mapping[str, str] = {}
     ) -> None:
@@ -279,8 +275,6 @@ class SteppedControllers(SteppedElectors):
 
     def delete(self, path: str) -> None:
         self.write(Delete(path, self.find(path).stat.version))
-
-    # --- steps ------------------------------------------------------------------------------------
 
     def run_until_written(self, controller: ControllerNode, writes: int) -> bool:
         """Runs until this many transactions of the controller are executed; False where it had fewer.

@@ -118,8 +118,6 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         self.run()
         self.advance(GRACE_AND_SPREAD_MS)
 
-    # --- the others -------------------------------------------------------------------------------
-
     def epoch(self) -> tuple[int, int]:
         """The value and the version of `/controller_epoch`."""
         znode = self.find(EPOCH)

@@ -66,8 +66,6 @@ class SteppedGroup:
         for topic, partitions in (topics if topics is not None else {"t": 4}).items():
             self.topic(topic, partitions)
 
-    # --- the world --------------------------------------------------------------------------------
-
     def topic(self, name: str, partitions: int) -> None:
         """Creates a topic, or changes its partitions."""
         self.server.put(Topic.path(name), Topic(dict.fromkeys(range(partitions), (0,))).encode())
@@ -140,8 +138,6 @@ class SteppedGroup:
                 fault = cast("Fault", done) if isinstance(done, str) else fault
         return fault
 
-    # --- time -------------------------------------------------------------------------------------
-
     def drain(self) -> None:
         """Runs everything that can happen without time passing."""
         for _ in range(20_000):
@@ -184,8 +180,6 @@ class SteppedGroup:
             assert self.clock.now_ms() - started_ms < limit_ms, "it does not come to that"
             self.run(1)
         return self.clock.now_ms() - started_ms
-
-    # --- what can be seen -------------------------------------------------------------------------
 
     def owners(self, topic: str = "t") -> dict[int, str]:
         """Partition number to thread id without the group, as the owner znodes have it."""

@@ -50,8 +50,6 @@ class SteppedMachines(Generic[N]):
         loop.listen()
         return loop
 
-    # --- time and steps ---------------------------------------------------------------------------
-
     def run(self, until: Callable[[], object] = lambda: False) -> None:
         """Runs everything that happens without time passing, node by node; stops when `until` is true."""
         for _ in range(10_000):
@@ -77,8 +75,6 @@ class SteppedMachines(Generic[N]):
         while self.clock.now_ms() < end_ms:
             self.clock.advance(min(step_ms, end_ms - self.clock.now_ms()))
             self.run()
-
-    # --- what stands ------------------------------------------------------------------------------
 
     def write(self, *operations: Operation, session_id: int = 0) -> None:
         answer = self.server.write(*operations, session_id=session_id)

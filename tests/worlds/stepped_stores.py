@@ -102,8 +102,6 @@ class SteppedStores(SteppedMachines[StoreNode]):
         self.nodes.append(node)
         return node
 
-    # --- the controller ---------------------------------------------------------------------------
-
     def elect(self, broker: int, slot: int = 0, epoch: int | None = None) -> int:
         """Writes that a broker leads a slot; returns the leader epoch."""
         epoch = self._epochs.get(slot, -1) + 1 if epoch is None else epoch
@@ -124,8 +122,6 @@ class SteppedStores(SteppedMachines[StoreNode]):
         for node in self.nodes:
             if node is not to:
                 node.loop.post(SlotResigned(slot, epoch))
-
-    # --- the coordinator --------------------------------------------------------------------------
 
     def claim(self, node: StoreNode, group: str = GROUP, *, reserved: int = 100, marks: bool = True) -> int:
         write_id = next(self._ids)
@@ -193,8 +189,6 @@ class SteppedStores(SteppedMachines[StoreNode]):
         self.run()
         assert node.outcome(claimed) is node.outcome(stored) is WriteOutcome.STORED
 
-    # --- faults -----------------------------------------------------------------------------------
-
     def until_asks(self, node: StoreNode, kind: type[Request], path: str = "") -> None:
         """Runs until the server is about to execute a request of this kind about this path."""
 
@@ -212,8 +206,6 @@ class SteppedStores(SteppedMachines[StoreNode]):
     def zookeeper_member(self, group: str = GROUP, name: str = "c1") -> None:
         """A ZooKeeper consumer that does not know the marker."""
         self.server.put(f"{ids_path(group)}/{name}", b"{}")
-
-    # --- what stands ------------------------------------------------------------------------------
 
     def header(self, group: str = GROUP, slot: int = 0) -> GroupHeader:
         path = GroupHeader.path(slot, group)

@@ -145,9 +145,6 @@ def _fence(slot: int, state: Znode | None, owner: Znode | None) -> Iterable[Oper
     yield Create(path, data) if owner is None else SetData(path, data, owner.stat.version)
 
 
-# --- deletion of a group ------------------------------------------------------------------------------
-
-
 def stored_znodes(ensemble: Ensemble, group: str) -> tuple[Znode, ...]:
     """What the slot of a group has of it, parents first; empty for nothing."""
     slots = read_slot_count(ensemble)

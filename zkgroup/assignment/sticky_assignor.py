@@ -118,8 +118,6 @@ class ThreadHoldings:
         self._loose: dict[tuple[str, str], Bucket] = {}
         self._away: dict[TopicPartition, str] = {}
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def topics_of(self, thread: str) -> Sequence[str]:
         """The topics that the thread may have."""
         return self._topics[thread]
@@ -139,8 +137,6 @@ class ThreadHoldings:
     def away(self) -> Iterator[tuple[TopicPartition, str]]:
         """Partitions that have a home and are elsewhere, with that home."""
         return iter(self._away.items())
-
-    # --- changing ---------------------------------------------------------------------------------
 
     def place(self, tp: TopicPartition, thread: str) -> None:
         before = self.owners.get(tp)
@@ -224,9 +220,6 @@ def _deal(
         heapq.heapreplace(emptiest, (load + 1, number))
 
 
-# --- balance --------------------------------------------------------------------------------------
-
-
 class _Hop(NamedTuple):
     """A partition of this topic goes from one thread to another."""
 
@@ -304,9 +297,6 @@ def _walk_back(came: Mapping[str, _Hop | None], end: str) -> list[_Hop]:
         hops.append(hop)
         end = hop.source
     return hops
-
-
-# --- fewest moves ---------------------------------------------------------------------------------
 
 
 def _bring_home(holdings: ThreadHoldings) -> bool:

@@ -154,8 +154,6 @@ class Broker:
     ) -> None:
         self.close()
 
-    # --- start and close --------------------------------------------------------------------------
-
     def start(self) -> None:
         """Begins to join the cluster. Raises the errors of `make_chroot`; `check` raises later errors."""
         store = self._client
@@ -275,8 +273,6 @@ class Broker:
     def _on_registered(self) -> None:
         with suppress(InvalidStateError):  # it was registered before
             self.registered.set_result(None)
-
-    # --- state --------------------------------------------------------------------------------------
 
     @property
     def broker(self) -> int | None:

@@ -303,8 +303,6 @@ class ControllerServer:
         self._claims.close()
         await self._apis.close()
 
-    # --- answers --------------------------------------------------------------------------------
-
     async def _shut_down(self, broker: int) -> ControlledShutdownResponse:
         assert self._controller is not None
         return await asyncio.wrap_future(self._controller.shut_down(broker))

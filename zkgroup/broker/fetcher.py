@@ -218,8 +218,6 @@ class _ReplicaFetcher:
         self._task.cancel()
         return self._task
 
-    # --- which partitions -------------------------------------------------------------------------
-
     def _leave_session(self, tp: TopicPartition) -> None:
         self._session.forget(tp)
         self._moved.discard(tp)
@@ -252,8 +250,6 @@ class _ReplicaFetcher:
     def _max_bytes(self, tp: TopicPartition) -> int:
         quota, max_bytes = self._all._quota, self._all._settings.replica_fetch_max_bytes
         return min(max_bytes, quota.rate or max_bytes) if quota.holds(tp) else max_bytes
-
-    # --- rounds -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

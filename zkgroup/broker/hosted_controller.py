@@ -167,8 +167,6 @@ class RegisteredStore:
         for listener in tuple(self._listeners.values()):
             listener(event)
 
-    # --- Store --------------------------------------------------------------------------------------
-
     def submit(
         self,
         request: Request,

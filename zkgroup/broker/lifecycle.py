@@ -164,8 +164,6 @@ class BrokerLifecycle:
         """The controlled shutdown; None before it begins."""
         self._unlisten: Callable[[], None] | None = None
 
-    # --- start and close ----------------------------------------------------------------------------
-
     def start(self) -> None:
         """Starts the event loop and the machine; the machine's effects start the other parts."""
         self.thread.start()
@@ -238,8 +236,6 @@ class BrokerLifecycle:
             log.warning("a part of the broker did not close in time")
         except Exception:
             log.exception("a part of the broker could not be closed")
-
-    # --- on the event loop ------------------------------------------------------------------------
 
     async def _close_network(self, *, abandon: bool) -> None:
         """Closes the port and the replicas, also those that are being opened."""
@@ -390,8 +386,6 @@ class BrokerLifecycle:
             if not future.done():
                 future.set_result(controller)
 
-    # --- the machine's thread -----------------------------------------------------------------------
-
     def _perform(self, effect: BrokerEffect) -> None:
         match effect:
             case Prepared():
@@ -479,8 +473,6 @@ class BrokerLifecycle:
     def _on_config_changed(self, effect: ConfigChanged) -> None:
         self._listener.on_config(effect.entity, effect.overrides)
         self.thread.call(self._apply, effect)
-
-    # --- the store's threads --------------------------------------------------------------------------
 
     def _on_session(self, event: SessionEvent) -> None:
         match event:

@@ -273,8 +273,6 @@ class BrokerNetwork:
         """
         self._fetchers.end()
 
-    # --- effects of the machine ---------------------------------------------------------------------
-
     def registered(self, epoch: int) -> None:
         """Sets the broker epoch of the new registration, and accepts control requests from then on."""
         if self._epoch >= 0:
@@ -337,8 +335,6 @@ class BrokerNetwork:
     async def read_followers(self, order: ReadFollowers) -> None:
         """Posts the progress of the followers to the machine."""
         self._post(await self._executor.call(lambda host: read_followers(host, order)))
-
-    # --- Observer -----------------------------------------------------------------------------------
 
     def on_action(self, action: Action, error: int) -> None:
         """Applies the result of a controller's action: role, fetches and the machine's state."""
@@ -404,8 +400,6 @@ class BrokerNetwork:
             named,
             more,
         )
-
-    # --- state --------------------------------------------------------------------------------------
 
     async def health(self) -> BrokerHealth:
         """The present health of the broker."""

@@ -101,9 +101,6 @@ class ReplicaFailure(NamedTuple):
     """Time of the failure in epoch milliseconds."""
 
 
-# --- actions of a controller ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
     """The action to stop fetching, reset the followers' progress, and lead."""

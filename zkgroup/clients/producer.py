@@ -196,8 +196,6 @@ class RecordProducer:
         sender.join(CLOSE_S)
         producer.close(timeout=0)
 
-    # --- kafka-python -----------------------------------------------------------------------------
-
     def _connect(self, protocol: tuple[int, ...] | None) -> Any:
         timeout_ms = self._settings.delivery_timeout_ms
         linger_ms = min(LINGER_MS, timeout_ms // 2)
@@ -260,8 +258,6 @@ class RecordProducer:
             return partition_of_key(record.key, self._partitions)
         self._turn += 1
         return self._partitions[(self._turn - 1) % len(self._partitions)]
-
-    # --- outcomes: on kafka-python's thread -------------------------------------------------------
 
     def _acknowledged(self, number: int, size: int, found: Any) -> None:
         if self._settings.acks == "0":

@@ -97,8 +97,6 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
     def _build(self, runner: AsyncCallbackRunner) -> MemberEngine:
         """Builds the engine without starting it."""
 
-    # --- start and close --------------------------------------------------------------------------
-
     async def start(self) -> Self:
         """Joins the group; idempotent. See `GroupMember.start`."""
         if self._closed.is_set():
@@ -161,8 +159,6 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
                 await self.close()
 
-    # --- waiting ----------------------------------------------------------------------------------
-
     async def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_assigned`."""
         engine, timeout_s = self._engine, checked_timeout(timeout_s)
@@ -194,8 +190,6 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
         # the reads may have shown a claim of this member whose reply had not come yet
         await self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
-    # --- owned partitions -------------------------------------------------------------------------
-
     async def hand_back(
         self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S
     ) -> None:
@@ -205,8 +199,6 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             await _result(engine, engine.hand_back(checked_partitions(partitions)), timeout_s)
         except TimeoutError:
             raise not_assigned(engine, await _description(engine)) from None
-
-    # --- offsets ----------------------------------------------------------------------------------
 
     @overload
     async def committed(self, partitions: TopicPartition) -> int | None: ...
@@ -312,8 +304,6 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
             with contextlib.suppress(RuntimeError):  # the event loop is closed, and no task waits
                 self._events.call_soon_threadsafe(self._ready.set)
 
-    # --- records ----------------------------------------------------------------------------------
-
     def __aiter__(self) -> Self:
         return self
 
@@ -360,8 +350,6 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
     async def _wait(self, clock: Clock, seen: int, deadline_ms: int | None) -> None:
         """Waits until there may be new records, or until `deadline_ms`."""
         await wait_for_event(clock, self._ready, lambda: self._news != seen, deadline_ms)
-
-    # --- positions --------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
         """See `Consumer.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
@@ -424,9 +412,6 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
             return await _result(self._engine, future, timeout_s + SOURCE_GRACE_S)
         except TimeoutError:
             raise self._no_reply(timeout_s) from None
-
-
-# --- waiting on the event loop --------------------------------------------------
 
 
 async def _result(engine: MemberEngine, future: Future[T], timeout_s: float) -> T:

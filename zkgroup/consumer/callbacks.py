@@ -198,8 +198,6 @@ class CallbackWorker:
         self._leave()
         return ended
 
-    # --- Party ------------------------------------------------------------------------------------
-
     @property
     def name(self) -> str:
         running = self._running
@@ -217,8 +215,6 @@ class CallbackWorker:
     def _has_ended(self) -> None:
         self._open -= 1
         self.turns += 1
-
-    # --- the thread -------------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
         self._started += 1
@@ -281,8 +277,6 @@ class AsyncCallbackRunner:
         self._running: CallbackCall | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- CallbackRunner: any thread ---------------------------------------------------------------
-
     def submit(self, call: CallbackCall) -> None:
         with self._lock:
             self._queue.append(call)
@@ -323,8 +317,6 @@ class AsyncCallbackRunner:
                 call.done(error)
             self._leave()
 
-    # --- Party ------------------------------------------------------------------------------------
-
     @property
     def name(self) -> str:
         running = self._running
@@ -341,8 +333,6 @@ class AsyncCallbackRunner:
     def _has_ended(self) -> None:
         self._open -= 1
         self.turns += 1
-
-    # --- the event loop ---------------------------------------------------------------------------
 
     def _pump(self) -> None:
         with self._lock:

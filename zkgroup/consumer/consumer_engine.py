@@ -159,8 +159,6 @@ class ConsumerEngine:
     def _wake_fetcher(self) -> None:
         self.fetcher.wake()
 
-    # --- timers: the member's thread --------------------------------------------------------------
-
     def _start_timers(self) -> None:
         if self.settings.auto_commit_enable:
             self._schedule_auto_commit()
@@ -209,8 +207,6 @@ class ConsumerEngine:
         if self._polls.back():
             self.delivery.resume_draining()
             self.engine.step(Polled())
-
-    # --- the application --------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
         """Begins a poll of the application; in automatic mode this acknowledges the previous records."""

@@ -78,8 +78,6 @@ class Delivery:
         assert self._host is not None, "attach() comes first"
         return self._host
 
-    # --- DeliveryPort: the member's thread --------------------------------------------------------
-
     def assigned(self, effect: Assign) -> None:
         with self._subscriptions.lock:
             self._subscriptions.last_move_id = max(self._subscriptions.last_move_id, effect.move_id)
@@ -159,8 +157,6 @@ class Delivery:
             self._subscriptions.by_partition.clear()
         self._wake_application()
         self._wake_fetcher()
-
-    # --- the application's threads ----------------------------------------------------------------
 
     def begin_poll(self) -> None:
         """Acknowledges, in automatic mode, the records that the last poll returned."""

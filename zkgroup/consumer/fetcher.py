@@ -183,8 +183,6 @@ class Fetcher:
             self.over.set_result(None)
             self._answer_questions()  # those that came after the last round: the consumer is closed
 
-    # --- the fetcher's thread, or the caller that runs it without one -------------------------------------
-
     @property
     def is_woken(self) -> bool:
         """Whether there was a `wake` since the last `run_pending` began."""

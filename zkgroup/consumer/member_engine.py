@@ -127,8 +127,6 @@ class MemberEngine:
         self._unlisten: Callable[[], None] | None = None
         self._on_end: list[Callable[[], None]] = []
 
-    # --- any thread -------------------------------------------------------------------------------
-
     @property
     def runner(self) -> CallbackRunner:
         return self._callbacks.runner
@@ -265,8 +263,6 @@ class MemberEngine:
         """Records the start or the end of a delivery; thread-safe if the history sink is."""
         self.telemetry.delivery(kind, fields)
 
-    # --- the loop's thread ------------------------------------------------------------------------
-
     def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
         """Runs a task at this time; replaces one of the same name."""
         if not self._ended:
@@ -343,8 +339,6 @@ class MemberEngine:
         if not self.closing:
             self.loop.step(ApplicationFailed(error))
 
-    # --- effects ----------------------------------------------------------------------------------
-
     def _perform(self, effect: OwnEffect) -> None:
         match effect:
             case FinishCommit():
@@ -367,8 +361,6 @@ class MemberEngine:
         if self._delivery is not None:
             self._delivery.committed(effect)
         self._pending_futures.committed(effect.commit_id, CommitResult(effect.committed, effect.refused))
-
-    # --- the end ----------------------------------------------------------------------------------
 
     def _finish(self, effect: Finish) -> None:
         if self._ended:

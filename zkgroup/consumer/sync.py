@@ -78,8 +78,6 @@ class SyncBase(MemberBase[RebalanceListener]):
     def _build(self) -> MemberEngine:
         """Builds the engine without starting it."""
 
-    # --- start and close --------------------------------------------------------------------------
-
     def start(self) -> Self:
         """Joins the group; idempotent. Returns when ZooKeeper is connected, before anything is assigned.
 
@@ -151,8 +149,6 @@ class SyncBase(MemberBase[RebalanceListener]):
             with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
                 self.close()
 
-    # --- waiting ----------------------------------------------------------------------------------
-
     def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """Waits until this member owns its assigned partitions (perhaps none); makes no extra reads.
 
@@ -189,8 +185,6 @@ class SyncBase(MemberBase[RebalanceListener]):
         # the reads may have shown a claim of this member whose reply had not come yet
         self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
 
-    # --- owned partitions -------------------------------------------------------------------------
-
     def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
         """Gives partitions up (revoked, committed, released) until a later assignment gives them back.
 
@@ -201,8 +195,6 @@ class SyncBase(MemberBase[RebalanceListener]):
             result_of(engine, engine.hand_back(checked_partitions(partitions)), timeout_s)
         except FutureTimeoutError:
             raise not_assigned(engine, _description(engine)) from None
-
-    # --- offsets ----------------------------------------------------------------------------------
 
     @overload
     def committed(self, partitions: TopicPartition) -> int | None: ...
@@ -341,8 +333,6 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
             self._news += 1
             self._ready.notify_all()
 
-    # --- records ----------------------------------------------------------------------------------
-
     def __iter__(self) -> Self:
         return self
 
@@ -397,8 +387,6 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
                 self._ready.wait_for(is_new, left_s)
 
         wait_for(clock, is_new, deadline_ms, wait)
-
-    # --- positions --------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
         """Commits the acknowledged records, or the offsets given; see `GroupMember.commit` for the errors."""

@@ -143,8 +143,6 @@ class Channel:
                 self._failed(error, was_up=self._connection > connection)
             await self._pause(self._backoff_s())
 
-    # --- one connection -------------------------------------------------------------------------
-
     async def _once(self) -> None:
         settings = self._settings
         connection = await BrokerConnection.open(
@@ -191,8 +189,6 @@ class Channel:
         settings = self._settings
         longest = min(settings.retry_backoff_ms << min(self._failures - 1, 16), settings.retry_backoff_max_ms)
         return longest * (1 - self._jitter() / 2) / 1000
-
-    # --- out ------------------------------------------------------------------------------------
 
     async def _ask_all(self, requests: asyncio.Queue[BrokerRequest], connection: BrokerConnection) -> None:
         while True:
@@ -298,8 +294,6 @@ class ControllerChannelManager:
         if (opened := self._channels.pop(broker, None)) is not None:
             self._thread.call(opened.end)
 
-    # --- what happens on the loop ---------------------------------------------------------------
-
     def happened(self, opened: _BrokerChannel, connection: int, event: ChannelEvent) -> None:
         """Called on the loop: hands the event to the machine's thread."""
         self._post(partial(self._deliver, opened, connection, event))
@@ -321,8 +315,6 @@ class _BrokerChannel:
         self.connection = NO_CONNECTION
         """The one that the machine knows of; of its thread."""
         self._task: asyncio.Task[None] | None = None
-
-    # --- on the loop ----------------------------------------------------------------------------
 
     def begin(self) -> None:
         assert self.channel is not None

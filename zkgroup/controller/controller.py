@@ -147,8 +147,6 @@ class Controller:
         self._left = threading.Event()
         self._over = False
 
-    # --- any thread -------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Takes part in elections from now on, whenever the store is connected."""
         self._thread.start()
@@ -220,8 +218,6 @@ class Controller:
         self._loop.request(answer)
         return future
 
-    # --- the machine's thread ---------------------------------------------------------------------
-
     def _perform(self, effect: ControllerEffect) -> None:
         match effect:
             case OpenChannel():
@@ -266,8 +262,6 @@ class Controller:
         self._telemetry.count_cluster(self._machine.figures)
         if self._is_leaving and self._machine.has_left:
             self._left.set()
-
-    # --- ends -------------------------------------------------------------------------------------
 
     def _on_session(self, event: SessionEvent) -> None:
         if isinstance(event, Lost) and event.fatal is not None:

@@ -79,8 +79,6 @@ class CoordinatorContext:
             reason=reason,
         )
 
-    # --- writes -----------------------------------------------------------------------------------
-
     def write_group(self, record: GroupRecord, then: OnWritten) -> int:
         """Stores a group; `then` gets the outcome."""
         write_id = self._next_write(then)

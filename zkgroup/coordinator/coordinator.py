@@ -90,8 +90,6 @@ class GroupCoordinator:
         self._is_active = False
         self._lease_until_ms: int | None = None
 
-    # --- reads ------------------------------------------------------------------------------------
-
     def groups(self) -> Iterator[GroupMetadata]:
         """The groups of the loaded slots."""
         return self._slots.groups()
@@ -109,8 +107,6 @@ class GroupCoordinator:
     def writes_in_flight(self) -> int:
         """Writes without an outcome."""
         return self._context.writes_in_flight
-
-    # --- steps ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> list[Effect]:
         """Fires the timers that are due. Outside the lease none fires: no heartbeat was accepted."""
@@ -162,8 +158,6 @@ class GroupCoordinator:
                 for member in group.members.values():
                     if member.session_timer.deadline_ms is not None and not member.is_new:
                         restart_session(self._context, member)
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def _error_of(self, request: GroupRequest, group: GroupMetadata | None) -> ErrorCode:
         """The checks that all requests have in common, in Kafka's order.
@@ -283,8 +277,6 @@ class GroupCoordinator:
         self._slots.add(group)
         return group
 
-    # --- administration ---------------------------------------------------------------------------
-
     def _described(
         self, group_id: str, group: GroupMetadata | None, error: ErrorCode
     ) -> DescribedGroupResult:
@@ -342,8 +334,6 @@ class GroupCoordinator:
         group = self._slots.group(group_id)
         if group is not None and group.is_marked and group.members:
             give_way(self._context, group)
-
-    # --- slots ------------------------------------------------------------------------------------
 
     def _slot_event(self, event: SlotEvent) -> None:
         match event:

@@ -19,8 +19,6 @@ from zkgroup.runtime.events import LogEvent
 
 NO_GENERATION = -1
 
-# --- results --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResultMember:
@@ -180,9 +178,6 @@ GroupResult = (
     | RemoveGroupResult
     | RemoveOffsetsResult
 )
-
-
-# --- effects --------------------------------------------------------------------------------------
 
 
 @quick_init

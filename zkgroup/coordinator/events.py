@@ -15,8 +15,6 @@ from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.quick_init import quick_init
 
-# --- requests -------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:
@@ -162,9 +160,6 @@ GroupRequest = (
 """The requests that name one group."""
 
 
-# --- outcomes of writes ---------------------------------------------------------------------------
-
-
 class WriteOutcome(Enum):
     """What became of a write."""
 
@@ -202,9 +197,6 @@ class OffsetsWritten:
 
     outcomes: Mapping[int, Mapping[TopicPartition, WriteOutcome]]
     """By write id; one for each partition."""
-
-
-# --- slots, lease ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

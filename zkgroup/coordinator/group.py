@@ -185,8 +185,6 @@ class GroupMetadata:
         self.sync_timer = Timer(_never_armed)
         self.rebalance_started_ms: int | None = None
 
-    # --- states -----------------------------------------------------------------------------------
-
     def transition_to(self, state: ConsumerGroupState, now_ms: int) -> None:
         """Changes the state. Raises IllegalTransitionError where Kafka has no such change."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
@@ -209,8 +207,6 @@ class GroupMetadata:
         if self.state is ConsumerGroupState.COMPLETING_REBALANCE and self.assignment_write is not None:
             return GroupPhase.STORING
         return GroupPhase(self.state.value)
-
-    # --- members ----------------------------------------------------------------------------------
 
     def add(self, member: MemberMetadata, protocol_type: str) -> None:
         """Adds a member; the first one gives the protocol type and leads."""
@@ -320,8 +316,6 @@ class GroupMetadata:
             return member is not None or len(self.members) < max_size
         return True
 
-    # --- protocols and leader ---------------------------------------------------------------------
-
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols can be in the group."""
         if self.state is ConsumerGroupState.EMPTY:
@@ -350,8 +344,6 @@ class GroupMetadata:
         if leader is not None:
             self.leader = leader
         return leader is not None
-
-    # --- generations ------------------------------------------------------------------------------
 
     @property
     def next_generation(self) -> int:

@@ -127,9 +127,6 @@ def _park(context: CoordinatorContext, group: GroupMetadata, member: MemberMetad
         context.drop_request(replaced)
 
 
-# --- known members --------------------------------------------------------------------------------
-
-
 def _join_with_id(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup) -> None:
     error = group.error_of(join.member_id, join.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -154,9 +151,6 @@ def _take_timeouts(member: MemberMetadata, join: JoinGroup) -> None:
     """Later versions than 2.8 take the timeouts of each join (from 3.4 on)."""
     member.session_timeout_ms = join.session_timeout_ms
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
-
-
-# --- a static member comes back -------------------------------------------------------------------
 
 
 def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup, new_id: str) -> None:

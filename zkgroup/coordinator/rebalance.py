@@ -21,8 +21,6 @@ from zkgroup.coordinator.outcomes import JOIN_ERRORS
 from zkgroup.coordinator.records import group_record
 from zkgroup.model.error_codes import ErrorCode
 
-# --- members --------------------------------------------------------------------------------------
-
 
 def arm_timers(context: CoordinatorContext, group: GroupMetadata) -> None:
     """Gives a new group object its timers, and its members theirs."""
@@ -80,9 +78,6 @@ def remove_pending(context: CoordinatorContext, group: GroupMetadata, member_id:
         try_complete_join(context, group)
 
 
-# --- parked requests ------------------------------------------------------------------------------
-
-
 def answer_join(
     context: CoordinatorContext, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult
 ) -> None:
@@ -132,9 +127,6 @@ def joined(group: GroupMetadata, member: MemberMetadata) -> JoinGroupResult:
         member_id=member.member_id,
         members=member_list(group) if is_leader else (),
     )
-
-
-# --- the join phase -------------------------------------------------------------------------------
 
 
 def maybe_prepare_rebalance(context: CoordinatorContext, group: GroupMetadata, reason: str) -> None:
@@ -244,9 +236,6 @@ def give_way(context: CoordinatorContext, group: GroupMetadata) -> None:
         complete_join(context, group)
 
 
-# --- generations and the marker -------------------------------------------------------------------
-
-
 def _reserve_if_needed(context: CoordinatorContext, group: GroupMetadata) -> None:
     """Reserves generations in ZooKeeper, and sets the marker of the group, while members join."""
     if group.is_next_generation_reserved or group.reservation is not None:
@@ -294,9 +283,6 @@ def _refuse_joins(context: CoordinatorContext, group: GroupMetadata, error: Erro
         group.remaining_delay_ms = None
         context.timers.cancel(group.join_timer)
         context.transition(group, ConsumerGroupState.EMPTY, reason)
-
-
-# --- the sync phase -------------------------------------------------------------------------------
 
 
 def store_group(

@@ -48,8 +48,6 @@ class SlotTable:
         self._numbers: dict[str, int] = {}
         """The slot of each group that is there: most requests are about one of them."""
 
-    # --- groups -----------------------------------------------------------------------------------
-
     def of(self, group_id: str) -> int:
         """The slot of a group."""
         number = self._numbers.get(group_id)
@@ -74,8 +72,6 @@ class SlotTable:
 
     def remove(self, group: GroupMetadata) -> None:
         del self._slots[self._numbers.pop(group.group_id)].groups[group.group_id]
-
-    # --- states -----------------------------------------------------------------------------------
 
     def state(self, slot: int) -> SlotState:
         return self._slots[slot].state

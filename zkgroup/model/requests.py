@@ -30,9 +30,6 @@ class Code(Enum):
     OTHER = "Other"
 
 
-# --- operations of a transaction ------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Create:
     """Create a leaf with its final data. Parents are not made."""
@@ -72,8 +69,6 @@ class Check:
 
 
 Operation = Create | SetData | Delete | Check
-
-# --- requests -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +142,6 @@ class Sync:
 
 
 Request = Multi | CreateMissing | ReadMany | ListMany | ReadAcls | Read | ListChildren | Exists | Sync
-
-# --- outcomes -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +248,6 @@ Outcome = (
     | Unanswered
     | NotSent
 )
-
-# --- sessions -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

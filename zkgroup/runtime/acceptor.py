@@ -116,8 +116,6 @@ class Acceptor:
         if failed is not None and not self._listening:
             raise failed
 
-    # --- clients ----------------------------------------------------------------------------------
-
     def _accept(self, listening: socket.socket) -> None:
         """Accepts the clients that wait, up to a limit; the loop calls again for the others."""
         for _ in range(_AT_ONCE):

@@ -162,8 +162,6 @@ class AsyncMachineLoop(Generic[V, E]):
             self._unlisten()
             self._unlisten = None
 
-    # --- any thread -------------------------------------------------------------------------------
-
     def _post(self, event: SharedEvent) -> None:
         self._inbox.append(event)
         if not self._is_woken:
@@ -173,8 +171,6 @@ class AsyncMachineLoop(Generic[V, E]):
 
     def _on_session(self, event: SessionEvent) -> None:
         self._post(session_event(event))
-
-    # --- the event loop ---------------------------------------------------------------------------
 
     def _take_inbox(self) -> None:
         self._is_woken = False  # first, so that a later event wakes the loop again

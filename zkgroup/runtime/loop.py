@@ -107,8 +107,6 @@ class MachineLoop(Generic[V, E]):
         self.over: Future[None] = Future()
         """Done when the thread has ended its work."""
 
-    # --- any thread -------------------------------------------------------------------------------
-
     def post(self, entry: V | SharedEvent | Task) -> None:
         """Enqueues an event, or work for the loop's thread. Never blocks; safe in a signal handler."""
         self._inbox.append(entry)
@@ -151,8 +149,6 @@ class MachineLoop(Generic[V, E]):
 
     def _on_session(self, event: SessionEvent) -> None:
         self.post(session_event(event))
-
-    # --- the loop's thread ------------------------------------------------------------------------
 
     def schedule(self, name: str, at_ms: int, task: Task) -> None:
         """Runs a task of the runtime at this time; replaces one of the same name."""

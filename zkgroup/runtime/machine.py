@@ -113,8 +113,6 @@ class SessionMachine(ABC, Generic[E]):
 
     _context: MachineContext[E]
 
-    # --- for a subclass ---------------------------------------------------------------------------
-
     @abstractmethod
     def _timer_fired(self, name: str) -> None:
         """Handles a timer of the subclass that is due."""
@@ -134,8 +132,6 @@ class SessionMachine(ABC, Generic[E]):
     @abstractmethod
     def end_backoff(self) -> None:
         """Ends the pause: its timer (`BACKOFF_TIMER`) has fired, or the connection is new."""
-
-    # --- events -----------------------------------------------------------------------------------
 
     def _take_shared(self, event: SharedEvent) -> None:
         context = self._context

@@ -350,8 +350,6 @@ class MachineContext(Generic[_E]):
         """Whether an ephemeral znode with this owner is of the present session."""
         return self.session is not None and owner == self.session.session_id
 
-    # --- effects ----------------------------------------------------------------------------------
-
     def begin(self, now: Instant) -> None:
         self.now = now
 
@@ -364,8 +362,6 @@ class MachineContext(Generic[_E]):
 
     def note(self, kind: str, **fields: object) -> None:
         self._effects.append(LogEvent(kind, fields))
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def next_id(self) -> int:
         """A number for a request, a callback or a record of the history, unique for this machine."""
@@ -416,8 +412,6 @@ class MachineContext(Generic[_E]):
         self.caught_up = False
         self._asked.clear()
         self.forget_watches()
-
-    # --- timers -----------------------------------------------------------------------------------
 
     def set_timer(self, name: str, at_ms: int) -> None:
         if self._timers.get(name) == at_ms:

@@ -107,8 +107,6 @@ class ChaosZooKeeper:
         self._do(action)
         return sum(unanswered for unanswered, _ in found) / max(1, sum(requests for _, requests in found))
 
-    # --- the network ------------------------------------------------------------------------------
-
     def cut(self, server: int | None = None, *, refuse: bool = False) -> None:
         """Resets all connections. With `refuse`, new ones are reset as well until `heal`."""
 
@@ -189,8 +187,6 @@ class ChaosZooKeeper:
 
         self._do(action)
         return drop
-
-    # --- sessions and servers ---------------------------------------------------------------------
 
     def sessions(self) -> tuple[int, ...]:
         """Ids of sessions connected through the proxies."""

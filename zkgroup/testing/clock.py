@@ -185,8 +185,6 @@ class FakeClock:
         self._movers: list[int] = [threading.get_ident()]
         self._by_hand: list[object] = []
 
-    # --- Clock ------------------------------------------------------------------------------------
-
     def now_ms(self) -> int:
         """Milliseconds of the clock; never goes back."""
         return self._now_ms
@@ -214,8 +212,6 @@ class FakeClock:
             if entry in self._waiters:
                 self._waiters.remove(entry)
                 heapq.heapify(self._waiters)
-
-    # --- moving it --------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         """Advances by `ms`, and stops at the time of each waiter in between to call it.
@@ -317,8 +313,6 @@ class FakeClock:
                 callback = heapq.heappop(self._waiters)[2]
             callback()
 
-    # --- parties --------------------------------------------------------------------------
-
     def join(self, party: Party) -> Callable[[], None]:
         """See `DrivenClock.join`."""
         return self._parties.join(party)
@@ -375,8 +369,6 @@ class FakeClock:
         """
         with self.aside():
             self._parties.wait_quiet(_never, timeout_s)
-
-    # --- blocking calls -------------------------------------------------------------------------
 
     def wait_for(self, is_over: Callable[[], object], until_ms: int | None = None) -> None:
         """See `DrivenClock.wait_for`."""

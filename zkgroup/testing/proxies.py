@@ -124,8 +124,6 @@ class Proxy(Generic[C]):
             if one.fileno() >= 0:
                 yield str(os.fstat(one.fileno()).st_ino)
 
-    # --- for subclasses ---------------------------------------------------------------------------
-
     def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> C:
         raise NotImplementedError
 
@@ -155,8 +153,6 @@ class Proxy(Generic[C]):
     def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
         """Whether the piece arrives; otherwise the connection breaks instead."""
         return True
-
-    # --- forwarding -------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._accepted.add(writer)
@@ -377,8 +373,6 @@ class PeerLinks:
 
     def _way_back(self, server: int, peer: int) -> int:
         return self._links[peer, server][1].port
-
-    # --- faults -----------------------------------------------------------------------------------
 
     def cut(
         self, server: int, peers: Collection[int], *, to_peers: bool = True, from_peers: bool = True

@@ -30,8 +30,6 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 """Kinds of resources that have configs (org/apache/kafka/common/config/ConfigResource.java)."""
 
-# --- CreateTopics ---------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReplicas:
@@ -116,9 +114,6 @@ class CreateTopicsRequest(Request):
     validate_only: Annotated[Boolean, Versions(1)] = False
 
 
-# --- DeleteTopics ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
     """The result for one topic."""
@@ -162,9 +157,6 @@ class DeleteTopicsRequest(Request):
     topics: Annotated[tuple[DeleteTopicState, ...], Versions(6)] = ()
     topic_names: Annotated[tuple[String, ...], Versions(0, 5)] = ()
     timeout_ms: Int32
-
-
-# --- CreatePartitions -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +209,6 @@ class CreatePartitionsRequest(Request):
     topics: tuple[GrownTopic, ...]
     timeout_ms: Int32
     validate_only: Boolean = False
-
-
-# --- DescribeConfigs ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,9 +287,6 @@ class DescribeConfigsRequest(Request):
     resources: tuple[ConfigResource, ...]
     include_synonyms: Annotated[Boolean, Versions(1)] = False
     include_documentation: Annotated[Boolean, Versions(3)] = False
-
-
-# --- AlterConfigs, IncrementalAlterConfigs --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,9 +386,6 @@ class IncrementalAlterConfigsRequest(Request):
     validate_only: Boolean = False
 
 
-# --- ElectLeaders ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartitions:
     """Partitions of a topic."""
@@ -455,9 +438,6 @@ class ElectLeadersRequest(Request):
     topics: tuple[TopicPartitions, ...] | None
     """Null: all."""
     timeout_ms: Int32 = DEFAULT_TIMEOUT_MS
-
-
-# --- reassignments --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

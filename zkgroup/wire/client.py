@@ -138,8 +138,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # What has ended it has frames of this connection in its traceback: both would keep each other.
         self._end = EOFError("the connection is closed")
 
-    # --- called by the loop -----------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport

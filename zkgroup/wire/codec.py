@@ -108,9 +108,6 @@ def _codec(node: Node, where: str, form: Form) -> Codec:
             assert_never(node)
 
 
-# --- several --------------------------------------------------------------------------------------
-
-
 def _array(node: Array, where: str, form: Form) -> Codec:
     of_item = _codec(node.item, where, form)
     write_item, read_item, smallest = of_item.write, of_item.read, of_item.smallest
@@ -160,9 +157,6 @@ def _nullable(node: Nullable, where: str, form: Form) -> Codec:
         return at + 1
 
     return Codec(write, read, 1)
-
-
-# --- records --------------------------------------------------------------------------------------
 
 
 def _record(node: StructSchema, form: Form) -> Codec:
@@ -233,9 +227,6 @@ def _maker(node: StructSchema) -> Callable[[list[Any]], Any]:
     exec(source, space)  # noqa: S102 - of nothing but numbers counted here
     make: Callable[[list[Any]], Any] = space["make"]
     return make
-
-
-# --- tagged fields --------------------------------------------------------------------------------
 
 
 def _write_no_tags(_value: Any, parts: list[Buffer]) -> None:
@@ -309,9 +300,6 @@ def _read_tagged(
         return at
 
     return read
-
-
-# --- fields that are written together -------------------------------------------------------------
 
 
 def _writers(
@@ -497,9 +485,6 @@ def _with_long(pack: Callable[..., bytes], long: dict[int, int]) -> Callable[...
         return pack(*given)
 
     return packed
-
-
-# --- fields that are read together ----------------------------------------------------------------
 
 
 def _readers(node: StructSchema, form: Form, codecs: dict[str, Codec]) -> Iterator[Read]:

@@ -31,8 +31,6 @@ NO_RETENTION: Final = -1
 NO_TIMER: Final = -1
 """Milliseconds of a timer that is not set."""
 
-# --- JoinGroup ------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinProtocol:
@@ -91,9 +89,6 @@ class JoinGroupRequest(Request):
     """The preferred one first."""
 
 
-# --- SyncGroup ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAssignment:
     """What the leader assigns to one member."""
@@ -132,9 +127,6 @@ class SyncGroupRequest(Request):
     protocol_type: Annotated[NullableString, Versions(5)] = None
     protocol: Annotated[NullableString, Versions(5)] = None
     assignments: tuple[MemberAssignment, ...] = ()
-
-
-# --- Heartbeat, LeaveGroup ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,9 +200,6 @@ class LeaveGroupRequest(Request):
     members: Annotated[tuple[LeavingMember, ...], Versions(3)] = ()
 
 
-# --- OffsetCommit ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetToCommit:
     """An offset to be stored for one partition."""
@@ -276,9 +265,6 @@ class OffsetCommitRequest(Request):
     topics: tuple[TopicToCommit, ...]
 
 
-# --- OffsetFetch ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchTopic:
     """Partitions whose offsets are asked for."""
@@ -334,9 +320,6 @@ class OffsetFetchRequest(Request):
     """Null: all that are stored."""
     require_stable: Annotated[Boolean, Versions(7)] = False
     """Answer 88 where a transaction may still commit offsets."""
-
-
-# --- tools ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

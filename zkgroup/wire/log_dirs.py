@@ -20,9 +20,6 @@ class LogDirTopic:
     partitions: tuple[Int32, ...]
 
 
-# --- DescribeLogDirs ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaInLogDir:
     """A replica."""
@@ -75,9 +72,6 @@ class DescribeLogDirsRequest(Request):
 
     topics: tuple[LogDirTopic, ...] | None = None
     """None for all."""
-
-
-# --- AlterReplicaLogDirs --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

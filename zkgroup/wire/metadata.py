@@ -40,8 +40,6 @@ GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 """Kind of key of FindCoordinator: a transactional id."""
 
-# --- Metadata -------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
@@ -155,9 +153,6 @@ class MetadataRequest(Request):
         return tuple(one.topic for one in self.topics or () if one.topic is not None)
 
 
-# --- FindCoordinator ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse(Response):
     """The broker that keeps a group's offsets."""
@@ -187,9 +182,6 @@ class FindCoordinatorRequest(Request):
     key: String
     """The group id, or what `key_type` says."""
     key_type: Annotated[Int8, Versions(1)] = GROUP_KEY
-
-
-# --- ApiVersions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +246,6 @@ class ApiVersionsRequest(Request):
 
     client_software_name: Annotated[String, Versions(3)] = ""
     client_software_version: Annotated[String, Versions(3)] = ""
-
-
-# --- DescribeCluster ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,6 @@ class Codec(NamedTuple):
     """Of an array of records."""
 
 
-# --- numbers --------------------------------------------------------------------------------------
-
-
 def integer(node: Integer, where: str) -> Codec:
     """One number by itself."""
     layout = struct.Struct(">" + node.code)
@@ -118,9 +115,6 @@ def integers(node: Integer, where: str, *, compact: bool, nullable: bool, is_cou
         return start + count * size
 
     return Codec(write, read, 1 if compact else 4)
-
-
-# --- texts and bytes ------------------------------------------------------------------------------
 
 
 def text(node: Text, where: str, *, compact: bool) -> Codec:
@@ -270,8 +264,6 @@ def fixed(node: Fixed, where: str) -> Codec:
     return Codec(write, read, size)
 
 
-# --- lengths --------------------------------------------------------------------------------------
-
 WriteLength = Callable[[Sequence[Any] | memoryview | None], bytes]
 """The bytes of the length of a value, or of null."""
 ReadLength = Callable[[bytes, int], tuple[int, int]]
@@ -382,9 +374,6 @@ def read_uvarint(buffer: bytes, at: int, where: str) -> tuple[int, int]:
         shift += 7
     found = buffer[at : at + VARINT_BYTES_MAX].hex(" ")
     raise CorruptFrameError(where, at, f"a varint of at most {VARINT_BYTES_MAX} bytes, below 2^32", found)
-
-
-# --- what is wrong --------------------------------------------------------------------------------
 
 
 def short(where: str, buffer: bytes, at: int, size: int) -> CorruptFrameError:

@@ -119,9 +119,6 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-# --- batches --------------------------------------------------------------------------------------
-
-
 def read_header(data: Buffer | bytearray, at: int = 0) -> BatchHeader:
     """The header at an offset that has `HEADER_BYTES` behind it. Nothing is checked."""
     return BatchHeader._make(HEADER.unpack_from(data, at))
@@ -198,9 +195,6 @@ def stamp_append_time(data: bytearray, at: int, append_time_ms: int) -> None:
     _OFFSET.pack_into(data, at + _MAX_TIMESTAMP_AT, append_time_ms)
     with memoryview(data) as view:
         _CRC.pack_into(data, at + CRC_AT, crc32c(view[at + CHECKED_AT : at + header.size]))
-
-
-# --- records --------------------------------------------------------------------------------------
 
 
 def can_be_read(header: BatchHeader) -> bool:
@@ -302,9 +296,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), index + 1
         shift += 7
     raise CorruptRecordError("varint", at, "its end within 10 bytes", data[at : at + 10].hex(" "))
-
-
-# --- building -------------------------------------------------------------------------------------
 
 
 def build_batch(

@@ -53,8 +53,6 @@ INITIAL_SESSION_EPOCH: Final = 0
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 
-# --- Produce --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:
@@ -130,9 +128,6 @@ class ProduceRequest(Request):
     """-1: all in sync; 1: the leader; 0: no response is awaited, and none may be sent."""
     timeout_ms: Int32
     topics: tuple[ProducedTopic, ...]
-
-
-# --- Fetch ----------------------------------------------------------------------------------------
 
 
 def next_session_epoch(epoch: int) -> int:
@@ -295,9 +290,6 @@ class FetchRequest(Request):
     """Of the consumer."""
 
 
-# --- ListOffsets ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
     """Which offsets of one partition are asked for."""
@@ -367,9 +359,6 @@ class ListOffsetsRequest(Request):
     topics: tuple[ListOffsetsTopic, ...]
 
 
-# --- OffsetForLeaderEpoch -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class EpochPartition:
     """The end of which epoch of one partition is asked for."""
@@ -433,8 +422,6 @@ class OffsetForLeaderEpochRequest(Request):
     topics: tuple[EpochTopic, ...]
 
 
-# --- DeleteRecords --------------------------------------------------------------------------------
-
 HIGH_WATERMARK: Final = -1
 """Offset of DeleteRecords: the partition's high watermark."""
 
@@ -496,9 +483,6 @@ class DeleteRecordsRequest(Request):
 
     topics: tuple[DeletedTopicRecords, ...]
     timeout_ms: Int32
-
-
-# --- InitProducerId -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

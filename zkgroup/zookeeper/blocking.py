@@ -107,8 +107,6 @@ class Blocking:
         """The highest zxid of any reply so far."""
         return self._store.last_zxid
 
-    # --- reads -------------------------------------------------------------------------------------
-
     def read(self, path: str) -> Znode:
         """The znode at a path. Raises `NotFoundError` if it does not exist."""
         found = self.find(path)
@@ -162,8 +160,6 @@ class Blocking:
         """Waits until this server has everything that was written before: later reads return it."""
         self._ask(Sync(path), SyncDone, path)
 
-    # --- writes ------------------------------------------------------------------------------------
-
     def multi(self, *operations: Operation) -> MultiDone:
         """The outcome of one transaction, submitted once.
 
@@ -178,8 +174,6 @@ class Blocking:
     def create_missing(self, *paths: str) -> None:
         """Creates persistent znodes with null data, in this order, unless they exist."""
         _expect(self._write(CreateMissing(paths)), CreateMissingDone, paths[0] if paths else "/")
-
-    # --- inside ------------------------------------------------------------------------------------
 
     def _on_session(self, event: SessionEvent) -> None:
         with self._changed:

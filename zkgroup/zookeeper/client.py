@@ -122,8 +122,6 @@ class ZooKeeperClient:
         """`HOST:PORT[,HOST:PORT...][/CHROOT]`, as given."""
         return str(self._address)
 
-    # --- start and close ---------------------------------------------------------------------------
-
     def start(self) -> None:
         """Starts to connect, in the background. The first `listen` or `wait_connected` does it as well."""
         self._check_process()
@@ -185,8 +183,6 @@ class ZooKeeperClient:
             if not connection.ended.wait(max(0.0, end - time.monotonic())):
                 self.on_lost(connection, "the client was closed; the server did not answer in time", None)
         bulk_requests.SUPPORT.join(max(0.0, end - time.monotonic()))
-
-    # --- Store -------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -272,8 +268,6 @@ class ZooKeeperClient:
         connection.shutdown(_CLOSE_SESSION_S, drop_waiting=True)
         self.on_lost(connection, reason, None)
 
-    # --- ConnectionOwner ---------------------------------------------------------------------------
-
     def on_connected(self, connection: ClientConnection, session: Session) -> None:
         """Posts `Connected` to every listener. Called by the connection, not by applications."""
         with self._changed:
@@ -316,8 +310,6 @@ class ZooKeeperClient:
         """Forgets a connection whose threads have ended. Called by the connection, not by applications."""
         with self._changed:
             self._connections.discard(connection)
-
-    # --- inside ------------------------------------------------------------------------------------
 
     def _post(self, event: SessionEvent) -> None:
         def action() -> None:

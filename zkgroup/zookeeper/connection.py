@@ -118,8 +118,6 @@ class ClientConnection:
         client.add_listener(self._kazoo_state)
         return client
 
-    # --- from any thread -------------------------------------------------------------------------
-
     def open(self, pause_s: float = 0.0) -> None:
         """Starts to connect, after a pause in seconds."""
         self._pause_s = pause_s
@@ -137,8 +135,6 @@ class ClientConnection:
 
     def runs_here(self) -> bool:
         return threading.current_thread() is self.handler.thread
-
-    # --- Driver ------------------------------------------------------------------------------------
 
     def run(self, loop: Callable[[], object]) -> None:
         self.handler.time.begin()
@@ -285,8 +281,6 @@ class ClientConnection:
         sock = self.handler.socket
         return (sock.last_sent if sock is not None else 0.0) + self._ping_s
 
-    # --- connected ---------------------------------------------------------------------------------
-
     def _on_connected(self) -> None:
         """Takes the first turns on a connection, authenticated by now (kazoo reports CONNECTED earlier)."""
         sock = self.handler.socket
@@ -369,8 +363,6 @@ class ClientConnection:
     @property
     def _shows_certificate(self) -> bool:
         return self._settings.tls is not None and self._settings.tls.cert_file is not None
-
-    # --- disconnected, ended -----------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
         """kazoo's listener. It reports CONNECTED before authentication, so `_on_connected` handles that."""

@@ -129,8 +129,6 @@ class KazooHandler:
         self.socket: SharedSocket | None = None
         self.thread: threading.Thread | None = None
 
-    # --- waiting -----------------------------------------------------------------------------------
-
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float | None = None
     ) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -209,8 +207,6 @@ class KazooHandler:
             self.time.sleep(left, lambda left_s: _polled(poll, left_s), self.waker.wake)
             self.waker.clear()
 
-    # --- connections -------------------------------------------------------------------------------
-
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_tls: object
     ) -> SharedSocket:
@@ -230,8 +226,6 @@ class KazooHandler:
             self.waker.close()
         if self.socket is not None:
             self.socket.close()
-
-    # --- the rest of what kazoo expects ------------------------------------------------------------
 
     def start(self) -> None:
         """Does nothing: there are no worker threads to start."""

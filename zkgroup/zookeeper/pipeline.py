@@ -83,8 +83,6 @@ class RequestPipeline:
         self._pinged_at: float | None = None
         self._reply_sizes = {Op.GET_DATA: 200.0, Op.GET_CHILDREN: 1000.0}
 
-    # --- from any thread -------------------------------------------------------------------------
-
     @property
     def accepting(self) -> bool:
         return self._accepting
@@ -104,8 +102,6 @@ class RequestPipeline:
             self._accepting = False
             self._refusing = True
             self._dropping = self._dropping or drop_waiting
-
-    # --- connection --------------------------------------------------------------------------------
 
     def attach(self, sock: SharedSocket) -> None:
         """Takes a new connection; no call is taken before `accept`."""
@@ -144,8 +140,6 @@ class RequestPipeline:
             call = self._unsent.popleft()
             call.outcome = NotSent(reason)
             self._deliver(call)
-
-    # --- requests ----------------------------------------------------------------------------------
 
     @property
     def dropping(self) -> bool:
@@ -258,8 +252,6 @@ class RequestPipeline:
             call.on_outcome(call.outcome)
         except Exception:  # noqa: BLE001
             _log.exception("a receiver of an outcome failed")
-
-    # --- Wire --------------------------------------------------------------------------------------
 
     def send(self, op: Op, body: bytes, answer: Answer) -> None:
         if self._is_full:

@@ -199,9 +199,6 @@ class RefusedHere(Call):
         self.settle(self._reason)
 
 
-# --- reads of one znode ---------------------------------------------------------------------------
-
-
 class _OneRead(Call):
     """A read that may arm a watch; for a missing znode, a watch for its creation."""
 
@@ -342,9 +339,6 @@ class SyncCall(Call):
 
     def done(self, buffer: bytes, offset: int, zxid: int) -> None:
         self.settle(SyncDone())
-
-
-# --- transactions ---------------------------------------------------------------------------------
 
 
 class MultiCall(Call):

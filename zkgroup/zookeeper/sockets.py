@@ -80,8 +80,6 @@ class SharedSocket:
         self.sent = 0
         """Bytes that the system has taken; bytes after them have not reached the server."""
 
-    # --- kazoo's side ------------------------------------------------------------------------------
-
     def fileno(self) -> int:
         return self._sock.fileno()
 
@@ -108,8 +106,6 @@ class SharedSocket:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._sock.close()
-
-    # --- zkgroup's side ----------------------------------------------------------------------------
 
     def put(self, frame: bytes | bytearray | memoryview) -> None:
         self._out += frame

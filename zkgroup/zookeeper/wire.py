@@ -130,9 +130,6 @@ def frame(xid: int, op: Op, body: bytes) -> bytes:
     return _FRAME.pack(len(body) + FRAME_OVERHEAD, xid, op) + body
 
 
-# --- single requests ------------------------------------------------------------------------------
-
-
 def encode_path(raw: bytes) -> bytes:
     """Body of sync and getACL."""
     return _pack_int(len(raw)) + raw
@@ -200,9 +197,6 @@ def decode_event(buffer: bytes, offset: int) -> tuple[int, str]:
     return kind, buffer[offset + 12 : offset + 12 + size].decode()
 
 
-# --- transactions ---------------------------------------------------------------------------------
-
-
 def encode_multi(operations: Sequence[Operation], paths: ChrootPaths, acl: bytes) -> bytes:
     """Body of a multi. Linear; about a microsecond an operation."""
     parts: list[bytes] = []
@@ -263,9 +257,6 @@ def _refusal(buffer: bytes, offset: int, count: int) -> MultiRefused:
         if number == RUNTIME_INCONSISTENCY:
             first_odd = first_odd or index
     return MultiRefused(first_odd, Code.OTHER)
-
-
-# --- bulk reads -----------------------------------------------------------------------------------
 
 
 def encode_reads(

@@ -237,8 +237,6 @@ class ClientGroup:
         self.ends = dict.fromkeys(self.partitions, 0)
         self.served.create(self.name, len(self.partitions))
 
-    # --- what is done -------------------------------------------------------------------------------
-
     def start(
         self, number: int, settings: Mapping[str, str] = PATIENT, assignor: str = "range"
     ) -> GroupMember:
@@ -277,8 +275,6 @@ class ClientGroup:
         assert refused == [None] * (each * len(self.partitions)), refused
         for partition in self.partitions:
             self.ends[partition] += each
-
-    # --- what is so ---------------------------------------------------------------------------------
 
     def deliveries(self) -> Deliveries:
         lines = [line for member in self.members for line in member.lines()]

@@ -53,8 +53,6 @@ class Deliveries:
         for line in sorted(lines, key=lambda one: int(one["at"])):
             self._take(line)
 
-    # --- results ------------------------------------------------------------------------------------
-
     def owned(self, member: str) -> frozenset[int]:
         return frozenset(self._owned.get(member, ()))
 
@@ -76,8 +74,6 @@ class Deliveries:
         """The records of its partitions that a member has read and not committed, also after its end."""
         found = self._uncommitted.get(member, {})
         return {(partition, offset) for partition, offsets in found.items() for offset in offsets}
-
-    # --- inside -------------------------------------------------------------------------------------
 
     def _take(self, line: Line) -> None:
         member, event = line["member"], line["event"]

@@ -71,8 +71,6 @@ class Led:
         """The pids of the processes that a test may have started anew."""
         return [each.process.pid for each in (*self.brokers.values(), *self.controllers)]
 
-    # --- who is there -------------------------------------------------------------------------------
-
     def start_controller(self) -> OurController:
         self.controllers.append(
             OurController(self.address, self.folder / f"controller-{len(self.controllers)}.log")
@@ -111,8 +109,6 @@ class Led:
             broker.stop()
         for one in self.controllers:
             one.end()
-
-    # --- what stands --------------------------------------------------------------------------------
 
     def json(self, path: str) -> Any:
         """The JSON data of a znode; None where there is no such znode."""
@@ -169,8 +165,6 @@ class Led:
         return (
             b"".join(each.read_bytes() for each in sorted(folder.glob("*.log"))) if folder.exists() else None
         )
-
-    # --- what is done -------------------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int, replication: int) -> str:
         """Creates a topic with Kafka's tool."""

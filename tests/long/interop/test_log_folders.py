@@ -134,9 +134,6 @@ def test_producer_snapshots_are_dumped(dump: Dump, written: tuple[Path, list[Sen
         assert int(snapshot["timestamp"]) == APPENDED_MS
 
 
-# --- folders of Kafka's brokers -------------------------------------------------------------------
-
-
 TOPIC = TopicPartition("written-by-kafka", 0)
 RECORDS = 1_000
 

@@ -40,9 +40,6 @@ def _program(classpath: str, log: Path, main: str, *arguments: str, pipe: bool =
     return Process(java(classpath, main, *arguments, heap_mb=256, log=settings), log, pipe=pipe)
 
 
-# --- Streams ----------------------------------------------------------------------------------------
-
-
 class WordCount:
     """One instance of the application, with stores of its own."""
 
@@ -150,9 +147,6 @@ def _send(bootstrap: str, topic: str, lines: list[str]) -> None:
         producer.flush(PATIENCE_S)
     finally:
         producer.close()
-
-
-# --- Connect ----------------------------------------------------------------------------------------
 
 
 class Worker:

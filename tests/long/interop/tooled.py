@@ -49,8 +49,6 @@ class Cluster(ABC):
         self.tree.stop()
         self.tree.close()
 
-    # --- brokers ------------------------------------------------------------------------------------
-
     @property
     @abstractmethod
     def pids(self) -> list[int]:
@@ -84,8 +82,6 @@ class Cluster(ABC):
         """Stops the processes cleanly: leaderships are handed over, the sessions are closed."""
         self.process(broker).signal(signal.SIGTERM)
         self.process(broker).wait()
-
-    # --- what stands ----------------------------------------------------------------------------------
 
     def json(self, path: str) -> Any:
         """The JSON data of a znode; None where there is no such znode."""

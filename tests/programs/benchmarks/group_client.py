@@ -64,9 +64,6 @@ def end(process: subprocess.Popen[bytes]) -> Found:
     return found
 
 
-# --- members ---------------------------------------------------------------------------------------
-
-
 async def _members(brokers: Sequence[Address], group: str, count: int, **fields: int) -> list[RawMember]:
     """Members of a group that are connected and have not joined."""
     address = await find_coordinator(brokers, group)
@@ -77,9 +74,6 @@ async def _members(brokers: Sequence[Address], group: str, count: int, **fields:
 def _close(members: Sequence[RawMember]) -> None:
     for member in members:
         member.connection.close()
-
-
-# --- orders ----------------------------------------------------------------------------------------
 
 
 async def form(brokers: Sequence[Address], members: int, rounds: int, run: int = 0) -> Found:

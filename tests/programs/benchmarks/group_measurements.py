@@ -63,9 +63,6 @@ def _counters(side: BrokerSide) -> dict[str, float]:
     return {**cpu, "packets": packets, "writes": side.writes(), "at_s": time.time()}
 
 
-# --- joins -----------------------------------------------------------------------------------------
-
-
 def group_joins(plan: Plan, report: Report) -> None:
     """A group forms without initial delay; then one more joins it."""
     members, rounds = (5, 2) if plan.short else (MEMBERS, 7)
@@ -112,9 +109,6 @@ def _join_line(what: str, name: str, runs: list[Found]) -> Line:
             note=note,
         )
     )
-
-
-# --- rates -----------------------------------------------------------------------------------------
 
 
 def group_rates(plan: Plan, report: Report) -> None:
@@ -186,9 +180,6 @@ def _rate_line(what: str, name: str, runs: list[Found]) -> Line:
     )
 
 
-# --- many members ----------------------------------------------------------------------------------
-
-
 def group_scale(plan: Plan, report: Report) -> None:
     """Ten thousand members in five hundred groups at one coordinator, with heartbeats every three seconds."""
     groups, members, seconds = (10, 4, 2.0) if plan.short else (500, 20, 30.0)
@@ -221,9 +212,6 @@ def group_scale(plan: Plan, report: Report) -> None:
             if name == OURS:
                 lost = found["errors"] + found["changed"]
                 report.at_most("members that had an error or another generation", 0, lost, "members")
-
-
-# --- take-overs ------------------------------------------------------------------------------------
 
 
 def group_load(plan: Plan, report: Report) -> None:

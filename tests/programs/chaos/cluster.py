@@ -179,8 +179,6 @@ class ChaosCluster(OnServers):
     def ensemble(self) -> Ensemble:
         return Ensemble(self.zk, SystemClock())
 
-    # --- what there is ----------------------------------------------------------------------------
-
     def registered(self) -> set[int]:
         return set(registrations(self.ensemble))
 
@@ -239,8 +237,6 @@ class ChaosCluster(OnServers):
             if set(state.isr) != set(topics[tp.topic].partitions[tp.partition]):
                 return f"of {topics[tp.topic].partitions[tp.partition]} only {state.isr} are in sync for {tp}"
         return ""
-
-    # --- acts -------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
         """Starts every broker that does not run, and waits until all are registered."""

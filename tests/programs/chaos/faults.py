@@ -87,8 +87,6 @@ class Faults:
                 return self.cluster.nodes[others[fault.number % len(others)]]
         return by_number
 
-    # --- brokers ----------------------------------------------------------------------------------
-
     def _kill(self, _: Fault, node: Node) -> End:
         self.bitten["F1"] += node.is_running
         node.kill()
@@ -127,8 +125,6 @@ class Faults:
             self.bitten["wipe"] += 1
         return node.start
 
-    # --- the network between brokers and servers ----------------------------------------------------
-
     def _swallow(self, fault: Fault, node: Node) -> End:
         ways = ({}, {"to_server": False}, {"to_client": False})[fault.number % 3]
         node.network.swallow(**ways)
@@ -159,8 +155,6 @@ class Faults:
                 self.bitten["F3"] += 1
         return _nothing
 
-    # --- servers ------------------------------------------------------------------------------------
-
     def _kill_server(self, _: Fault, __: Node) -> End:
         comes_true(lambda: self.cluster.leader() is not None, ELECTED_S)
         if (leader := self.cluster.leader()) is None:
@@ -188,8 +182,6 @@ class Faults:
             self.cluster.network.lose_quorum()
             self.bitten["F15"] += 1
         return self.cluster.revive
-
-    # --- controllers --------------------------------------------------------------------------------
 
     def _depose(self, _: Fault, __: Node) -> End:
         """Deletes `/controller` as an operator, as people did with Kafka."""

@@ -57,8 +57,6 @@ class Operations:
         else:
             (self.done if did else self.refused)[name] += 1
 
-    # --- topics -----------------------------------------------------------------------------------
-
     def _create(self, rng: random.Random) -> bool:
         """Creates a topic, with a new name or with the name of a deleted topic."""
         self._names += 1
@@ -99,8 +97,6 @@ class Operations:
     def _pick(self, rng: random.Random) -> str | None:
         names = [name for name in self.cluster.topics() if name != RECORDS]
         return rng.choice(names) if names else None
-
-    # --- moves ------------------------------------------------------------------------------------
 
     def submit(self, targets: Lists) -> None:
         """Requests these moves, even to dead brokers. Raises as `plan_reassignment` and `submit`."""

@@ -63,8 +63,6 @@ class Produced:
     def _note(self, delivery: DeliveryReport) -> None:
         (self.acknowledged if delivery.outcome is Outcome.ACKNOWLEDGED else self.failed).append(delivery)
 
-    # --- afterwards -------------------------------------------------------------------------------
-
     def records(self, folders: dict[TopicPartition, tuple[int, Path]]) -> list[HistoryRecord]:
         """The acknowledged records, and those that the last leader of each partition has in its folder."""
         made: list[HistoryRecord] = []

@@ -78,8 +78,6 @@ class Pair:
         self.offset_read: Node | None = None
         """By the last read-back of a commit."""
 
-    # --- the member's situation -------------------------------------------------------------------
-
     def hold(self, held: Held) -> None:
         """Makes the member believe in this claim, in both worlds."""
         zxids = self.worlds.zxids
@@ -95,8 +93,6 @@ class Pair:
     @property
     def me(self) -> Member:
         return self.worlds.s.members[ME]
-
-    # --- following --------------------------------------------------------------------------------
 
     def follow(self, procedure: Procedure[object], *then: Procedure[object]) -> None:
         """Runs the procedure to its end; where an answer is missing, the next procedure takes over."""
@@ -162,8 +158,6 @@ class Pair:
             raise Pruned
         self.acted += 1
 
-    # --- the model's side -------------------------------------------------------------------------
-
     def _steps(self) -> Iterator[tuple[str, object]]:
         for label, _, after, violation in member_steps(self.worlds.s, self.worlds.cfg, ME):
             if self.me.pc != Pc.IDLE or label.startswith(self.wish):
@@ -203,8 +197,6 @@ class Pair:
             case Pc.IDLE if self.wish == "releases":
                 return recipes.release_ops(cfg, ME, p, me.held[p])
         raise AssertionError(f"the model writes nothing: {me.pc}, {self.wish!r}")
-
-    # --- comparing --------------------------------------------------------------------------------
 
     def assert_same_beliefs(self, *, unsure_value: int | None = None) -> None:
         """`unsure_value`: the machine may take this for written, where the model keeps the older value."""

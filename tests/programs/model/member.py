@@ -53,9 +53,6 @@ def member_steps(s: State, cfg: Configuration, m: int) -> Iterator[Step]:
         yield from _AT[me.pc](View(s, cfg, m, seen(s, cfg, m).nodes))
 
 
-# --- what ends everything -------------------------------------------------------------------------
-
-
 def lost(s: State, cfg: Configuration, m: int) -> State:
     """`on_lost`: the member believes nothing any more; a member that was leaving has left (recipes 10)."""
     return put(
@@ -74,9 +71,6 @@ def refused_at(outcome: str | Refusal, ops: Sequence[Op]) -> tuple[str, int] | N
 
 def is_unregistered(cfg: Configuration, m: int, outcome: str | Refusal, ops: Sequence[Op]) -> bool:
     return refused_at(outcome, ops) == ("ids", m) and "lost on refusal" not in cfg.without
-
-
-# --- registration, snapshot, plan -----------------------------------------------------------------
 
 
 def _unregistered(v: View) -> Iterator[Step]:
@@ -133,9 +127,6 @@ def _plan_write(v: View) -> Iterator[Step]:
             bad = "a member that the plan does not know has written the plan: the past is forgotten"
         t = lost(t, cfg, m) if is_unregistered(cfg, m, out, ops) else put(t, m, pc=Pc.PLAN, plan=None)
         yield Step(f"writes the plan {list(row)}" + note, False, t, bad)
-
-
-# --- between the recipes --------------------------------------------------------------------------
 
 
 def _idle(v: View) -> Iterator[Step]:
@@ -198,9 +189,6 @@ def _requests(v: View) -> Iterator[Step]:
             yield Step("registers again, subscribed to nothing" + note, True, after, bad)
 
 
-# --- commits --------------------------------------------------------------------------------------
-
-
 def send_commit(
     s: State, cfg: Configuration, m: int, batch: Batch, verb: str, is_optional: bool
 ) -> Iterator[Step]:
@@ -233,9 +221,6 @@ def _commit_reads_owners(v: View) -> Iterator[Step]:
     pc = Pc.COMMIT_AGAIN if again else Pc.IDLE
     t = put(v.s, v.m, held=held, reads=v.cfg.blank, pc=pc, todo=again)
     yield Step("reads back: owners, markers", False, t)
-
-
-# --- claims ---------------------------------------------------------------------------------------
 
 
 def _claim(v: View) -> Iterator[Step]:
@@ -303,9 +288,6 @@ def _claim_reads_offsets_last(v: View) -> Iterator[Step]:
         held[p] = recipes.Held(offset.data, offset.version, token, offset.czxid, 0)
     t = put(v.s, v.m, pc=Pc.IDLE, held=tuple(held), todo=())
     yield Step(f"reads back {list(v.me.todo)}: offsets", False, t)
-
-
-# --- releases -------------------------------------------------------------------------------------
 
 
 def _release(v: View, p: int) -> Iterator[Step]:

@@ -81,8 +81,6 @@ class ModelAndServer:
         paths["plan", 0] = StoredAssignment.path(GROUP)
         return paths
 
-    # --- acting -----------------------------------------------------------------------------------
-
     def act(self, ops: Sequence[Op], client: int | None = None) -> bool:
         """Executes a transaction of another client in both worlds; False where both refuse it alike."""
         session = None if client is None else (client, self.s.clients[client].serial)
@@ -113,8 +111,6 @@ class ModelAndServer:
         session = self.clients[client].session
         assert session is not None
         return session.session_id
-
-    # --- translating ------------------------------------------------------------------------------
 
     def operation(self, op: Op) -> Operation:
         """A model's operation as an operation of the server."""
@@ -177,8 +173,6 @@ class ModelAndServer:
 
     def member_of(self, thread: str) -> int:
         return int(split_thread_id(thread)[0].removeprefix(member_id(0)[:-1]))
-
-    # --- comparing --------------------------------------------------------------------------------
 
     def assert_same_trees(self) -> None:
         """Compares every znode: data, version, both transactions and the session; and the Stat of `ids`."""

@@ -27,8 +27,6 @@ from tests.programs.model.values import (
 Batch = Sequence[tuple[int, int | None]]
 """Partitions with the value to be committed; None for a partition that is only read."""
 
-# --- transactions ---------------------------------------------------------------------------------
-
 
 def register_ops(m: int, wants: int = 1) -> list[Op]:
     """Recipes 2: final data in one create."""
@@ -103,9 +101,6 @@ def release_without_commit_ops(m: int, p: int, read: Node | None) -> list[Op]:
     return [check("ids", m, 0), *unmoved, delete("owner", p, 1)]
 
 
-# --- replies --------------------------------------------------------------------------------------
-
-
 def claimed(cfg: Configuration, tree: Tree, read: Node | None, p: int) -> Held:
     """The result of an accepted claim: token, fence and the value to start from."""
     offset, owner = tree.nodes[cfg.at("offset", p)], tree.nodes[cfg.at("owner", p)]
@@ -127,9 +122,6 @@ def committed(
         fence = 0 if before.fence is None else before.fence + 1
         now[p] = before._replace(value=value, fence=fence, life=life, last=zxid)
     return tuple(now)
-
-
-# --- reading back ---------------------------------------------------------------------------------
 
 
 def is_mine(cfg: Configuration, m: int, me: Member, owner: Node | None, token: int | None = None) -> bool:

@@ -125,8 +125,6 @@ class Cast(OnServers):
     def wrong(self) -> list[str]:
         return [why for seat in self.seats for why in seat.wrong]
 
-    # --- what there is ----------------------------------------------------------------------------
-
     def partitions(self) -> list[TopicPartition]:
         znodes = [self.zk.read(Topic.path(name)) for name in TOPICS]
         topics = {
@@ -148,8 +146,6 @@ class Cast(OnServers):
             what=lambda: f"partitions without an owner; {self.wrong}",
             ignoring=(ZkGroupError,),
         )
-
-    # --- acts -------------------------------------------------------------------------------------
 
     def make_topics(self) -> None:
         self.zk.create_missing(brokers_path(), topics_path())

@@ -82,8 +82,6 @@ class Faults:
             self.bitten[fault.kind] += did
         return _nothing
 
-    # --- members ----------------------------------------------------------------------------------
-
     def _member(self, fault: Fault) -> End:
         seat = self.cast.seats[fault.number % len(self.cast.seats)]
         network, way = seat.network, fault.number // 16
@@ -138,8 +136,6 @@ class Faults:
         else:
             network.cut(refuse=way % 2 == 0)
         return network.heal
-
-    # --- servers ----------------------------------------------------------------------------------
 
     def _server(self, fault: Fault) -> End:
         leader = self.cast.leader()

@@ -472,9 +472,6 @@ def test_every_field_of_a_type_is_documented() -> None:
     assert [(name, row[0]) for name, row in rows if not row[-1]] == []
 
 
-# --- asyncio ------------------------------------------------------------------------------------------
-
-
 def test_the_coroutines_are_the_methods() -> None:
     """Same names, same arguments, same docstrings: nothing is written twice."""
     for name in METHODS:

@@ -132,9 +132,6 @@ def test_offsets_of_an_idle_group_are_changed_and_put_back(
     assert groups.header("g") == header
 
 
-# --- release ------------------------------------------------------------------------------------------
-
-
 def test_a_release_lets_zookeeper_members_join(
     world: MemoryGroups, groups: CoordinatedGroups, admin: Admin
 ) -> None:
@@ -228,9 +225,6 @@ def test_a_release_of_a_group_without_a_stored_generation(
     assert found is not None
     assert (found.data, found.stat.version) == (None, 0)
     assert not groups.is_marked("g")
-
-
-# --- deletion of a group ------------------------------------------------------------------------------
 
 
 def test_a_group_is_deleted_where_no_broker_leads_its_slot(

@@ -47,8 +47,6 @@ from zkgroup.znodes.admin_requests import PreferredElection, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.controller import ControllerRecord, ControllerStatus
 
-# --- elections ----------------------------------------------------------------------------------------
-
 
 def _candidates(cluster: MemoryCluster) -> None:
     cluster.topic("orders", (1, 2), (2, 1), (9, 1), (3, 1), (1, 3))
@@ -199,9 +197,6 @@ def test_waiting_ends_when_the_request_is_gone_and_reports_the_leaders(
     assert led is (leader == 2)
 
 
-# --- proposals and plans ------------------------------------------------------------------------------
-
-
 def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
     """controller item 47: as Kafka's `--generate` with a fixed start (examples B of 6.1)."""
     MemoryCluster(world).topic("orders", *[(1, 2)] * 4)
@@ -272,9 +267,6 @@ def test_a_plan_that_cannot_be_is_refused_by_name(world: MemoryGroups) -> None:
         make_plan(world.ensemble, planner_decommission([1]), PlanRequest())
 
 
-# --- Kafka's files ------------------------------------------------------------------------------------
-
-
 def test_a_file_goes_round() -> None:
     """A written file is read again; `any` in log_dirs means no log directory is requested."""
     text = reassignment_text({TopicPartition("t", 1): (2, 1), TopicPartition("t", 0): (1, 2)})
@@ -335,9 +327,6 @@ def test_wrong_lists_of_topics_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"topics\.json"):
         parse_partitions("topics.json", text)
     assert parse_topics("f", '{"topics":[{"topic":"a"},{"topic":"b"}],"version":1}') == ("a", "b")
-
-
-# --- who is there -------------------------------------------------------------------------------------
 
 
 def test_brokers_are_listed_with_the_fields_of_their_registrations(world: MemoryGroups) -> None:

@@ -49,9 +49,6 @@ def _set(world: MemoryGroups, offset: int, *, force: bool = True) -> OffsetsChan
     return set_offsets_change(world.ensemble, "g", {ORDERS_0: offset}, force=force)
 
 
-# --- before -------------------------------------------------------------------------------------------
-
-
 def test_who_will_obey_is_said_in_the_refusal_and_in_the_preview(group: MemoryGroups) -> None:
     """By kind of member, of those that own what would change; recipes 6."""
     group.topic("orders", 4)
@@ -91,8 +88,6 @@ def test_without_an_owner_the_new_offsets_are_read_by_the_next(group: MemoryGrou
 
     assert "no registered member owns these partitions" in note
 
-
-# --- after --------------------------------------------------------------------------------------------
 
 Step = Callable[[MemoryGroups], None]
 

@@ -87,9 +87,6 @@ class Log:
         return dict.fromkeys(partitions, time_ms // 1000)
 
 
-# --- idle groups --------------------------------------------------------------------------------------
-
-
 def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
     """recipes 8, 18 [T] and 22: one transaction, from delete and create of `ids` to the audit record."""
     for name in ("owners", "resets"):
@@ -295,9 +292,6 @@ def test_transactions_of_long_names_stay_below_a_mebibyte(world: MemoryGroups) -
     assert {world.offset(group, topic, 0) for topic in topics} == {"7"}
 
 
-# --- living groups ------------------------------------------------------------------------------------
-
-
 def test_a_living_group_is_refused_without_force(living: MemoryGroups) -> None:
     """A group with members keeps its offsets unless forced."""
     with pytest.raises(RefusedError, match="g_a"):
@@ -357,9 +351,6 @@ def test_an_owner_that_always_wins_is_a_conflict_in_the_end(living: MemoryGroups
         apply_plan(living.operator(MeddledStore(living.server.client(), commit)), plan, ACT, force=True)
 
     assert tries == LIVE_TRIES
-
-
-# --- plans --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,6 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
     return made
 
 
-# --- asking -------------------------------------------------------------------------------------------
-
-
 def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """controller item 10: exactly the keys that 2.8.2 binds; unchanged partitions are left out."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1), move("orders", 1, 2, 1)])
@@ -167,9 +164,6 @@ def test_an_oversized_request_is_refused_before_anything_is_sent(
     assert world.server.tree() == before
 
 
-# --- throttles ----------------------------------------------------------------------------------------
-
-
 def test_throttles_come_with_the_request_and_are_removed_alone(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
@@ -202,9 +196,6 @@ def test_a_throttle_that_no_broker_applies_is_refused(world: MemoryGroups) -> No
 
     with pytest.raises(RefusedError, match=r"0\.10\.1 ignore it"):
         plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
-
-
-# --- how it stands ------------------------------------------------------------------------------------
 
 
 def test_verify_reports_the_status_of_each_partition(world: MemoryGroups, cluster: MemoryCluster) -> None:
@@ -301,9 +292,6 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 
     assert (progress.per_minute, progress.left_ms) == (2.0, 120_000)
     assert ReassignmentProgress(done=4, total=10, elapsed_ms=60_000, done_before=4).left_ms is None
-
-
-# --- cancelling ---------------------------------------------------------------------------------------
 
 
 def test_only_a_zkgroup_controller_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:

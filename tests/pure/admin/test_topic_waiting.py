@@ -53,9 +53,6 @@ def _gone(world: MemoryGroups, *paths: str) -> None:
     world.write(*(Delete(path, -1) for path in paths))
 
 
-# --- leaders ------------------------------------------------------------------------------------------
-
-
 def test_waiting_ends_once_every_partition_is_led(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """By a registered broker with replicas; each check is reported."""
     looks: list[tuple[int, int]] = []
@@ -110,9 +107,6 @@ def test_the_wait_for_leaders_runs_out(world: MemoryGroups, cluster: MemoryClust
 
     assert list(seen.leaderless) == [_tp(0)]
     assert world.clock.now_ms() - began == 1200
-
-
-# --- deletions ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

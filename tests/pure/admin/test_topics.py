@@ -30,9 +30,6 @@ def _controller(world: MemoryGroups) -> None:
     world.hold(ControllerRegistration.path(), ControllerRegistration(1, 1).encode())
 
 
-# --- create -------------------------------------------------------------------------------------------
-
-
 def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: MemoryGroups) -> None:
     """With no broker registered every replica list is [0], which is said."""
     new = creation.plan_topic(world.ensemble, "orders", partitions=2, configs={"retention.ms": "1"})
@@ -159,9 +156,6 @@ def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:
         creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "gone", partitions=1))
 
 
-# --- list and describe ----------------------------------------------------------------------------------
-
-
 def test_topics_of_a_real_cluster_are_described(world: MemoryGroups) -> None:
     """Partitions, leaders, ISR and overrides as Kafka 0.8.2.2 wrote them."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/11-no-live-replica.jsonl"))
@@ -226,9 +220,6 @@ def test_a_missing_topic_is_not_found(world: MemoryGroups) -> None:
     """Asked for by name, it must exist."""
     with pytest.raises(NotFoundError, match="/brokers/topics/orders"):
         listing.describe_topics(world.ensemble, ["orders"])
-
-
-# --- delete ---------------------------------------------------------------------------------------------
 
 
 def test_without_a_controller_the_znodes_are_removed(world: MemoryGroups) -> None:

@@ -83,9 +83,6 @@ def cluster(world: MemoryGroups, maker: Maker = made, *, is_zkgroup: bool = True
 makers = pytest.mark.parametrize("maker", [made, made_before_marks])
 
 
-# --- made ---------------------------------------------------------------------------------------------
-
-
 def test_the_mark_is_of_the_same_transaction_as_the_topic(world: MemoryGroups) -> None:
     """So its czxid is the topic's. The mark of an earlier topic is created again."""
     made(world)
@@ -111,9 +108,6 @@ def test_brokers_that_are_named_or_live_leave_no_mark(world: MemoryGroups) -> No
     _, described, _ = describe_topics(world.ensemble)
     assert [(one.topic, one.unhosted) for one in described] == [("dealt", False), ("named", False)]
     assert world.ensemble.zk.children(unhosted_topics_path())[0] == ()
-
-
-# --- next to brokers ----------------------------------------------------------------------------------
 
 
 @makers
@@ -183,9 +177,6 @@ def test_broker_0_does_not_count_it(world: MemoryGroups, maker: Maker) -> None:
     assert (described.replicas, described.preferred, described.hosted) == (0, 0, ())
 
 
-# --- deleted ------------------------------------------------------------------------------------------
-
-
 @makers
 def test_its_deletion_waits_for_no_broker(world: MemoryGroups, maker: Maker) -> None:
     """A zkgroup controller deletes it at once, without a note on broker 0; a Kafka controller waits."""
@@ -226,9 +217,6 @@ def test_a_mark_without_its_topic_can_be_deleted(world: MemoryGroups) -> None:
     assert plan.leftover
     delete_topic(world.ensemble, plan)
     assert world.server.find(MARK) is None
-
-
-# --- given brokers ------------------------------------------------------------------------------------
 
 
 @makers

@@ -137,8 +137,6 @@ def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> 
         assert signs(find(OURS, source(name).rows(PointInTime(zxid=zxid)).events)) <= whole, hex(zxid)
 
 
-# --- later Kafka ------------------------------------------------------------------------------------
-
 RUNS = ("kafka-1.1.1/writes", "kafka-2.8.2/writes", "kafka-3.9.1/writes", "kafka-3.9.1/m-writes")
 _TYPES: Mapping[str, int] = {
     "create": TransactionType.CREATE,

@@ -129,9 +129,6 @@ def test_a_failed_write_is_error_6_with_the_offset_that_the_records_may_have() -
     assert "no space left" in result.message
 
 
-# --- several partitions ---------------------------------------------------------------------------
-
-
 def test_each_partition_has_a_result_of_its_own() -> None:
     """An error of one does not keep the others from being appended."""
     host = leading(TP)
@@ -159,9 +156,6 @@ def test_too_few_in_sync_replicas_refuse_acks_all_alone() -> None:
         ErrorCode.NOT_ENOUGH_REPLICAS, message="orders-0: fewer than 2 replicas are in sync"
     )
     assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
-
-
-# --- acks=all -------------------------------------------------------------------------------------
 
 
 def appended_pair(

@@ -42,9 +42,6 @@ def receiver() -> ControlRequestHandler:
     return ControlRequestHandler(1, MetadataCache())
 
 
-# --- the controller's epoch -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("first", ["leader and isr", "stop", "update"])
 def test_an_older_controller_is_refused_whatever_showed_the_newer_one(first: str) -> None:
     """Controller item 66: 11 for all three, an empty list, nothing done; the higher epoch is remembered."""
@@ -74,9 +71,6 @@ def test_an_equal_or_higher_controller_epoch_is_accepted() -> None:
         assert handled(one.stop_replica(stop_replica(epoch=epoch))) == ([], StopReplicaResponse(0))
         assert one.update_metadata(update_metadata(epoch=epoch), 0) == UpdateMetadataResponse(0)
     assert one.controller_epoch == 3
-
-
-# --- LeaderAndIsr ---------------------------------------------------------------------------------
 
 
 def test_leaders_are_made_before_followers_and_answered_in_the_order_asked() -> None:
@@ -206,9 +200,6 @@ def test_what_the_host_cannot_do_is_in_the_response() -> None:
     assert (response.partitions[0].error, one.replicas[ORDERS].leads) == (0, True)
 
 
-# --- StopReplica ----------------------------------------------------------------------------------
-
-
 def test_a_stopped_replica_keeps_its_leader_epoch() -> None:
     """So a late LeaderAndIsr does not bring it back."""
     one = receiver()
@@ -281,9 +272,6 @@ def test_a_deletion_that_fails_is_reported_and_can_be_requested_again() -> None:
     assert list(one.replicas) == [ORDERS]
     _, response = handled(one.stop_replica(stop_replica(ORDERS, delete=True)))
     assert (response.partitions[0].error, dict(one.replicas)) == (0, {})
-
-
-# --- UpdateMetadata and order ---------------------------------------------------------------------
 
 
 def test_metadata_goes_to_the_cache_alone() -> None:

@@ -71,9 +71,6 @@ def counts(delayed: DelayedFetch) -> list[int]:
     return [len(list(batches_in(one.records or b""))) for one in delayed.results.values()]
 
 
-# --- how much -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("max_bytes", "expected"),
     [
@@ -182,9 +179,6 @@ def test_a_consumer_whose_records_were_deleted_meanwhile_is_told() -> None:
     assert (delayed.results[A].records, delayed.is_complete) == (b"", True)
 
 
-# --- when it is complete --------------------------------------------------------------------------
-
-
 def test_a_consumer_waits_for_its_bytes_and_no_longer_with_an_error() -> None:
     """A high watermark alone is nothing to a consumer."""
     host = leader_of(A, records=0, isr=(1, FOLLOWER))
@@ -261,9 +255,6 @@ def test_partitions_that_are_not_wanted_any_more_are_not_read() -> None:
     delayed = fetch(A)
     assert delayed.read(host, (B, A), held=False) == []
     assert list(delayed.results) == [A]
-
-
-# --- other ----------------------------------------------------------------------------------------
 
 
 def test_a_throttled_partition_is_left_out_unless_the_follower_is_in_sync() -> None:

@@ -81,9 +81,6 @@ class Leader:
         return list(delayed.news), delayed
 
 
-# --- which session --------------------------------------------------------------------------------
-
-
 def test_a_follower_gets_a_session_and_a_consumer_none() -> None:
     """As from a broker whose cache of sessions is full: an epoch above 0 is then of no session."""
     sessions = FetchSessions()
@@ -151,9 +148,6 @@ def test_the_session_that_was_used_longest_ago_makes_room(monkeypatch: pytest.Mo
 
     assert sessions.find(request(session=(2, 1), replica=3)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert isinstance(sessions.find(request(session=(1, 2))), FetchSession)
-
-
-# --- what is read and answered ----------------------------------------------------------------------
 
 
 def test_idle_partitions_are_neither_named_nor_read() -> None:
@@ -287,9 +281,6 @@ def test_partitions_whose_records_did_not_fit_come_first_next_time() -> None:
 
     with_records = [[tp for tp, one in answer.news.items() if one.records] for answer in answers]
     assert with_records == [[A], [B], [C], [A]]
-
-
-# --- both sides -------------------------------------------------------------------------------------
 
 
 def test_both_sides_of_a_session_agree() -> None:

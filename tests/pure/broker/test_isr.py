@@ -71,9 +71,6 @@ def shrinking(isr: Isr) -> IsrWrite:
     return write
 
 
-# --- what is written ------------------------------------------------------------------------------
-
-
 def test_a_write_keeps_the_decision_and_changes_the_isr_alone() -> None:
     """Controller item 70: leader epoch and the deciding controller's epoch stay; on the known version."""
     write = shrinking(led())
@@ -158,9 +155,6 @@ def test_one_write_at_a_time() -> None:
     shrinking(isr)
 
     assert isr.propose({}, START_MS + 3 * LAG_MS, LAG_MS) is None
-
-
-# --- what an outcome means ------------------------------------------------------------------------
 
 
 def test_an_accepted_write_is_the_isr_and_its_version_the_next_condition() -> None:
@@ -310,9 +304,6 @@ def test_a_read_that_says_nothing_is_to_be_done_again(outcome: Outcome) -> None:
     assert isr.read_back(outcome) is IsrOutcome.READ_BACK
     assert isr.propose({}, START_MS + 9 * LAG_MS, LAG_MS) is None
     assert isr.read_back(stored((1,), 8)) is IsrOutcome.STORED
-
-
-# --- whom the high watermark waits for ------------------------------------------------------------
 
 
 def growing() -> Isr:

@@ -193,9 +193,6 @@ def test_a_topic_may_delete_where_brokers_compact() -> None:
     assert configs.present.of("orders") == LogConfig()
 
 
-# --- on replicas ------------------------------------------------------------------------------------
-
-
 def test_settings_hold_for_logs_that_are_open_and_for_those_that_are_opened_later() -> None:
     """At once: the next batch is refused."""
     host = in_memory(1)

@@ -43,9 +43,6 @@ def partitions(cache: MetadataCache, topic: str = "orders") -> tuple[PartitionMe
     return answer.partitions
 
 
-# --- answers --------------------------------------------------------------------------------------
-
-
 def test_a_partition_is_answered_with_its_leader_replicas_and_isr() -> None:
     """In the order of the replica list, and the brokers by id."""
     cache = filled(update_metadata(state(isr=(2, 1), replicas=(2, 1)), live=(3, 1, 2)))
@@ -167,9 +164,6 @@ def test_before_the_first_update_nothing_is_known() -> None:
     assert (cache.controller_id, cache.controller_epoch, cache.controller, cache.age_ms(7)) == (None,) * 4
 
 
-# --- filled ---------------------------------------------------------------------------------------
-
-
 def test_brokers_are_replaced_and_partitions_added() -> None:
     """Partitions that a request does not name stay."""
     cache = filled(
@@ -253,9 +247,6 @@ def test_age_and_controller_are_those_of_the_last_update() -> None:
     assert (cache.controller_epoch, cache.age_ms(4_001), cache.controller) == (5, 1, broker(9))
 
 
-# --- coordinators ---------------------------------------------------------------------------------
-
-
 def offsets(number: int, leader: int) -> UpdateMetadataRequest:
     return update_metadata(state(TopicPartition(OFFSETS_TOPIC, number), leader))
 
@@ -293,8 +284,6 @@ def test_without_topic_partition_or_live_leader_there_is_no_coordinator() -> Non
     assert filled(offsets(1, 1)).coordinator("g5", 2) == none
     assert filled(offsets(0, 7)).coordinator("g4", 1) == none
 
-
-# --- real brokers ---------------------------------------------------------------------------------
 
 WIRE = "kafka-0.8.2.2/wire"
 

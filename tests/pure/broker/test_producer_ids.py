@@ -112,8 +112,6 @@ def test_a_znode_that_cannot_be_read_is_named() -> None:
     assert claim(world, one) == [ProducerIdsClaimed(None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
 
 
-# --- the manager ----------------------------------------------------------------------------------
-
 CONTEXT = RequestContext(RequestHeader(Api.INIT_PRODUCER_ID, 4, 1, "test"), Peer("127.0.0.1", 1))
 
 

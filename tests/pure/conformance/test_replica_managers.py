@@ -31,9 +31,6 @@ from zkgroup.wire.schema import Buffer
 OTHER = TopicPartition("orders", 1)
 
 
-# --- the two requests -----------------------------------------------------------------------------
-
-
 def test_append_says_where_the_records_are(one: ReplicaManager) -> None:
     """Base offset and high watermark; any bytes but newlines are records, empty ones too."""
     one.become_leader(TP, 0, (1,), {1})
@@ -153,9 +150,6 @@ def test_a_consumer_that_names_its_epoch_is_answered_with_what_diverges(one: Rep
         assert (later.error, later.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, NO_EPOCH_END)
 
 
-# --- a follower takes in --------------------------------------------------------------------------
-
-
 def test_a_follower_says_where_it_is(two: ReplicaManager) -> None:
     """Who leads or has no role asks for nothing."""
     two.become_follower(TP, 3)
@@ -240,9 +234,6 @@ def test_an_answer_for_a_former_replica_of_that_name_changes_nothing(two: Replic
     assert end(two) == 0
     assert two.take(TP, asked(two), fetched(0, 1, 1, records=GOOD))
     assert end(two) == 1
-
-
-# --- roles ----------------------------------------------------------------------------------------
 
 
 def test_the_same_term_again_takes_replicas_and_isr_over(one: ReplicaManager) -> None:

@@ -33,9 +33,6 @@ from zkgroup.wire.records import NO_EPOCH_END, EpochEnd
 OTHER = TopicPartition("orders", 1)
 
 
-# --- rule 1: leader epochs ------------------------------------------------------------------------
-
-
 def test_rule_1_becoming_leader_appends_the_epoch_and_the_log_end_offset(
     hosts: Hosts, one: ReplicaManager
 ) -> None:
@@ -184,9 +181,6 @@ def test_rule_1_a_replica_that_was_never_waited_for_ends_no_leader(one: ReplicaM
     assert fetch(one, 2, replica=3, leader_epoch=0, last_fetched_epoch=0).high_watermark == 2
 
 
-# --- rule 2: the high watermark -------------------------------------------------------------------
-
-
 def test_rule_2_the_high_watermark_is_the_smallest_end_of_the_isr(one: ReplicaManager) -> None:
     """Of the leader too; a replica outside does not count."""
     one.become_leader(TP, 0, (1, 2, 3, 4), {1, 2, 3})
@@ -263,9 +257,6 @@ def test_rule_2_what_a_follower_has_learnt_does_not_fall(one: ReplicaManager, tw
     two.take(TP, request, dataclasses.replace(response, high_watermark=1))
 
     assert watermark(two) == 2
-
-
-# --- rule 3: the ISR ------------------------------------------------------------------------------
 
 
 def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_term(
@@ -348,9 +339,6 @@ def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_records(one:
     assert view(one).followers == {2: Follower(log_end_offset=0, caught_up=False, lost=False)}
 
 
-# --- rule 4: who may lead -------------------------------------------------------------------------
-
-
 def test_rule_4_leading_without_data_is_an_error_but_in_the_first_term(one: ReplicaManager) -> None:
     """56: the controller takes such a replica for offline."""
     assert one.become_leader(TP, 1, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -414,9 +402,6 @@ def test_rule_4_being_level_means_with_the_term_and_not_with_its_high_watermark(
 
     assert emptied.become_leader(TP, 2, (1, 2), {1, 2}) is ErrorCode.KAFKA_STORAGE_ERROR
     emptied.close()
-
-
-# --- rule 5: what is shown ------------------------------------------------------------------------
 
 
 def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(

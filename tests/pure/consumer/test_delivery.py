@@ -9,8 +9,6 @@ from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import TopicPartition
 
-# --- delivery -------------------------------------------------------------------------------------
-
 
 def test_records_carry_thread_and_token(rig: Rig) -> None:
     """So that the application's own store can fence as ZooKeeper does."""
@@ -124,9 +122,6 @@ def test_the_source_is_asked_again_when_half_is_gone() -> None:
     assert rig.delivery.fetch_buffer.order().positions == {A: 1000}
 
 
-# --- pause ----------------------------------------------------------------------------------------
-
-
 def test_a_pause_lasts_over_a_rebalance(rig: Rig) -> None:
     """Until resume: a partition that comes back stays paused."""
     rig.own()
@@ -139,9 +134,6 @@ def test_a_pause_lasts_over_a_rebalance(rig: Rig) -> None:
     rig.delivery.resume([A])
 
     assert (paused, rig.offsets()) == ([], [0])
-
-
-# --- draining -------------------------------------------------------------------------------------
 
 
 class Drained:

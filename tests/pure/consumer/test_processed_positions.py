@@ -8,8 +8,6 @@ from tests.pure.consumer.rig import A, B, Rig, records
 from zkgroup.consumer.machine.events import FinishCommit, SeekTo
 from zkgroup.errors import LeaseLostError, NotOwnerError
 
-# --- acknowledgements -----------------------------------------------------------------------------
-
 
 def test_asking_for_more_acknowledges_what_was_handed_out(rig: Rig) -> None:
     """Automatic mode: the previous batch counts as processed at the next poll, not before."""
@@ -86,9 +84,6 @@ def test_the_end_of_a_delivery_is_recorded_before_a_commit_can_cover_it() -> Non
         ("deliver.start", 1),
         ("deliver.end", 1),
     ]
-
-
-# --- commits --------------------------------------------------------------------------------------
 
 
 def test_a_committed_position_is_no_news(rig: Rig) -> None:
@@ -170,9 +165,6 @@ def test_an_operators_reset_is_applied_at_once(rig: Rig) -> None:
     assert rig.offsets() == [100]
     rig.delivery.ack(in_hand[0])
     assert rig.delivery.to_commit().positions == {}
-
-
-# --- the reset policy -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", [None, -1])

@@ -54,8 +54,6 @@ class Cluster:
         self._seen: dict[str, int] = {}
         self._candidates = 100
 
-    # --- those who take part ----------------------------------------------------------------------
-
     def elector(self) -> ElectorNode:
         """Another controller; with ids from 101 on it hosts nothing."""
         self._candidates += 1
@@ -103,8 +101,6 @@ class Cluster:
             for path in sorted(tree)
             if path.startswith(prefix)
         ]
-
-    # --- steps ------------------------------------------------------------------------------------
 
     def run(self, until: Callable[[], object] = lambda: False, limit_ms: int = 60_000) -> None:
         """Everything that happens, in turns; where nothing does time passes, and at most so much."""

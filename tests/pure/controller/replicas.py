@@ -99,8 +99,6 @@ class Replicas:
         for id_ in ids:
             self.start(id_)
 
-    # --- brokers ----------------------------------------------------------------------------------
-
     def start(self, id_: int) -> None:
         """Registers the broker in a session of its own; it knows nothing, and has its logs."""
         client = self.world.server.client()
@@ -135,8 +133,6 @@ class Replicas:
             )
             for id_ in replicas:
                 self.hosts[id_].logs[each] = WHOLE
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def obey(
         self, id_: int, request: ControlRequest
@@ -177,8 +173,6 @@ class Replicas:
                 assert host.id not in in_sync, f"broker {host.id} of the ISR deletes {each}"
                 host.logs.pop(each, None)
             yield PartitionError(*each, ErrorCode.NONE)
-
-    # --- leaders ----------------------------------------------------------------------------------
 
     def work(self) -> bool:
         """Followers catch up, and leaders take them into the ISR. Whether anything was written."""
@@ -232,8 +226,6 @@ class Replicas:
             return False
         copy.isr, copy.version = isr, copy.version + 1
         return True
-
-    # --- what stands ------------------------------------------------------------------------------
 
     def state(self, each: TopicPartition) -> PartitionState | None:
         found = self.world.server.find(PartitionState.path(each))

@@ -22,8 +22,6 @@ from zkgroup.runtime.events import TimerFired
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
-# --- winning --------------------------------------------------------------------------------------
-
 
 def test_of_all_electors_one_wins_and_the_epoch_grows_by_one() -> None:
     """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
@@ -140,9 +138,6 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
 
     assert node.is_active
     assert world.find(CONTROLLER).stat.czxid == elected(node).czxid != stray
-
-
-# --- losing ---------------------------------------------------------------------------------------
 
 
 def test_controller_deleted_by_hand_is_elected_anew() -> None:

@@ -39,8 +39,6 @@ from zkgroup.znodes.controller import (
     controller_history_path,
 )
 
-# --- operators ------------------------------------------------------------------------------------
-
 
 def test_a_request_to_resign_is_carried_out_once_and_the_others_come_first() -> None:
     """Recipes 13: its data is the czxid of `/controller`; the request ends with the controller."""
@@ -97,9 +95,6 @@ def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None
     assert world.server.find(ResignRequest.path()) is None
     assert node.is_active
     assert not resigned(node)
-
-
-# --- controllers that host nothing ----------------------------------------------------------------
 
 
 def test_a_controller_that_hosts_nothing_is_registered_while_it_is_active() -> None:
@@ -186,9 +181,6 @@ def test_a_persistent_znode_of_this_id_is_not_waited_for(path: str) -> None:
     assert node.story == [IdInUse(7, path, 0)]
 
 
-# --- leaving --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("controller_only", [False, True])
 def test_a_controller_that_leaves_the_election_deletes_its_own_znodes_and_takes_part_in_no_election(
     controller_only: bool,
@@ -263,9 +255,6 @@ def test_retiring_without_a_connection_ends_at_once() -> None:
     node.loop.post(LeaveElection("stopped"))
     node.loop.run_pending()
     assert (node.machine.has_left, resigned(node)) == (True, ["stopped"])
-
-
-# --- the history ----------------------------------------------------------------------------------
 
 
 def test_the_record_says_how_long_loading_took() -> None:

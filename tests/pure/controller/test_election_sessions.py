@@ -21,8 +21,6 @@ from zkgroup.runtime.events import LogEvent, TimerFired
 from zkgroup.runtime.procedures import Procedure, write
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
-# --- sessions -------------------------------------------------------------------------------------
-
 
 def test_a_lost_session_makes_the_controller_resign_before_anything_of_the_next_one() -> None:
     """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
@@ -105,9 +103,6 @@ def test_an_elector_whose_former_session_is_still_active_waits_for_its_end() -> 
     assert elected(node).epoch == 2
 
 
-# --- the lease ------------------------------------------------------------------------------------
-
-
 def test_nothing_is_sent_after_the_own_lease() -> None:
     """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
     world, node = alone()
@@ -134,9 +129,6 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
     assert 4 <= len(beats) <= 6
     assert {beat.operations for beat in beats} == {(Check(CONTROLLER, 1), Check(EPOCH, 1))}
     assert node.machine.election.may_send
-
-
-# --- the grace ------------------------------------------------------------------------------------
 
 
 def test_a_living_kafka_controller_gets_time_to_notice() -> None:

@@ -102,9 +102,6 @@ def test_a_decision_carries_the_version_that_it_was_made_from() -> None:
     ]
 
 
-# --- outcomes -------------------------------------------------------------------------------------
-
-
 def two() -> Packet:
     """Writes of one and of two operations."""
     double = Write("b", (Check("/c", 1), SetData("/b", b"new", 4)))

@@ -136,9 +136,6 @@ def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
     assert leaders(world) == [1, 1, 2, 2]
 
 
-# --- the automatic rebalance ----------------------------------------------------------------------
-
-
 def test_the_balance_is_checked_five_seconds_after_loading_and_then_at_each_interval() -> None:
     """Controller item 59: the first time soon, then an interval after the end of the one before."""
     world = SteppedControllers(rebalance_interval_ms=INTERVAL_MS)

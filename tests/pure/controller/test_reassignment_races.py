@@ -141,9 +141,6 @@ def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None
     assert set(state.isr) == {2, 3}
 
 
-# --- deletions on their way -----------------------------------------------------------------------
-
-
 def first_deletion(cluster: Cluster) -> Callable[[BrokerRequest], bool]:
     """Keeps the first StopReplica with deletion; what it is kept with the cluster."""
 

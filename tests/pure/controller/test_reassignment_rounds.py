@@ -89,9 +89,6 @@ def test_a_move_that_only_the_topic_names_is_finished() -> None:
     assert ends(cluster) == {0: ("done", "moved")}
 
 
-# --- who is down ----------------------------------------------------------------------------------
-
-
 def test_a_target_that_is_down_is_waited_for() -> None:
     """Controller item 40 (K12): nothing is written, the status says why, and it is done when it comes."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
@@ -148,9 +145,6 @@ def test_a_broker_dies_and_comes_back_at_every_point(dead: int) -> None:
         finished(cluster)
         assert cluster.replicas.lists("t").partitions == {0: (3, 4)}
         assert [each.outcome for each in cluster.records] == ["done"]
-
-
-# --- what cannot be carried out -------------------------------------------------------------------
 
 
 def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
@@ -293,9 +287,6 @@ def test_a_broker_that_starts_anew_does_not_hold_up_a_deletion_behind_its_move(
     cluster.replicas.start(broker)
     cluster.run(limit_ms=1_000)
     deleted_once_moved(cluster)
-
-
-# --- many at once ---------------------------------------------------------------------------------
 
 
 def test_many_moves_of_a_request_share_packets() -> None:

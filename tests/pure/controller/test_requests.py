@@ -231,9 +231,6 @@ def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
     assert [(each.broker, getattr(each.request, "partitions", ())) for each in stops] == [(2, (tp(0), tp(1)))]
 
 
-# --- the first request to an incarnation ----------------------------------------------------------
-
-
 def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
     """Recipes 15: a Kafka follower truncates what it does not name. Once for each incarnation."""
     context = cluster({"t": {0: (1, 2), 1: (2, 1), 2: (2, 3)}, "u": {0: (1,)}})
@@ -276,9 +273,6 @@ def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:
 
     assert list(led(built, 1)) == [tp(1)]
     assert led(built, 2)[tp(0)].replicas == (2, 3)
-
-
-# --- held replicas --------------------------------------------------------------------------------
 
 
 def test_a_replica_that_is_being_deleted_is_sent_nothing_and_not_named() -> None:
@@ -326,9 +320,6 @@ def test_during_a_move_a_broker_that_has_not_answered_this_epoch_is_held() -> No
     pending_deletes.answered(3, 2)
     pending_deletes.epoch_raised()
     assert pending_deletes.of(context, tp(0)) == {3}
-
-
-# --- the queue to one broker ----------------------------------------------------------------------
 
 
 def stop(*numbers: int, delete: bool = False, incarnation: int = 1) -> BrokerRequest:

@@ -60,9 +60,6 @@ def _changed(number: int) -> bytes:
     return text.encode()
 
 
-# --- elections ------------------------------------------------------------------------------------
-
-
 def test_any_live_replica_may_lead() -> None:
     """The ISR is that of its leader alone, which stops: the others have the same log, an empty one."""
     world, controller = cluster({0: (1, 2, 3)})
@@ -179,9 +176,6 @@ def test_a_replica_that_its_broker_may_still_delete_is_not_in_sync() -> None:
     assert (world.state(slot(0)).leader, world.state(slot(0)).isr) == (2, (2,))
 
 
-# --- replicas -------------------------------------------------------------------------------------
-
-
 def test_replica_lists_grow_when_brokers_register() -> None:
     """Up to three replicas, spread evenly, as their preferred leaders are."""
     world, _ = cluster(dict.fromkeys(range(6), (1,)), (1,))
@@ -291,9 +285,6 @@ def test_lists_that_can_be_longer(
     found = more_replicas({slot(number): each for number, each in before.items()}, racks, 3)
 
     assert found == {slot(number): each for number, each in after.items()}
-
-
-# --- deletion and growth --------------------------------------------------------------------------
 
 
 def test_a_request_to_delete_the_slots_is_dropped() -> None:

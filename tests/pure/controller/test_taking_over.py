@@ -262,9 +262,6 @@ def test_notifications_left_over_are_deleted() -> None:
     assert world.below("/isr_change_notification") == {"/isr_change_notification"}
 
 
-# --- a connection that comes back -----------------------------------------------------------------
-
-
 def test_what_happened_while_the_connection_was_away_is_seen() -> None:
     """Controller item 22: it stays active; broker gone, topic new and ISR changed are found by reading
     again."""
@@ -307,9 +304,6 @@ def test_a_write_without_an_answer_is_sent_once_it_is_found(fault: Fault) -> Non
     received = [each for each in world.hosts[2].requests if isinstance(each, LeaderAndIsrRequest)]
     last = [info for each in received for info in each.partitions if info.topic_partition == tp(0)][-1]
     assert (last.leader, last.leader_epoch, last.zk_version) == (2, state.leader_epoch, znode.stat.version)
-
-
-# --- znodes that cannot be read --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,6 @@ def test_a_controller_that_hosts_nothing_gives_way() -> None:
     assert Topic.path("t") in str(writes[0].changes)
 
 
-# --- ISRs ------------------------------------------------------------------------------------------
-
-
 def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted() -> None:
     """Controller item 63: also one that no one can read."""
     world = SteppedControllers()
@@ -221,9 +218,6 @@ def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted() -> None:
         assert isinstance(received, UpdateMetadataRequest)
         assert [(info.topic, info.isr) for info in received.partitions] == [("t", (1,))]
     assert world.below("/isr_change_notification") == {"/isr_change_notification"}
-
-
-# --- the status -------------------------------------------------------------------------------------
 
 
 def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
@@ -279,9 +273,6 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
     assert found.left_off == 900
     assert (found.omitted_partitions, found.waiting) == ({7: ("t-0", "t-1")}, {"leader of t-0": "nobody"})
     assert len(status.encode()) < 100_000
-
-
-# --- an epoch that is raised ------------------------------------------------------------------------
 
 
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:

@@ -178,9 +178,6 @@ def test_old_records_go() -> None:
     assert {UncleanElectionDone.path(2), f"{unclean_elections_path()}/mine"} <= left
 
 
-# --- by configuration -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("setting", "word", "leader"), [(False, "true", 2), (True, "false", -1)])
 def test_a_topic_overrides_the_setting_both_ways(setting: bool, word: str, leader: int) -> None:
     """Controller item 29: the topic's own word decides when its only in-sync replica dies."""

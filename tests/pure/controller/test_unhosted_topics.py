@@ -95,9 +95,6 @@ def is_left_alone(world: SteppedControllers, controller: ControllerNode, topic: 
     )
 
 
-# --- left alone -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", [make, make_old])
 def test_it_is_unhosted_and_not_reported(how: Maker) -> None:
     """Beside brokers 1 to 3, with a mark and in a tree that knew none, at a take-over and while one is
@@ -222,9 +219,6 @@ def test_it_takes_no_part_in_elections_and_does_not_tip_the_balance() -> None:
     assert is_left_alone(world, controller)
 
 
-# --- deleted ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", [make, make_old])
 def test_its_deletion_waits_for_no_broker(how: Maker) -> None:
     """Broker 0 is not there and never was: all goes at once, the mark with the topic."""
@@ -266,9 +260,6 @@ def crashed_in_a_deletion(writes: int) -> bool:
 def test_a_crash_in_a_deletion_leaves_no_mark() -> None:
     """After each write in turn; there is one that matters."""
     assert rounds(crashed_in_a_deletion) >= 1
-
-
-# --- given brokers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", [make, make_old])

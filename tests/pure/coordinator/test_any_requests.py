@@ -42,8 +42,6 @@ class Groups(RuleBasedStateMachine):
         self.requests: dict[int, str] = {}
         self.ids = [""]
 
-    # --- requests ---------------------------------------------------------------------------------
-
     @rule(who=INDEX, protocols=PROTOCOLS, v4=st.booleans(), instance=st.sampled_from([None, None, "a", "b"]))
     def join(self, who: int, protocols: Any, v4: bool, instance: str | None) -> None:
         member = self.ids[who % len(self.ids)]
@@ -106,8 +104,6 @@ class Groups(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.coordinator.advance(ms)
 
-    # --- ZooKeeper --------------------------------------------------------------------------------
-
     @rule(outcome=OUTCOMES)
     def write_ends(self, outcome: WriteOutcome) -> None:
         """An unknown outcome may have been stored all the same."""
@@ -145,8 +141,6 @@ class Groups(RuleBasedStateMachine):
     def _generation(self) -> int:
         group = self.coordinator.machine.group(GROUP)
         return 0 if group is None else group.generation
-
-    # --- what holds -------------------------------------------------------------------------------
 
     @invariant()
     def answers_are_taken(self) -> None:

@@ -16,9 +16,6 @@ CHANGED = (("range", b"changed"),)
 NO_TYPE: dict[str, Any] = {"protocol_type": ""}
 
 
-# --- checks ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("session_ms", "error"),
     [
@@ -89,9 +86,6 @@ def test_an_error_has_no_generation_and_no_protocol() -> None:
 
     assert (refused.generation, refused.protocol_type, refused.protocol) == (-1, None, None)
     assert (refused.leader, refused.member_id, refused.members) == ("", "x", ())
-
-
-# --- ids ------------------------------------------------------------------------------------------
 
 
 def test_a_member_first_gets_an_id() -> None:
@@ -179,9 +173,6 @@ def test_a_pending_id_does_not_outlast_the_join_timer() -> None:
 
     assert coordinator.join(pending) is None
     assert coordinator.state == "PreparingRebalance"
-
-
-# --- known members --------------------------------------------------------------------------------
 
 
 def group_in(state: str) -> tuple[Coordinator, list[str]]:
@@ -290,9 +281,6 @@ def test_a_rejoin_changes_the_timeouts() -> None:
     assert len(coordinator.describe().members) == 1
 
 
-# --- the initial delay ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("delay", "timeout", "joins", "completes"),
     [
@@ -360,9 +348,6 @@ def test_the_delay_ends_no_earlier_when_all_leave() -> None:
     coordinator.advance(1)
 
     assert (coordinator.state, coordinator.generation) == ("Empty", 1)
-
-
-# --- the join phase -------------------------------------------------------------------------------
 
 
 def test_a_generation_for_each_join_phase() -> None:

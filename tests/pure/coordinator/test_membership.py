@@ -23,9 +23,6 @@ def dead() -> Coordinator:
     return coordinator
 
 
-# --- heartbeats, sessions -------------------------------------------------------------------------
-
-
 def test_a_heartbeat_says_what_the_group_does() -> None:
     """coordinator items 43, 46: 0 in Stable and CompletingRebalance, 27 in PreparingRebalance."""
     coordinator = Coordinator()
@@ -139,9 +136,6 @@ def test_a_silent_member_is_removed() -> None:
     assert coordinator.beat(follower, 1) is UNKNOWN
 
 
-# --- leaving --------------------------------------------------------------------------------------
-
-
 def test_the_last_member_leaves() -> None:
     """coordinator item 47: Empty, one generation more, stored."""
     coordinator = Coordinator()
@@ -218,9 +212,6 @@ def test_a_pending_id_leaves(state: str) -> None:
 
     assert coordinator.leave(pending) == (NONE, [NONE])
     assert coordinator.state == state
-
-
-# --- group.max.size -------------------------------------------------------------------------------
 
 
 def test_a_full_group_takes_nobody_more() -> None:

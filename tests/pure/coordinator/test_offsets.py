@@ -18,8 +18,6 @@ from zkgroup.model.error_codes import ErrorCode
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 ILLEGAL, REBALANCE = ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS
 
-# --- commits --------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("state", "member", "generation", "error"),
@@ -147,9 +145,6 @@ def test_a_commit_is_answered_when_it_is_written(outcome: WriteOutcome, error: E
     assert answer.errors == {PARTITION: error}
 
 
-# --- fetches --------------------------------------------------------------------------------------
-
-
 def test_offsets_are_read_without_a_membership() -> None:
     """coordinator item 65: also of a group that is unknown, which ZooKeeper consumers may have."""
     coordinator = Coordinator()
@@ -176,9 +171,6 @@ def test_a_commit_in_flight_makes_a_partition_unstable(require_stable: bool) -> 
             coordinator.complete()
 
     assert unstable == ([1, 1, 0] if require_stable else [0, 0, 0])
-
-
-# --- describe, list, delete -----------------------------------------------------------------------
 
 
 def test_a_group_is_described() -> None:
@@ -276,8 +268,6 @@ def test_a_group_that_could_not_be_deleted_is_there_again(outcome: WriteOutcome,
     coordinator.advance(50)
     assert coordinator.joined(number).generation > 2
 
-
-# --- retention ------------------------------------------------------------------------------------
 
 OFFSETS = {
     TopicPartition("a", 0): OffsetAndMetadata(offset=1, commit_timestamp_ms=1000),

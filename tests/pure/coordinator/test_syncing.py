@@ -12,8 +12,6 @@ from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import GroupPhase
 from zkgroup.model.error_codes import ErrorCode
 
-# --- checks ---------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("state", "member", "generation", "error"),
@@ -87,9 +85,6 @@ def test_a_missing_protocol_comes_before_everything_else() -> None:
     assert coordinator.sync("x", 1, requires_protocol=True) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-# --- assignments ----------------------------------------------------------------------------------
-
-
 def test_followers_get_their_assignments_with_the_leader() -> None:
     """coordinator item 31: one that came before waits, one that comes after does not."""
     coordinator = Coordinator()
@@ -138,9 +133,6 @@ def test_a_repeated_sync_ends_the_first() -> None:
 
     assert coordinator.error(first) is ErrorCode.REBALANCE_IN_PROGRESS
     assert coordinator.synced(second).assignment == b"1"
-
-
-# --- the sync timer -------------------------------------------------------------------------------
 
 
 def keep_alive(coordinator: Coordinator, members: list[str], ms: int) -> None:
@@ -210,9 +202,6 @@ def test_all_have_synced() -> None:
     keep_alive(coordinator, members, 1000)
 
     assert (coordinator.state, coordinator.generation) == ("Stable", 1)
-
-
-# --- the write of the assignments -----------------------------------------------------------------
 
 
 def syncing() -> tuple[Coordinator, list[str], list[int]]:

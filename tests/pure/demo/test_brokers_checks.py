@@ -216,9 +216,6 @@ def test_verdict_that_does_not_hold_proves_nothing(found: ClusterReport, text: s
     assert failed(evidence(verdict=found)) == [(CHECKER, text)]
 
 
-# --- what is made of the log ------------------------------------------------------------------------
-
-
 def test_summary_of_a_log_names_epochs_moves_and_the_shortest_lists() -> None:
     """The summary has the controllers' records, the reassignments' records and the shortest replica lists."""
     world = ClusterHistory()

@@ -38,9 +38,6 @@ def test_a_correct_cluster_violates_nothing() -> None:
     assert (figures.leader_changes, figures.foreign_writes, figures.isr_writes) == (2, 0, 1)
 
 
-# --- S11 --------------------------------------------------------------------------------------------
-
-
 def test_s11_a_write_after_the_controller_znode_is_gone() -> None:
     """The write is a violation even before a successor is elected."""
     world = ClusterHistory()
@@ -136,9 +133,6 @@ def test_fenced_writes_are_counted() -> None:
     assert (figures.refused_writes, figures.fenced_writes) == (1, 1)
 
 
-# --- S12, S13 ---------------------------------------------------------------------------------------
-
-
 def test_s12_a_new_leader_has_a_new_epoch() -> None:
     """A new leader with the leader epoch of the one before it is a violation."""
     world = ClusterHistory()
@@ -190,9 +184,6 @@ def test_s13_a_replica_that_an_operator_removed_is_no_violation() -> None:
     world.state(100, 1, 1, (1, 2, 3))
 
     assert world.check().holds
-
-
-# --- S14 to S16 -------------------------------------------------------------------------------------
 
 
 def test_s14_a_reassignment_removed_without_a_record() -> None:
@@ -321,9 +312,6 @@ def test_s16_the_former_isr_comes_back_after_a_leader_that_could_not_serve(
     assert broken(world.check()) == expected
 
 
-# --- S17 --------------------------------------------------------------------------------------------
-
-
 def test_s17_deleting_another_brokers_registration() -> None:
     """A process may delete its own stale registration, where the options name its sessions."""
     world = ClusterHistory()
@@ -344,9 +332,6 @@ def test_s17_a_registration_ends_with_its_session() -> None:
     world.put(555, "create", BrokerRegistration.path(6), BrokerRegistration("h", 1, 1, 0).encode())
 
     assert broken(world.check()) == {"S17"}
-
-
-# --- L6, L7 -----------------------------------------------------------------------------------------
 
 
 def test_l6_there_is_a_controller_and_it_stays() -> None:
@@ -391,9 +376,6 @@ def test_l7_every_partition_has_a_state() -> None:
     world.write(100, Change("delete", PartitionState.path(TP)))
 
     assert broken(world.check(quiet_from_ms=world.ms)) == {"L7"}
-
-
-# --- topics without brokers ---------------------------------------------------------------------------
 
 
 def unhosted() -> ClusterHistory:

@@ -26,9 +26,6 @@ def not_written(world: GroupHistory, outcome: str, *, behind: int = 0) -> None:
     world.note("b", f"commit.{outcome}", id=1, partitions=[row], reason="x")
 
 
-# --- S6 -------------------------------------------------------------------------------------------
-
-
 def test_a_commit_without_a_response_may_be_applied() -> None:
     """`info` means unknown: here the response was lost."""
     world = good_history()
@@ -114,9 +111,6 @@ def test_a_reported_commit_that_the_log_lacks_is_named_with_its_zxid() -> None:
 
     assert (violation.topic_partition, violation.zxid) == (tp(2), lost.zxid)
     assert "3 reported as committed" in violation.detail
-
-
-# --- S5 -------------------------------------------------------------------------------------------
 
 
 @EITHER
@@ -287,9 +281,6 @@ def test_an_offset_from_before_the_log_is_a_start() -> None:
     world.claim("a", 0)
     world.work("a", 0, 500)
     assert world.check().violations == ()
-
-
-# --- runs of offsets --------------------------------------------------------------------------------
 
 
 def test_adjacent_runs_are_merged() -> None:

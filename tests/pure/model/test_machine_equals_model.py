@@ -116,9 +116,6 @@ def play(
     return played
 
 
-# --- commits --------------------------------------------------------------------------------------
-
-
 def commit(pair: Pair) -> None:
     pair.wish = "commits"
     pair.components.commits.request(CommitRequested(1, {tp(P): INTENDED}))
@@ -167,9 +164,6 @@ def test_verification() -> None:
     assert play(owning, 1, "none", verify, acts_max=2) > 50
 
 
-# --- releases -------------------------------------------------------------------------------------
-
-
 def release(pair: Pair) -> None:
     pair.wish = "releases"
     pair.components.context.owned.releasing[tp(P)] = Position(pair.me.held[P].value)
@@ -201,9 +195,6 @@ def release_leaked(pair: Pair) -> None:
     assert tp(P) not in pair.components.context.owned.orphaned
 
 
-# --- claims ---------------------------------------------------------------------------------------
-
-
 def wanting(*, offset: bool, sticky: bool = False, **cfg: object) -> Pair:
     """The plan gives partition 0 to the first member."""
     pair = registered(sticky=sticky, **cfg)
@@ -230,9 +221,6 @@ def claim(pair: Pair) -> None:
     pair.assert_same_beliefs()
     assert [tp(p) for p in pair.me.blocked] == list(owned.blocked)
     assert not pair.components.claims.unknown_outcomes
-
-
-# --- every small history of them ------------------------------------------------------------------
 
 
 class Played(NamedTuple):

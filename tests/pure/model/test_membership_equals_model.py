@@ -51,8 +51,6 @@ def run(pair: Pair, procedure: Procedure[object]) -> tuple[object, list[list[Op]
         return GuardRefusedError, sent
 
 
-# --- registration ---------------------------------------------------------------------------------
-
 IN_THE_WAY: dict[str, tuple[Sequence[Op], int | None]] = {
     "nothing": ((), None),
     "mine, its reply lost": (recipes.register_ops(ME), 0),
@@ -110,8 +108,6 @@ def test_leave(is_gone: bool) -> None:
     pair.worlds.assert_same_trees()
 
 
-# --- snapshots ------------------------------------------------------------------------------------
-
 COMINGS = {
     "leaves": ([delete("ids", OTHER, 0)], 1),
     "joins": (recipes.register_ops(OTHER, 1), 1),
@@ -158,9 +154,6 @@ def _take(pair: Pair) -> None:
         for m in range(worlds.cfg.members)
     )
     assert contents == pair.me.cache[2]
-
-
-# --- plans ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("found", ["none", "older", "mine", "newer"])

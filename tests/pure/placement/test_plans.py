@@ -17,9 +17,6 @@ RING: Lists = [(1, 2), (2, 3), (3, 4), (4, 1)]
 RACKS = {1: "a", 2: "b", 3: "a", 4: "b", 5: "c", 6: "c"}
 
 
-# --- decommission ---------------------------------------------------------------------------------
-
-
 def test_decommission_moves_what_the_broker_holds_and_nothing_else() -> None:
     """The others keep their positions; the result is as even as can be."""
     plan = decommission(snapshot(RING, [1, 2, 3, 4]), [4])
@@ -123,9 +120,6 @@ def test_decommission_is_refused_where_there_is_nothing_to_copy_from() -> None:
     assert decommission(snapshot([(9,)], [1, 2]), [9], allow={"source"}).moves == 1
 
 
-# --- replace --------------------------------------------------------------------------------------
-
-
 def test_replace_keeps_every_position() -> None:
     """So the new broker leads the partitions that the old one led."""
     plan = replace(snapshot(RING, [1, 2, 3, 4, 5]), {4: 5})
@@ -198,9 +192,6 @@ def test_replace_of_an_unknown_broker_is_not_found() -> None:
         replace(snapshot(RING, [1, 2, 3, 4]), {9: 1})
 
 
-# --- set-rf ---------------------------------------------------------------------------------------
-
-
 def test_set_rf_up_adds_at_the_end_and_evenly() -> None:
     """Leaders and replicas that are there stay."""
     before = snapshot(RING, [1, 2, 3, 4])
@@ -264,9 +255,6 @@ def test_set_rf_without_a_broker_that_hosts_replicas_is_refused() -> None:
     """Not as a number from 1 to 0: brokers that host nothing are registered perhaps."""
     with pytest.raises(PlacementError, match="set-rf 2: no broker that hosts replicas is registered"):
         set_rf(snapshot([(9,)], []), 2)
-
-
-# --- balance --------------------------------------------------------------------------------------
 
 
 def test_balance_with_a_new_broker_moves_its_share_only() -> None:

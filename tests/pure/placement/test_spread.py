@@ -140,9 +140,6 @@ def test_what_kafkas_own_function_answers(release: str) -> None:
         assert [list(one) for one in found] == case["replicas"], case
 
 
-# --- growing --------------------------------------------------------------------------------------
-
-
 def test_growth_of_a_later_kafka_starts_at_the_position_of_the_first_replica() -> None:
     """Example E of controller.md 6.2: from 0.10 on the position, in 0.8.2.2 the broker id."""
     existing = dict(enumerate([(103, 104), (104, 105), (105, 101), (101, 102)]))
@@ -273,9 +270,6 @@ def test_what_a_real_broker_added_is_added_again() -> None:
     assert added == {4: (2, 1), 5: (3, 2)}
     assert {**before, **added} == after
     assert grow(before, plain(1, 2, 3), 6).replicas != added
-
-
-# --- generate -------------------------------------------------------------------------------------
 
 
 def test_generate_deals_every_topic_anew() -> None:

@@ -195,9 +195,6 @@ def _reads(read: ast.expr) -> Iterator[str]:
     return (ast.unparse(call) for call in ast.walk(body) if isinstance(call, ast.Call) and _is_read(call))
 
 
-# --- the tests keep the rules ---------------------------------------------------------------------
-
-
 def _offences(rule: Rule, *folders: str) -> list[str]:
     files = [file for folder in folders for file in python_files(folder)]
     return [
@@ -227,9 +224,6 @@ def test_there_is_one_patience() -> None:
 def test_no_wait_has_a_limit_of_its_own() -> None:
     """Also not one that is spelled out in the call."""
     assert _offences(spelled_out_limits, "tests", "zkgroup/testing") == []
-
-
-# --- each rule finds its violations ----------------------------------------------------------------
 
 
 def _found(rule: Rule, body: str) -> list[int]:

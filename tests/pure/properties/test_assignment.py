@@ -162,9 +162,6 @@ def test_the_order_of_the_input_changes_nothing(
         assert result_digest(second) == result_digest(first)
 
 
-# --- sticky against every possible assignment -----------------------------------------------------
-
-
 @st.composite
 def tiny(draw: st.DrawFn) -> tuple[list[EvaluatedMember], dict[str, list[int]], dict[TopicPartition, str]]:
     """Groups of at most 4 threads and 5 partitions, with any former assignment."""

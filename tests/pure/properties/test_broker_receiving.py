@@ -110,9 +110,6 @@ def test_every_answer_can_be_sent_and_names_live_brokers_only(requests: list[Upd
         assert all(topic.partitions for topic in answer.topics)
 
 
-# --- the ISR against a znode ------------------------------------------------------------------------
-
-
 class StateZnode:
     """The `state` of one partition, with writes whose answers are lost and which are applied late."""
 

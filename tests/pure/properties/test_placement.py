@@ -27,8 +27,6 @@ from tests.pure.properties.clusters import (
 from zkgroup.model import TopicPartition
 from zkgroup.placement import Broker, ClusterSnapshot, Start, generate, grow, phases, spread
 
-# --- Kafka's spread -------------------------------------------------------------------------------
-
 
 @given(clusters(8), st.integers(1, 30), st.integers(1, 8), st.integers(0, 7), st.integers(0, 7))
 def test_every_spread_is_legal(
@@ -81,9 +79,6 @@ def test_generate_covers_every_partition(
     assert all(len(set(one)) == factor for one in lists.values())
     led = Counter(one[0] for one in lists.values())
     assert max(led.values()) - min(led[broker.id] for broker in brokers) <= 1
-
-
-# --- what holds for every plan --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -20,9 +20,6 @@ from zkgroup.runtime.procedures import read_many
 Patch = pytest.MonkeyPatch
 
 
-# --- the snapshot and the plan --------------------------------------------------------------------
-
-
 def names_are_enough(patch: Patch) -> None:
     """A member that registered again under its name is taken for the former one."""
     patch.setattr(GroupSnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
@@ -59,9 +56,6 @@ def change_is_not_read(patch: Patch) -> None:
 
     patch.setattr(GroupSnapshotReader, "_list", list_)
     patch.setattr(OwnerVerification, "_check_for_gaps", lambda self, ids, topics: None)
-
-
-# --- session, lease, registration -----------------------------------------------------------------
 
 
 def refusal_is_tried_again(patch: Patch) -> None:

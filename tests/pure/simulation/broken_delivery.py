@@ -23,9 +23,6 @@ from zkgroup.model import TopicPartition
 Patch = pytest.MonkeyPatch
 
 
-# --- commits --------------------------------------------------------------------------------------
-
-
 def commits_one_by_one(patch: Patch) -> None:
     """Each commit is a batch of its own, even one that needs no write."""
     real = Commits._next_batch
@@ -84,9 +81,6 @@ def release_goes_back(patch: Patch) -> None:
         return position.offset
 
     patch.setattr(OwnedPartition, "leads_to", leads_to)
-
-
-# --- delivery -------------------------------------------------------------------------------------
 
 
 def any_on_assigned_starts(patch: Patch) -> None:
@@ -161,9 +155,6 @@ def end_of_the_claim_is_the_end_of_all(patch: Patch) -> None:
         return future
 
     patch.setattr(MemberEngine, "hand_back", hand_back)
-
-
-# --- the machine ----------------------------------------------------------------------------------
 
 
 def lease_from_the_answer(patch: Patch) -> None:

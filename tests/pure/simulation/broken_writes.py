@@ -20,9 +20,6 @@ from zkgroup.runtime.procedures import read_many
 Patch = pytest.MonkeyPatch
 
 
-# --- commits --------------------------------------------------------------------------------------
-
-
 def commit_without_owner_check(patch: Patch) -> None:
     real = transactions.commit_operations
     patch.setattr(
@@ -77,9 +74,6 @@ def position_from_before_a_reset(patch: Patch) -> None:
         self._queue, self._current = queue, current
 
     patch.setattr(Commits, "_move", move)
-
-
-# --- claims ---------------------------------------------------------------------------------------
 
 
 def claim_without_bump(patch: Patch) -> None:
@@ -195,9 +189,6 @@ def owner_read_with_its_offset(patch: Patch) -> None:
         patch.setattr(f"zkgroup.consumer.machine.{module}.read_back", read_back)
 
 
-# --- releases -------------------------------------------------------------------------------------
-
-
 def release_by_path(patch: Patch) -> None:
     def operations(paths: GroupPaths, owned: OwnedPartition, value: int) -> list[Operation]:
         return [Delete(paths.owner(owned.topic_partition), -1)]
@@ -210,9 +201,6 @@ def fallback_without_offset_check(patch: Patch) -> None:
         transactions, "release_without_commit", lambda paths, tp, offset: [Delete(paths.owner(tp), -1)]
     )
     owner_read_before_offset(patch)
-
-
-# --- resets ---------------------------------------------------------------------------------------
 
 
 def marker_by_equality(patch: Patch) -> None:

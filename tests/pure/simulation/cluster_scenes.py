@@ -54,9 +54,6 @@ def zkgroup_controller(simulation: ClusterSimulation) -> ControllerProcess:
     return found
 
 
-# --- a controller of Kafka ------------------------------------------------------------------------
-
-
 def real_rules(simulation: ClusterSimulation) -> Kafka08Controller:
     """Kafka's controller takes over, while zkgroup's are paused for a moment."""
     world = simulation.world
@@ -102,9 +99,6 @@ def asleep_over_a_write(simulation: ClusterSimulation) -> Kafka08Controller:
     return real
 
 
-# --- moves ----------------------------------------------------------------------------------------
-
-
 def ask_for(simulation: ClusterSimulation, replicas: tuple[int, ...]) -> None:
     """The operator requests these replicas of `t-0`, over any earlier request.
 
@@ -137,9 +131,6 @@ def moved_up_to_deletion(simulation: ClusterSimulation) -> ControllerProcess:
             return controller
         world.advance(5)
     raise AssertionError("the ISR was never shrunk")
-
-
-# --- requests that arrive late --------------------------------------------------------------------
 
 
 def part(simulation: ClusterSimulation, controller: AnyController, broker: int) -> None:

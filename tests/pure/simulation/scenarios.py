@@ -103,9 +103,6 @@ def of_partition(request: Request) -> bool:
     )
 
 
-# --- the scenarios --------------------------------------------------------------------------------
-
-
 def adopted_claim_takes_the_fence_of_its_own_read() -> None:
     """Recipes 5 [M]: the response to the claim is lost; a successor takes over between the two reads of the
     read-back.

@@ -38,8 +38,6 @@ KAFKAS_FOLLOWERS = ClusterSetup(
 )
 """A follower without requests is in sync as soon as its leader knows that it is a replica."""
 
-# --- held replicas --------------------------------------------------------------------------------
-
 
 def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
     """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is in flight, and the operator
@@ -163,9 +161,6 @@ def _left_behind(simulation: ClusterSimulation) -> LateDeletion:
     world.kill(second.broker)
     world.server.expire(second.client.name)
     return late
-
-
-# --- lists and first terms ------------------------------------------------------------------------
 
 
 def test_a_tool_that_grows_a_topic_from_an_old_read_takes_nothing_back() -> None:

@@ -164,9 +164,6 @@ def test_of_two_owners_the_one_of_the_later_generation_is_believed() -> None:
     assert shares == {"a": [P1, P2], "b": [P0]}
 
 
-# --- the end of a schedule ------------------------------------------------------------------------
-
-
 def _working(*partitions: TopicPartition, instance_id: str | None = None) -> OneBroker:
     """A client that has its assignment, and has read the offsets."""
     world = OneBroker(instance_id)

@@ -34,9 +34,6 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Hosts:
     return MemoryHosts() if request.param == "memory" else DirectoryHosts(tmp_path)
 
 
-# --- schedules ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(SCHEDULES))
 def test_no_acknowledged_record_is_lost_and_no_replicas_differ(seed: int) -> None:
     """Under crashes, lost folders, late decisions and open ISR writes; afterwards all replicas are equal."""
@@ -70,9 +67,6 @@ def test_schedules_reach_everything() -> None:
         "start",
     }
     assert all(cluster.state.leader_epoch > 5 for cluster in clusters)
-
-
-# --- KIP-101 --------------------------------------------------------------------------------------
 
 
 def test_kip_101_scenario_1_a_follower_that_restarts_does_not_cut_what_was_acknowledged(hosts: Hosts) -> None:
@@ -148,9 +142,6 @@ def test_kip_279_fast_failovers_leave_nothing_behind(hosts: Hosts) -> None:
     assert hosts.records(1) == hosts.records(2) == [b"m1", b"lost in 1", b"lost too", b"m3"]
     one.close()
     two.close()
-
-
-# --- rules taken out ------------------------------------------------------------------------------
 
 
 def _cuts_to_the_high_watermark(

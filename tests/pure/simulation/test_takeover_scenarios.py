@@ -33,8 +33,6 @@ from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
-# --- the epoch ------------------------------------------------------------------------------------
-
 
 def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
     """Recipes 13 [M]: Kafka's controller created `/controller`, expired and came back; zkgroup's was active
@@ -66,9 +64,6 @@ def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
 def _holds(simulation: ClusterSimulation, session: int) -> bool:
     found = simulation.world.server.find(ControllerRegistration.path())
     return found is not None and found.stat.ephemeral_owner == session
-
-
-# --- the grace ------------------------------------------------------------------------------------
 
 
 def test_a_living_real_controller_has_time_to_notice() -> None:
@@ -116,9 +111,6 @@ def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
         assert len(world.active_controllers) <= 1, (
             f"S11 {[one.name for one in world.active_controllers]} are controllers at once"
         )
-
-
-# --- recovery -------------------------------------------------------------------------------------
 
 
 def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
@@ -210,9 +202,6 @@ def recovered(choose: Callable[[int], Iterable[int]]) -> None:
             assert seen.state is not None
             epoch = seen.state.controller_epoch
             assert ControllerRecord.path(epoch) in records, f"{tp} is left in the foreign epoch {epoch}"
-
-
-# --- the lease ------------------------------------------------------------------------------------
 
 
 def test_no_request_is_sent_after_the_own_lease() -> None:

@@ -200,9 +200,6 @@ def test_put_and_remove_write_without_a_client(server: MemoryZooKeeper) -> None:
     assert {entry.client for entry in server.log} == {""}
 
 
-# --- stepped --------------------------------------------------------------------------------------
-
-
 def test_nothing_happens_by_itself(stepped: MemoryZooKeeper) -> None:
     """A request is executed in one step and its reply delivered in another."""
     caller = connected(stepped, "a")

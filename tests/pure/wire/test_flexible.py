@@ -145,9 +145,6 @@ def test_records_are_not_copied() -> None:
     assert found == records
 
 
-# --- tagged fields --------------------------------------------------------------------------------
-
-
 def test_tagged_fields_are_written_where_they_differ() -> None:
     """By their numbers, each with its size; a structure ends with tagged fields of its own."""
     cluster = b"\0" + b"\2" + b"\2c"
@@ -217,9 +214,6 @@ def test_two_fields_of_one_tag_are_a_mistake_of_the_class() -> None:
         schema_of(dataclass(type("Twice", (), {"__annotations__": twice})))
     with pytest.raises(TypeError, match="does not say what it is"):
         schema_of(dataclass(type("Bare", (), {"__annotations__": {"a": Annotated[Int32, Tag(1)]}})))
-
-
-# --- varints and headers --------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=2))

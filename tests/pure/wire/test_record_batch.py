@@ -147,9 +147,6 @@ def test_log_append_time_is_that_of_all_records(gzip: bool) -> None:
     assert list(records_of(batch)) == seen_by_kafka_python(batch) == expected
 
 
-# --- damage ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gzip", [False, True])
 def test_each_bit_flipped_is_noticed(gzip: bool) -> None:
     """In every byte but base offset and leader epoch, which are stamped and not checked."""

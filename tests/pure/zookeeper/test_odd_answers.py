@@ -104,9 +104,6 @@ def test_an_answer_before_any_request_ends_the_connection() -> None:
         client.wait_connected(PATIENCE_S)
 
 
-# --- sizes ----------------------------------------------------------------------------------------
-
-
 def test_a_request_that_is_too_big_never_leaves() -> None:
     """faults.md, finding 14: the server would close the connection. Answered in its turn."""
     asked: list[Asked] = []
@@ -183,9 +180,6 @@ def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
         assert caller.session(2).session_id == 2
         caller.ask(Read("/a"), ReadDone, 2)
     assert "a bug" in caplog.text
-
-
-# --- bulk reads -----------------------------------------------------------------------------------
 
 
 def test_bulk_reads_fall_back_where_the_server_closes_the_connection() -> None:

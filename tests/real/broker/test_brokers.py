@@ -62,9 +62,6 @@ def behind(zk_chaos_server: ChaosZooKeeper, witness: Blocking) -> Iterator[tuple
         cluster.close()
 
 
-# --- registration -----------------------------------------------------------------------------------
-
-
 def test_a_broker_makes_chroot_and_parents(zk_server: Any) -> None:
     """Controller item 1: the chroot level by level, then all that any tool looks for; null, as Kafka's."""
     address = zk_server.address + "/kafka/west"
@@ -188,9 +185,6 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
         machine.close()
 
 
-# --- configurations ---------------------------------------------------------------------------------
-
-
 def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
     """Controller item 13: beyond 15 minutes of the servers' time; younger ones are kept."""
     clock = FakeClock()
@@ -222,9 +216,6 @@ def _server_time(cluster: Cluster) -> int:
     """As the server writes it down now."""
     made = cluster.zk.multi(Create("/clock/t", b"", sequential=True)).created[0]
     return cluster.zk.read(made).stat.ctime
-
-
-# --- a cluster ----------------------------------------------------------------------------------------
 
 
 def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> None:

@@ -25,9 +25,6 @@ def cluster(groups: ServerGroups) -> ServerCluster:
     return ServerCluster(groups)
 
 
-# --- brokers and controller ---------------------------------------------------------------------------
-
-
 def test_brokers_are_listed_and_described(shell: Shell, cluster: ServerCluster) -> None:
     """Each with its epoch, its kind, and whether it is the controller; what it hosts on request."""
     cluster.topic("orders", (1, 2), (2, 1))
@@ -93,9 +90,6 @@ def test_the_controller_is_described(shell: Shell, groups: ServerGroups) -> None
     assert (none.code, "/controller" in none.err) == (5, True)
     assert (one["controller"], one["epoch"], one["kind"], one["last_processed_zxid"]) == (1, 7, "kafka", None)
     assert shell.json("controller", "history")["epochs"] == []
-
-
-# --- elections ----------------------------------------------------------------------------------------
 
 
 def test_an_election_is_shown_then_asked_for(shell: Shell, cluster: ServerCluster) -> None:
@@ -194,9 +188,6 @@ def test_an_election_of_an_unknown_partition_changes_nothing(shell: Shell, clust
     assert (by_file.code, by_option.code) == (5, 5)
     assert "orders-7" in by_file.err
     assert shell.run("znode", "get", "/admin/preferred_replica_election").code == 5
-
-
-# --- configurations -----------------------------------------------------------------------------------
 
 
 def test_a_configuration_is_altered_and_the_printed_command_undoes_it(
@@ -400,9 +391,6 @@ def test_quotas_of_a_users_client_are_reached(shell: Shell, cluster: ServerClust
 
     assert (done["entity"], done["executed"]) == ("<default>/clients/c", True)
     assert [row["entity"] for row in listed] == ["<default>/clients/c"]
-
-
-# --- topics -------------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_is_created_meanwhile_is_no_error_either(

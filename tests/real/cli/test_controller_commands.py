@@ -76,9 +76,6 @@ def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> 
     assert shell.run("znode", "get", "/zkgroup/controller/resign").code == 5
 
 
-# --- unclean elections --------------------------------------------------------------------------------
-
-
 def _leaderless(groups: ServerGroups) -> ServerCluster:
     """orders-0 has no leader: its only replica in sync is not live."""
     cluster = ServerCluster(groups)
@@ -160,9 +157,6 @@ def test_an_unclean_election_without_a_live_replica_is_refused(shell: Shell, gro
     assert (some.code, unread.code) == (4, 4)
     assert unread.err.endswith("error: cannot be read: orders-2\n")
     assert shell.run("znode", "get", UncleanElection.path()).code == 5
-
-
-# --- status -------------------------------------------------------------------------------------------
 
 
 def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: ServerGroups) -> None:

@@ -56,9 +56,6 @@ def _throttles(shell: Shell) -> list[dict[str, str]]:
     return [row["configs"] for row in (*brokers, *topics) if row["configs"]]
 
 
-# --- throttles ----------------------------------------------------------------------------------------
-
-
 def test_a_throttle_that_a_cancelled_move_leaves_is_reported_until_it_is_removed(
     shell: Shell, cluster: ServerCluster
 ) -> None:
@@ -184,9 +181,6 @@ def test_a_running_plan_keeps_its_throttle(shell: Shell, cluster: ServerCluster)
     assert shell.json("status")["throttle_left"] is None
 
 
-# --- the order of the replicas ------------------------------------------------------------------------
-
-
 def test_a_cancel_takes_the_old_order_from_the_rollback_file(shell: Shell, cluster: ServerCluster) -> None:
     """The topic keeps the replicas of before, not which of them led; the file is named in the preview."""
     _execute(shell)
@@ -236,9 +230,6 @@ def test_executions_elsewhere_and_damaged_records_are_passed_over(
 
     assert (other["to"], other["order_known"]) == ([2, 1], False)
     assert (damaged.code, "earlier executions are not read" in damaged.err) == (0, True)
-
-
-# --- a request that cannot be read --------------------------------------------------------------------
 
 
 def test_an_unreadable_request_is_reported_and_removed(shell: Shell, cluster: ServerCluster) -> None:

@@ -53,9 +53,6 @@ def offsets(blocking: Blocking) -> Mapping[int, int]:
     return {int(p.rpartition("/")[2]): int(z.data or b"-1") for p, z in found.items() if z is not None}
 
 
-# --- in one process -------------------------------------------------------------------------------
-
-
 def test_two_members_share_and_leave_together_with_their_sessions(
     api: Api, zk_server: ServerTree, blocking: Blocking
 ) -> None:
@@ -164,9 +161,6 @@ def test_a_missing_chroot_is_a_configuration_error(
     with pytest.raises(ConfigError, match="nowhere"):
         api.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
     assert blocking.exists("/nowhere") is None
-
-
-# --- processes ------------------------------------------------------------------------------------
 
 
 class Process:
@@ -304,9 +298,6 @@ def test_a_process_that_was_stopped_too_long_has_lost_its_share(
     append(folder, 0, 1)
     eventually(lambda: (0, 60) in first.records + second.records)
     assert [place for place in first.records if place in second.records] == []
-
-
-# --- one of everything ----------------------------------------------------------------------------
 
 
 def test_a_consumer_of_files_on_a_real_server(

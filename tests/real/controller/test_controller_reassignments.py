@@ -110,8 +110,6 @@ class Moving(ServerControllers):
         lists = Topic.decode(topic.path, topic.data).partitions
         return lists[0], now.leader, now.isr, now.leader_epoch
 
-    # --- moves ------------------------------------------------------------------------------------
-
     def request(self, targets: Mapping[TopicPartition, Brokers]) -> None:
         moves = tuple(Move(each, target) for each, target in targets.items())
         self.write(Create(REQUEST, Reassignment(moves).encode()))

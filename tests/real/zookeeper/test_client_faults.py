@@ -53,9 +53,6 @@ def other(chaos: ChaosZooKeeper) -> Iterator[Caller]:
         yield target.connect(20_000)
 
 
-# --- sessions -------------------------------------------------------------------------------------
-
-
 def test_a_session_ended_by_a_second_client_is_lost_for_good(
     chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
@@ -155,9 +152,6 @@ def test_a_chroot_that_is_missing_is_named_and_not_created(zk_server: ServerTree
         assert target.connect().ask(Exists("/nobody"), ExistsDone).stat is None
 
 
-# --- lost answers ---------------------------------------------------------------------------------
-
-
 def test_a_lost_reply_leaves_a_write_that_is_applied_once(
     chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
@@ -225,9 +219,6 @@ def test_every_request_has_one_outcome_through_a_storm(
     assert done <= other.stat("/n").version <= done + unknown
     assert unknown >= 1
     assert {type(outcome) for outcome in outcomes} <= {MultiDone, Unanswered, NotSent}
-
-
-# --- links ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["both", "to_server", "to_client"])

@@ -28,9 +28,6 @@ from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 ME = Digest("me", Secret("canary"))
 
 
-# --- digest and access lists ----------------------------------------------------------------------
-
-
 def test_what_we_create_has_the_access_list_of_the_settings(zk_server: ServerTree) -> None:
     """Also inside a multi and for missing parents; nobody else may read or write it."""
     private = ClientSettings(auth=ME, acl=CREATOR_ALL_ACL)
@@ -98,9 +95,6 @@ def _with_netty() -> str:
     return "-Xbootclasspath/a:" + ":".join(str(jar) for jar in netty)
 
 
-# --- SASL -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def sasl_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     """A server that asks for SASL DIGEST-MD5 and takes nobody without it."""
@@ -163,9 +157,6 @@ def test_the_command_line_reads_sasl_from_a_file(sasl_server: EmbeddedZooKeeper,
     assert (right.code, wrong.code) == (0, 7)
     assert "refused the client's credentials" in wrong.err
     assert "canary" not in right.err + wrong.err
-
-
-# --- TLS ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

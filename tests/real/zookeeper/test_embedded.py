@@ -67,9 +67,6 @@ def leaders(zookeeper: EmbeddedZooKeeper) -> list[int]:
     return [number for number in range(3) if mode(zookeeper, number) == "leader"]
 
 
-# --- starting -------------------------------------------------------------------------------------
-
-
 def test_a_started_server_serves(single: EmbeddedZooKeeper) -> None:
     """`start` returns when it is ready, with our tick and session limits."""
     assert single.server(0).ask("ruok") == "imok"
@@ -150,9 +147,6 @@ def test_an_even_number_of_servers_is_refused() -> None:
     """It makes no better quorum than one server fewer."""
     with pytest.raises(ConfigError, match="odd number, found 2"):
         EmbeddedZooKeeper(2)
-
-
-# --- stopping -------------------------------------------------------------------------------------
 
 
 def test_stop_leaves_nothing() -> None:
@@ -236,9 +230,6 @@ def test_an_interrupt_in_the_terminal_is_not_the_servers(single: EmbeddedZooKeep
     """Ctrl-C goes to the foreground process group; servers are not in it."""
     groups = {os.getpgid(pid) for pid in single.pids + single.launcher_pids}
     assert os.getpgrp() not in groups
-
-
-# --- drills ---------------------------------------------------------------------------------------
 
 
 def test_a_restart_keeps_data_port_and_address(tmp_path: Path) -> None:

@@ -243,9 +243,6 @@ def test_any_bytes_are_answered_or_close_the_connection(
     assert bugs(caplog) == []
 
 
-# --- names that are paths -------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_no_request_reaches_beyond_the_data_folder(tmp_path: Path) -> None:
     """A controller's request for such a partition has error 17; whoever reaches the port can send one."""

@@ -55,9 +55,6 @@ ONE = TopicPartition("orders", 1)
 TWO = TopicPartition("orders", 2)
 
 
-# --- the controller's requests ---------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -> None:
     """Leaders first; the observer is notified of each action before the answer is sent."""
@@ -247,9 +244,6 @@ async def test_recorded_requests_are_answered_over_the_port() -> None:
     assert set(errors) == {0, 11}
 
 
-# --- a broker that hosts nothing -------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
     """Recipes 14: control requests are fenced as elsewhere; a controller takes its replica for offline."""
@@ -280,9 +274,6 @@ async def test_a_broker_that_hosts_nothing_closes_on_requests_for_records(
 
         assert await client.is_closed()
         await client.close()
-
-
-# --- controlled shutdown ----------------------------------------------------------------------------
 
 
 @on_a_loop

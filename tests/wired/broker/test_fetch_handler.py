@@ -92,9 +92,6 @@ async def append(one: Served, tp: TopicPartition) -> None:
     assert (await one.thread.call(lambda host: host.append(tp, BATCH))).error == 0
 
 
-# --- consumers --------------------------------------------------------------------------------------
-
-
 @on_a_loop
 @pytest.mark.parametrize("version", range(4, 13))
 async def test_a_consumer_fetches_several_partitions_in_every_version(version: int) -> None:
@@ -187,9 +184,6 @@ async def test_a_consumer_keeps_no_session_and_learns_who_leads_not_here() -> No
         await client.close()
 
 
-# --- followers --------------------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_a_follower_in_a_session_waits_for_any_of_its_partitions() -> None:
     """Its first request is answered at once, with all; a change of any partition ends the wait."""
@@ -267,8 +261,6 @@ async def test_all_partitions_of_a_session_are_read_at_intervals() -> None:
 
         assert fetched == [(TP, 0), (OTHER, 0)]
 
-
-# --- the throttle -------------------------------------------------------------------------------------
 
 CONTEXT = RequestContext(RequestHeader(Api.FETCH, 12, 1, "test"), Peer("127.0.0.1", 1))
 

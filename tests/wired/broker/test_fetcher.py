@@ -311,9 +311,6 @@ def test_a_rate_that_is_none_is_refused(rate: str) -> None:
     assert throttle.rate is None
 
 
-# --- sessions -------------------------------------------------------------------------------------
-
-
 class ScriptedLeader:
     """A leader that notes each request, and whose answers the test releases."""
 

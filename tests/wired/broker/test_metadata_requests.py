@@ -47,9 +47,6 @@ async def informed(broker: Served, *updates: UpdateMetadataRequest) -> Client:
     return client
 
 
-# --- ApiVersions ----------------------------------------------------------------------------------
-
-
 @on_a_loop
 @pytest.mark.parametrize("version", range(4))
 async def test_what_is_listed_is_served(version: int) -> None:
@@ -104,9 +101,6 @@ async def test_a_client_without_a_proper_name_has_error_42(software: str) -> Non
             assert await client.ask(request, ApiVersionsResponse, 3) == ApiVersionsResponse(42, ())
         assert (await client.ask(NAMED, ApiVersionsResponse, 3)).error == 0
         await client.close()
-
-
-# --- Metadata -------------------------------------------------------------------------------------
 
 
 def as_ours(answer: MetadataResponse) -> MetadataResponse:
@@ -316,9 +310,6 @@ async def test_operations_are_named_where_they_are_asked_for() -> None:
         await client.close()
 
 
-# --- DescribeCluster and FindCoordinator -------------------------------------------------------------
-
-
 @on_a_loop
 async def test_a_cluster_is_described_by_its_live_brokers() -> None:
     """With its id and a controller."""
@@ -405,9 +396,6 @@ def slots_are(number: int) -> SlotSource:
     return slots
 
 
-# --- a real client --------------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_kafka_python_bootstraps() -> None:
     """By ApiVersions, Metadata of all topics and of one."""
@@ -425,9 +413,6 @@ async def test_kafka_python_bootstraps() -> None:
 
         assert await asyncio.to_thread(ask) == ({"orders"}, {0, 1})
         await client.close()
-
-
-# --- other requests -------------------------------------------------------------------------------
 
 
 @on_a_loop

@@ -155,9 +155,6 @@ async def test_a_partition_of_other_brokers_is_error_6() -> None:
         assert (first.error, second.error) == (6, 3)
 
 
-# --- acks -----------------------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_acks_0_has_no_answer() -> None:
     """Requests behind it on the connection are answered; the records are there."""
@@ -257,9 +254,6 @@ async def test_the_end_of_a_connection_ends_the_wait() -> None:
     async with producing(host=leader) as one:
         one.send(produce(batch(b"a")))
         await until(lambda: leader.log_end_offset(TP) == 1)
-
-
-# --- refused ----------------------------------------------------------------------------------------
 
 
 @on_a_loop
@@ -371,9 +365,6 @@ async def test_a_request_without_partitions_has_an_empty_answer() -> None:
         assert await one.client.receive(ProduceResponse, version=LATEST) == expected
 
 
-# --- idempotent producers ---------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_a_batch_that_is_sent_again_has_the_offset_of_the_first_time() -> None:
     """It is in the log once; a gap is error 45, an old epoch 47, an unknown producer 59."""
@@ -392,9 +383,6 @@ async def test_a_batch_that_is_sent_again_has_the_offset_of_the_first_time() -> 
             (59, -1),
         ]
         assert one.host.log_end_offset(TP) == 4
-
-
-# --- metrics ----------------------------------------------------------------------------------------
 
 
 def test_the_bytes_of_appended_batches_are_counted() -> None:

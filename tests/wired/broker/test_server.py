@@ -28,8 +28,6 @@ from zkgroup.wire.records import (
 )
 from zkgroup.wire.requests import READABLE
 
-# --- frames ---------------------------------------------------------------------------------------
-
 
 @on_a_loop
 async def test_a_request_is_answered_however_it_is_cut() -> None:
@@ -322,9 +320,6 @@ async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.Lo
     assert (await good.receive(MetadataResponse)).topics[0].topic == "a"
     await server.close()
     await closed(bad, good)
-
-
-# --- start and end --------------------------------------------------------------------------------
 
 
 @on_a_loop

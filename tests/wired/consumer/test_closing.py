@@ -25,8 +25,6 @@ from zkgroup.errors import ForkedClientError, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.loop import MachineLoop
 
-# --- close ----------------------------------------------------------------------------------------
-
 
 def test_close_is_idempotent_and_ends_every_call(api: Api, world: MemberWorld) -> None:
     """MemberClosedError afterwards, and before the start."""
@@ -81,9 +79,6 @@ def test_close_returns_while_zookeeper_is_away(api: Api, world: MemberWorld) -> 
     assert states <= {MemberState.CLOSING, MemberState.CLOSED}
     world.until(lambda: member.state is MemberState.CLOSED)
     assert world.owners() == {}
-
-
-# --- callbacks ------------------------------------------------------------------------------------
 
 
 def test_close_inside_a_callback_schedules_and_returns(world: MemberWorld) -> None:
@@ -196,9 +191,6 @@ def test_close_inside_a_coroutine_of_the_listener(world: MemberWorld) -> None:
     assert seen == ["assigned", "revoked"]
 
 
-# --- signals --------------------------------------------------------------------------------------
-
-
 def test_stop_in_a_signal_handler_ends_the_iteration(world: MemberWorld) -> None:
     """The handler interrupts the very thread that waits for records; nothing is locked twice."""
     source = MemorySource()
@@ -290,9 +282,6 @@ def test_stop_in_a_signal_handler_ends_a_wait(
             signal.signal(signal.SIGUSR1, former)
 
 
-# --- forks ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_must_make_its_own_member(world: MemberWorld, tmp_path: Path) -> None:
     """Every call but close() and stop() raises there; the parent's member does not notice."""
@@ -329,9 +318,6 @@ def _in_the_child(member: GroupMember, lease: Lease) -> list[str]:
     member.stop()
     member.close()
     return [*raised, f"lease {lease.is_valid} {lease.remaining_ms}"]
-
-
-# --- asyncio --------------------------------------------------------------------------------------
 
 
 def test_cancelling_a_commit_does_not_lose_its_outcome(world: MemberWorld) -> None:

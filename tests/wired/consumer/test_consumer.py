@@ -17,9 +17,6 @@ from zkgroup.errors import MemberClosedError
 (ZERO,) = orders(0)
 
 
-# --- iteration and acknowledgements ---------------------------------------------------------------
-
-
 def test_every_record_once_and_the_next_run_continues(api: Api, world: MemberWorld) -> None:
     """item 53: what was processed is committed at close, the next member starts behind it."""
     source = filled(5)
@@ -150,9 +147,6 @@ def test_close_ends_a_waiting_iteration(api: Api, world: MemberWorld) -> None:
     world.join(thread)
     with pytest.raises(MemberClosedError):
         consumer.poll()
-
-
-# --- groups ---------------------------------------------------------------------------------------
 
 
 class Worker:

@@ -56,9 +56,6 @@ def test_each_call_is_on_both_classes_and_in_the_page(call: str) -> None:
     assert [row for row in rows if re.search(rf"`{call}[`(]", row.split("|")[1])]
 
 
-# --- assignment and subscription ------------------------------------------------------------------
-
-
 def test_assignment_is_what_is_owned_now(api: Api, world: MemberWorld) -> None:
     """Of a member and of a consumer; empty once the partitions went to another member."""
     with api.member(client=world.client("a")) as first:
@@ -128,9 +125,6 @@ def test_a_subscription_outlives_the_session(api: Api, world: MemberWorld) -> No
         assert member.assignment() == {TopicPartition("bills", 0)}
 
 
-# --- committed ------------------------------------------------------------------------------------
-
-
 def test_committed_of_one_partition_is_its_offset(api: Api, world: MemberWorld) -> None:
     """kafka-python's form; several partitions give a mapping, as before."""
     with api.member(client=world.client("a")) as member:
@@ -140,9 +134,6 @@ def test_committed_of_one_partition_is_its_offset(api: Api, world: MemberWorld) 
         assert member.committed(ZERO) == 7
         assert member.committed(ONE) is None
         assert member.committed([ZERO, ONE]) == {ZERO: 7, ONE: None}
-
-
-# --- offsets of the source ------------------------------------------------------------------------
 
 
 def test_beginning_and_end_offsets_are_those_of_the_source(api: Api, world: MemberWorld) -> None:
@@ -234,9 +225,6 @@ def test_a_closed_consumer_asks_its_source_nothing(api: Api, world: MemberWorld)
         polled(consumer, 4)
     with pytest.raises(MemberClosedError):
         consumer.end_offsets([ZERO])
-
-
-# --- stop and settings ----------------------------------------------------------------------------
 
 
 def test_stop_only_asks_of_a_member_and_of_a_consumer(api: Api, world: MemberWorld) -> None:

@@ -97,9 +97,6 @@ def test_a_whitelist_takes_topics_as_they_come(api: Api, world: MemberWorld) -> 
         assert lease.topic_partition == TopicPartition("orders-eu", 0)
 
 
-# --- commits --------------------------------------------------------------------------------------
-
-
 def test_a_commit_says_what_became_of_it(api: Api, world: MemberWorld) -> None:
     """The result names the offsets; `committed` reads them back, None where there is none."""
     with api.member(client=world.client("a")) as member:
@@ -161,9 +158,6 @@ def test_an_offset_does_not_go_back(api: Api, world: MemberWorld) -> None:
         assert world.offsets()[0] == 42
 
 
-# --- sessions and leases --------------------------------------------------------------------------
-
-
 def test_a_lost_session_is_reported_and_the_member_joins_again(api: Api, world: MemberWorld) -> None:
     """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
@@ -208,9 +202,6 @@ def test_a_lease_pauses_while_zookeeper_is_away(api: Api, world: MemberWorld) ->
         assert lease.remaining_ms > 0
         assert member.lease(ZERO).token == lease.token
         assert [name for name, _ in app.seen.queue] == ["assigned"]
-
-
-# --- waiting and describing -----------------------------------------------------------------------
 
 
 def owned_by_a_foreign_client(world: MemberWorld, partition: int) -> None:
@@ -291,9 +282,6 @@ def test_partitions_can_be_handed_back(api: Api, world: MemberWorld) -> None:
 
         assert app.next("revoked") == [ZERO, TWO]
         assert [lease.topic_partition for lease in member.leases()] == [ONE, THREE]
-
-
-# --- one client, many members ---------------------------------------------------------------------
 
 
 def test_members_of_one_process_share_a_client(api: Api, world: MemberWorld) -> None:

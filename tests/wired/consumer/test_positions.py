@@ -113,9 +113,6 @@ def test_without_auto_commit_only_commit_commits(api: Api, world: MemberWorld) -
     assert world.offsets()[0] == 0
 
 
-# --- where to start -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 2), ("smallest", 2), ("latest", 5), (None, 2)])
 def test_the_policy_decides_where_nothing_is_committed(
     api: Api, world: MemberWorld, policy: str | None, start: int

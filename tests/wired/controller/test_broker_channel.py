@@ -34,9 +34,6 @@ def answered(correlation: int) -> bytes:
     return encode_response(UpdateMetadataResponse(0), correlation)
 
 
-# --- frames ---------------------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_requests_and_answers_are_those_of_kafka_controllers_and_brokers() -> None:
     """Controller items 65 and 68: every recorded one, byte for byte but for the correlation id."""
@@ -111,8 +108,6 @@ async def test_answers_may_come_in_pieces_and_each_has_its_type() -> None:
         assert scene.received.kinds == ["up", "answered", "answered", "answered"]
         assert {each[1] for each in scene.received.happened} == {1}
 
-
-# --- what breaks it -------------------------------------------------------------------------------
 
 BAD = {
     "another question's": lambda number: answered(number + 1),
@@ -225,9 +220,6 @@ async def test_it_ends_though_the_connection_breaks_in_the_same_moment(
         assert running.cancelled()
 
 
-# --- one at a time, and only on the connection that was meant -------------------------------------
-
-
 @on_a_loop
 async def test_one_request_is_in_flight() -> None:
     """Controller item 68: what is given besides waits for the answer."""
@@ -255,9 +247,6 @@ async def test_what_was_given_for_a_former_connection_is_not_sent() -> None:
         scene.channel.send(1, METADATA)
         scene.channel.send(2, STOPS)
         assert decode_request((await again.frame())[4:])[1] == STOPS.request
-
-
-# --- the lease ------------------------------------------------------------------------------------
 
 
 @on_a_loop
@@ -301,9 +290,6 @@ async def test_a_request_that_is_being_sent_is_cut_off_with_the_lease() -> None:
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await line.reader.readexactly(4 + len(body))
-
-
-# --- again and again ------------------------------------------------------------------------------
 
 
 @on_a_loop

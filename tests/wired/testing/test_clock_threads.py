@@ -138,9 +138,6 @@ def test_two_threads_may_advance_at_once(ticker: Ticker) -> None:
     assert ticker.times[:10] == list(range(100, 1001, 100))
 
 
-# --- calls that block -----------------------------------------------------------------------------
-
-
 def test_a_blocking_call_moves_the_clock(ticker: Ticker) -> None:
     """It advances the clock to its condition, at most to its timeout; other threads are in time."""
     clock = ticker.clock
@@ -208,9 +205,6 @@ def test_the_clock_waits_for_a_call_whose_condition_is_true() -> None:
     assert seen_ms == [50]
     go_on.set()
     joined(thread)
-
-
-# --- event loops ----------------------------------------------------------------------------------
 
 
 def test_the_clock_advances_on_a_running_event_loop() -> None:

@@ -46,8 +46,6 @@ from zkgroup.zookeeper import client as client_module
 from zkgroup.zookeeper.sockets import Waker
 from zkgroup.zookeeper.wire import Op
 
-# --- lost connections -----------------------------------------------------------------------------
-
 
 def test_a_write_without_an_answer_is_never_sent_again() -> None:
     """recipes 10: one outcome, unknown; after the reconnect the server hears nothing of it."""
@@ -166,9 +164,6 @@ def test_a_disconnect_fires_no_watch() -> None:
         client.wait_connected(PATIENCE_S)
         caller.ask(Read("/b"), ReadDone)
         assert watch.watched == []
-
-
-# --- dead and slow links --------------------------------------------------------------------------
 
 
 def test_a_link_that_answers_nothing_is_given_up_under_load() -> None:
@@ -297,9 +292,6 @@ def test_a_request_without_an_answer_ends_the_connection_whatever_else_comes() -
         caller.ask(WRITE, Unanswered)
         caller.await_event(Suspended)
     assert [len(events) for events in outcomes] == [1]
-
-
-# --- waking up ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["write", "bulk read", "abandon", "close"])

@@ -95,8 +95,6 @@ class ConnectedExchange:
         self.pipeline.begin()
         self.sock.flush()
 
-    # --- calls whose outcome is noted ---
-
     def sync(self) -> Call:
         return SyncCall(Sync("/"), PATHS, self.outcomes.append)
 

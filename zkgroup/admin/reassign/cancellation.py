@@ -156,9 +156,6 @@ def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
             version = znode.stat.version
 
 
-# --- a request that cannot be read ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """A request that cannot be read, and that would be removed. Nothing has been."""
@@ -219,9 +216,6 @@ def _meaning(info: ControllerInfo) -> str | None:
         f"broker {active} is a Kafka controller: it continues a move of an earlier request from memory, and "
         "the next controller leaves that move with old and new replicas together; it cannot be cancelled"
     )
-
-
-# --- where they were ------------------------------------------------------------------------------------
 
 
 def _command_back(

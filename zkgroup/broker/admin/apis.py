@@ -125,8 +125,6 @@ class AdminApis:
         for event in self._waiting:
             event.set()
 
-    # --- topics ---------------------------------------------------------------------------------
-
     async def create_topics(
         self, context: RequestContext, request: CreateTopicsRequest
     ) -> CreateTopicsResponse:
@@ -286,8 +284,6 @@ class AdminApis:
             rows.append(GrownTopicResult(topic=name, error=error, error_message=message))
         return CreatePartitionsResponse(topics=tuple(rows))
 
-    # --- configs --------------------------------------------------------------------------------
-
     async def describe_configs(
         self, context: RequestContext, request: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
@@ -332,8 +328,6 @@ class AdminApis:
                 for resource in resources
             )
         )
-
-    # --- partitions -----------------------------------------------------------------------------
 
     async def elect_leaders(
         self, context: RequestContext, request: ElectLeadersRequest
@@ -407,8 +401,6 @@ class AdminApis:
             error=ErrorCode.NONE,
             topics=tuple(OngoingTopic(topic=topic, partitions=tuple(each)) for topic, each in rows.items()),
         )
-
-    # --- threads and waits ----------------------------------------------------------------------
 
     async def _run(self, act: Callable[[Ensemble], T]) -> T:
         """Calls on one of the threads; if the caller is cancelled, the call goes on to its end."""

@@ -88,9 +88,6 @@ class KnownConfigs:
     of_broker: Mapping[str, KnownConfig]
 
 
-# --- DescribeConfigs ----------------------------------------------------------------------------
-
-
 def describe(
     ensemble: Ensemble,
     resources: Sequence[ConfigResource],
@@ -281,9 +278,6 @@ def _overrides(
         {} if (znode := stored[path]) is None else EntityConfig.decode(path, znode.data).overrides
         for path in paths
     ]
-
-
-# --- AlterConfigs, IncrementalAlterConfigs --------------------------------------------------------
 
 
 def alter(

@@ -40,9 +40,6 @@ Results = dict[TopicPartition, Failure | None]
 """Partition to why nothing was done; None where it was."""
 
 
-# --- ElectLeaders -------------------------------------------------------------------------------
-
-
 def elect_leaders(
     ensemble: Ensemble,
     election_type: int,
@@ -155,9 +152,6 @@ def _leaders(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> dict[T
         else PartitionState.decode(znode.path, znode.data).leader
         for tp in partitions
     }
-
-
-# --- reassignments ------------------------------------------------------------------------------
 
 
 def alter_reassignments(

@@ -65,9 +65,6 @@ class Created:
         return len(next(iter(self.replicas.values()), ()))
 
 
-# --- CreateTopics -------------------------------------------------------------------------------
-
-
 def create_topics(
     ensemble: Ensemble, request: CreateTopicsRequest, defaults: TopicDefaults, by: ChangeRecord
 ) -> dict[str, Created | Failure]:
@@ -195,9 +192,6 @@ def _replica_lists(topic: CreatableTopic) -> list[tuple[int, ...]]:
     return [lists[number] for number in range(len(lists))]
 
 
-# --- DeleteTopics -------------------------------------------------------------------------------
-
-
 def delete_topics(
     ensemble: Ensemble, topics: Sequence[str], by: ChangeRecord
 ) -> dict[str, Failure | RequestedDeletion]:
@@ -231,9 +225,6 @@ class RequestedDeletion:
     def read(self) -> DeletionSeen:
         """What is left of the topic now."""
         return self._wait(None, 0.0)
-
-
-# --- CreatePartitions ---------------------------------------------------------------------------
 
 
 def create_partitions(

@@ -115,8 +115,6 @@ class Deletions:
             return [Create(ids, None), Delete(ids, -1)]
         return [Delete(ids, -1), Create(ids, None)]
 
-    # --- offsets ----------------------------------------------------------------------------------
-
     def _delete_offsets(
         self,
         slot: LedSlot,
@@ -172,8 +170,6 @@ class Deletions:
             slot.usage.put(group.group_id, partition, None)
         queued.deleted.update(deleted)
         return WriteOutcome.STORED
-
-    # --- a group ----------------------------------------------------------------------------------
 
     def _delete_group(
         self, slot: LedSlot, group: StoredGroup, group_id: str, keeps_offsets: bool

@@ -96,8 +96,6 @@ class GroupWrites:
         self._under_way: dict[StoredGroup, LedSlot] = {}
         """Groups whose first change has a procedure; also of slots that are closed."""
 
-    # --- queues -----------------------------------------------------------------------------------
-
     def add(self, change: GroupChange) -> None:
         """Takes a change; refuses it where the slot is not owned."""
         group_id = change.record.group_id if isinstance(change, WriteGroup) else change.group_id
@@ -188,8 +186,6 @@ class GroupWrites:
             self._core.context.emit(GroupWritten(change.write_id, outcome))
         else:
             self._finished_other(queued, outcome)
-
-    # --- one change -------------------------------------------------------------------------------
 
     def _perform(self, slot: LedSlot, group: StoredGroup, queued: QueuedChange) -> Procedure[None]:
         outcome: WriteOutcome | None = None
@@ -339,8 +335,6 @@ class GroupWrites:
             group.adopt(sent)
         group.sent = None
         return outcome
-
-    # --- generations and the marker ---------------------------------------------------------------
 
     def _reserve(
         self, slot: LedSlot, group: StoredGroup, change: ReserveGenerations

@@ -108,8 +108,6 @@ class GroupHandlers:
         yield ServedApi(DeleteGroupsRequest, self.delete_groups)
         yield ServedApi(OffsetDeleteRequest, self.offset_delete)
 
-    # --- members ----------------------------------------------------------------------------------
-
     async def join_group(
         self, context: RequestContext, request: JoinGroupRequest
     ) -> JoinGroupResponse | None:
@@ -137,8 +135,6 @@ class GroupHandlers:
         result = await service.ask(translation.leave_event(service.new_id(), context, request))
         assert isinstance(result, LeaveGroupResult)
         return translation.leave_response(context.version, result)
-
-    # --- offsets ----------------------------------------------------------------------------------
 
     def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
         version = context.header.version
@@ -234,8 +230,6 @@ class GroupHandlers:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {tp: result.errors.get(tp, unknown) for tp in named}
         return OffsetDeleteResponse(error=ErrorCode.NONE, topics=translation.commit_results(errors))
-
-    # --- tools ------------------------------------------------------------------------------------
 
     async def describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest

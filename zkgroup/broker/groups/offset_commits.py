@@ -134,8 +134,6 @@ class OffsetCommits:
         slot.commits_done += len(batch.writes)
         self._on_done(slot)
 
-    # --- one batch --------------------------------------------------------------------------------
-
     def _commit(self, slot: LedSlot) -> Procedure[None]:
         while slot in self._batches or (ready := self._ready(slot)):
             if slot not in self._batches:

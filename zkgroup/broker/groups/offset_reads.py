@@ -214,8 +214,6 @@ class OffsetReads:
     def _refuse_legacy(self, read: ReadLegacyOffsets) -> None:
         self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, {}))
 
-    # --- the present versions ---------------------------------------------------------------------
-
     def _read(self, slot: LedSlot, read: ReadOffsets) -> Procedure[None]:
         partitions = read.partitions
         if partitions is None:
@@ -253,8 +251,6 @@ class OffsetReads:
     def _ended(self, read: ReadOffsets | ReadMembers, error: Exception | None) -> None:
         if error is not None and self._under_way.pop(read.request_id, None) is not None:
             self._refuse(read, ErrorCode.UNKNOWN)
-
-    # --- version 0 --------------------------------------------------------------------------------
 
     def _read_legacy(self, read: ReadLegacyOffsets) -> Procedure[None]:
         paths = tuple(offset_path(read.group_id, each) for each in read.partitions)

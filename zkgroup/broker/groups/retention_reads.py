@@ -142,8 +142,6 @@ class RetentionReads:
                 slot.usage.measured(name, before[name], sizes)
         return found
 
-    # --- deleted topics ---------------------------------------------------------------------------
-
     def _check_deleted(
         self, slot: LedSlot, reported: frozenset[str], topics: Collection[str] | None
     ) -> Procedure[None]:

@@ -179,8 +179,6 @@ class GroupCoordinatorService:
             if usage.is_measured
         ]
 
-    # --- start and close --------------------------------------------------------------------------
-
     def start(self) -> None:
         """Begins to serve: from now on slots can be led."""
         self._stored.handle(Started())
@@ -197,8 +195,6 @@ class GroupCoordinatorService:
         self._timer.cancel()
         self._machine.close()
 
-    # --- the broker's partitions of __consumer_offsets ----------------------------------------------
-
     def slot_led(self, slot: int, leader_epoch: int) -> None:
         """The broker leads a slot from now on."""
         self._step_store(SlotLed(slot, leader_epoch))
@@ -210,8 +206,6 @@ class GroupCoordinatorService:
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """The controller deletes topics: their offsets in the slots that the broker leads are deleted."""
         self._step_store(TopicsDeleted(topics))
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def ask(self, request: ServiceRequest) -> Later[ServiceResult]:
         """The answer to a request with a number of `new_id`; most are there without a wait.
@@ -242,8 +236,6 @@ class GroupCoordinatorService:
         open_request = self._open.pop(number, None)
         if open_request is not None:  # else its connection is lost
             open_request.give(result)
-
-    # --- the coordinator --------------------------------------------------------------------------
 
     def _step_store(self, event: StoreEvent) -> None:
         """Gives the store an event; commits at the end of the turn, all together."""

@@ -92,8 +92,6 @@ class SlotLoader:
         elif error is not None:
             raise error
 
-    # --- the slot ---------------------------------------------------------------------------------
-
     def _load(self, slot: LedSlot) -> Procedure[None]:
         context, started_ms = self._core.context, self._core.context.now.ms
         self._core.announce(slot)
@@ -157,8 +155,6 @@ class SlotLoader:
         _, outcome = yield from ask(Query(Sync(slot.path)), self._watch(slot))
         _require_version(slot, read_done(outcome))
         self._core.context.emit(SlotKept(slot.number, slot.epoch))
-
-    # --- the groups -------------------------------------------------------------------------------
 
     def _read(self, slot: LedSlot) -> Procedure[list[ReadGroup]]:
         """The headers of all groups, with the names of their children."""

@@ -114,8 +114,6 @@ class GroupStore(SessionMachine[Effect]):
             case _:
                 self._take_shared(event)
 
-    # --- slots ------------------------------------------------------------------------------------
-
     def _led(self, number: int, epoch: int) -> None:
         if epoch < self._epochs.get(number, -1):
             return
@@ -176,8 +174,6 @@ class GroupStore(SessionMachine[Effect]):
         self._retention.start()
         for number in sorted(self._core.slots):
             self._load(number)
-
-    # --- sessions and timers ----------------------------------------------------------------------
 
     def _timer_fired(self, name: str) -> None:
         if name == HEARTBEAT_TIMER:

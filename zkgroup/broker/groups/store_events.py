@@ -51,9 +51,6 @@ class GroupStoreConfig:
     """Of the offsets of each slot."""
 
 
-# --- slots ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class SlotLed:
     """LeaderAndIsr: this broker leads a partition of `__consumer_offsets`, with this leader epoch."""
@@ -68,9 +65,6 @@ class SlotResigned:
 
     slot: int
     leader_epoch: int
-
-
-# --- offsets --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +159,6 @@ StoreRequest = (
     | WriteLegacyOffsets
 )
 StoreEvent = SlotLed | SlotResigned | StoreRequest | SharedEvent
-
-
-# --- results --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

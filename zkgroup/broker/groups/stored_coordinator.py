@@ -148,8 +148,6 @@ class StoredCoordinator:
         """A number for one request."""
         return next(self._numbers)
 
-    # --- the coordinator --------------------------------------------------------------------------
-
     def handle(self, event: CoordinatorEvent) -> None:
         """Gives the coordinator an event, and performs what follows from it."""
         effects = self.coordinator.handle(event, self._clock.now_ms())
@@ -244,8 +242,6 @@ class StoredCoordinator:
             kept = dict.fromkeys(event.partitions, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             self._answer(read.request_id, OffsetsRemoved(kept))
 
-    # --- the store --------------------------------------------------------------------------------
-
     def take_from_store(self, effect: store_events.Effect | LogEvent) -> None:
         """Takes an effect of the store's own."""
         match effect:
@@ -296,8 +292,6 @@ class StoredCoordinator:
             "both kinds of members consume: stop one" if has_both else "clients get error 23: stop one kind"
         )
         self._on_log(LogEvent("zookeeper_members", {**fields, "detail": detail}))
-
-    # --- retention --------------------------------------------------------------------------------
 
     def _expire(self, recorded: OffsetsRecorded) -> None:
         """Deletes the offsets of a group that have expired, or of deleted topics, or the group without any.

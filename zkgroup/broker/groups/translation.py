@@ -69,8 +69,6 @@ ANSWERS_REMEMBERED: Final = 4096
 
 T = TypeVar("T")
 
-# --- JoinGroup ------------------------------------------------------------------------------------
-
 
 def join_event(number: int, context: RequestContext, request: JoinGroupRequest) -> events.JoinGroup:
     """JoinGroup 0 to 7. In version 0 the session timeout is the rebalance timeout too."""
@@ -106,9 +104,6 @@ def join_response(version: int, result: JoinGroupResult) -> JoinGroupResponse:
             for each in result.members
         ),
     )
-
-
-# --- SyncGroup, Heartbeat, LeaveGroup -------------------------------------------------------------
 
 
 def sync_event(number: int, context: RequestContext, request: SyncGroupRequest) -> events.SyncGroup:
@@ -176,9 +171,6 @@ def leave_response(version: int, result: LeaveGroupResult) -> LeaveGroupResponse
             for each in result.members
         ),
     )
-
-
-# --- offsets --------------------------------------------------------------------------------------
 
 
 def committed_offsets(request: OffsetCommitRequest, wall_ms: int) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -316,9 +308,6 @@ def _by_topic(values: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, lis
     for tp, value in values:
         found.setdefault(tp.topic, []).append((tp.partition, value))
     return list(found.items())
-
-
-# --- tools ----------------------------------------------------------------------------------------
 
 
 def described_group(

@@ -129,8 +129,6 @@ class DataDir:
             lock.close()
             raise
 
-    # --- logs -------------------------------------------------------------------------------------
-
     @property
     def folder_id(self) -> str | None:
         """The uuid of the folder; None in memory, which no later process can find again."""
@@ -212,8 +210,6 @@ class DataDir:
         for offsets in (self._recovery_points, self._start_offsets, self._high_watermarks):
             if offsets.pop(topic_partition, None) is not None:
                 self._deleted.add(topic_partition)
-
-    # --- checkpoints ------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Forces rolled segments to the disk and writes Kafka's checkpoints; to be called every minute.

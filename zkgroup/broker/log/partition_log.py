@@ -112,8 +112,6 @@ class PartitionLog:
         self._first_timestamp: int | None = None
         """Of the active segment; None before it is asked for."""
 
-    # --- what is known ----------------------------------------------------------------------------
-
     @property
     def start_offset(self) -> int:
         """Offset of the first record that may be read."""
@@ -152,8 +150,6 @@ class PartitionLog:
     def segments(self) -> tuple[Segment, ...]:
         """From the oldest to the active one."""
         return tuple(self._segments)
-
-    # --- appending --------------------------------------------------------------------------------
 
     def keep_high_watermark(self, offset: int) -> None:
         """Stores the high watermark (docs/adr/0018)."""
@@ -268,8 +264,6 @@ class PartitionLog:
             self._storage.replace(path, encode_leader_epochs(epochs), self.config.flush is Flush.BATCH)
         self._epochs = epochs
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset`, as long as they end at or below `end_offset`: at
         least one where there is one, else as many as fit `max_bytes`, of one segment.
@@ -319,8 +313,6 @@ class PartitionLog:
     def _number_of(self, offset: int) -> int:
         """Of the segment that holds an offset."""
         return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
-
-    # --- cutting ----------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Removes the records from an offset on, and those before it in the same batch."""
@@ -415,8 +407,6 @@ class PartitionLog:
         self.advance_start(ends[number - 1])
         return self._start_offset
 
-    # --- producers --------------------------------------------------------------------------------
-
     def _snapshot_path(self, offset: int) -> str:
         return f"{self._folder}/{snapshot_name(offset)}"
 
@@ -452,8 +442,6 @@ class PartitionLog:
             for located in segment.walk(segment.find(start).position):
                 if located.header.base_offset >= offset:
                     yield located.header
-
-    # --- forcing to the disk ----------------------------------------------------------------------
 
     def flush_rolled(self) -> None:
         """Forces the segments before the active one to the disk, and moves the recovery point behind them."""

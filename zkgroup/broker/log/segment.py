@@ -97,8 +97,6 @@ class Segment:
         self._ends: dict[int, int] = {}
         """Offset to position where the last reads ended and appends began: most reads go on there."""
 
-    # --- what is known ----------------------------------------------------------------------------
-
     @property
     def base_offset(self) -> int:
         return self._base
@@ -154,8 +152,6 @@ class Segment:
 
     def modified_ms(self) -> int:
         return self._storage.modified_ms(self.log_path)
-
-    # --- opening ----------------------------------------------------------------------------------
 
     def create(self, flush: bool) -> None:
         """Makes the files, the `.log` last."""
@@ -290,8 +286,6 @@ class Segment:
             max(size, position + added), last_offset + 1, since + added, max_timestamp, max_offset
         )
 
-    # --- writing ----------------------------------------------------------------------------------
-
     def append(self, data: Buffer | bytearray, headers: Sequence[BatchHeader], flush: bool) -> None:
         """Writes whole batches, which `headers` are of, behind the last one; all or, with an error, none."""
         state = self._loaded
@@ -340,8 +334,6 @@ class Segment:
         """Deletes the files, the `.log` first: without it there is no segment."""
         for ending in (".log", ".index", ".timeindex"):
             self._storage.remove(self._path + ending)
-
-    # --- reading ----------------------------------------------------------------------------------
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset`, as long as they end at or below `end_offset`: at

@@ -76,8 +76,6 @@ class DynamicConfig:
         """Work that waits until everything else is done."""
         return ("delete old configuration changes", self._delete_old) if self._old() else None
 
-    # --- applying ---------------------------------------------------------------------------------
-
     def _apply(self) -> Procedure[None]:
         self._must_read = False
         try:
@@ -168,8 +166,6 @@ class DynamicConfig:
             if not overrides:
                 del self._overrides[entity]
             self._core.emit(ConfigChanged(entity, overrides))
-
-    # --- clearing away ----------------------------------------------------------------------------
 
     def _old(self) -> list[int]:
         """The notifications that were applied and have expired, by the servers' clock."""

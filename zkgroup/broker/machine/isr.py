@@ -153,8 +153,6 @@ class Isr:
         """False once the znode was found with another leader or leader epoch."""
         return not self._deposed
 
-    # --- what followers do ----------------------------------------------------------------------
-
     def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
         """Notes a follower's fetch from `offset`; the leader's log ends at `log_end_offset`.
 
@@ -170,8 +168,6 @@ class Isr:
             progress.caught_up_ms = max(progress.caught_up_ms or 0, progress.fetched_ms)
         progress.fetched_ms = now_ms
         progress.leader_end = log_end_offset
-
-    # --- what is written ------------------------------------------------------------------------
 
     def propose(self, followers: Mapping[int, Follower], now_ms: int, lag_max_ms: int) -> IsrWrite | None:
         """The write that updates the ISR; None if it is up to date, or a write is running.
@@ -261,8 +257,6 @@ class Isr:
             return IsrOutcome.KEPT
         self._take(stored, version)
         return IsrOutcome.STORED if write is not None and stored == write.state else IsrOutcome.ADOPTED
-
-    # --- parts ----------------------------------------------------------------------------------
 
     def _backs_off(self, now_ms: int, for_ms: int) -> bool:
         """Whether proposals pause, after a refusal or an unreadable znode: followers fetch all the time."""

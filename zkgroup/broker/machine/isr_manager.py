@@ -70,8 +70,6 @@ class IsrManager:
         isr = self._isrs.get(topic_partition)
         return None if isr is None else isr.isr
 
-    # --- events -----------------------------------------------------------------------------------
-
     def led(self, state: PartitionStateInfo) -> None:
         """Starts a leader epoch; work of an older one is dropped."""
         core = self._core
@@ -193,8 +191,6 @@ class IsrManager:
         isr = self._isrs[topic_partition]
         return MaximalIsr(topic_partition, isr.leader_epoch, isr.maximal_isr, isr.joining)
 
-    # --- work -------------------------------------------------------------------------------------
-
     def next(self) -> Work | None:
         if self._unconfirmed:
             return "read ISRs back", self._read_back
@@ -269,8 +265,6 @@ class IsrManager:
         # Usually the controller wrote it. It learns of a foreign writer's state only by this notification.
         self._changed(changed + deposed)
         self._read_followers([tp for tp, meaning in settled if meaning is IsrOutcome.ADOPTED])
-
-    # --- notifications ----------------------------------------------------------------------------
 
     def _send_changes(self) -> Procedure[None]:
         changes, self._unsent = self._unsent, []

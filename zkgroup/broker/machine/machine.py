@@ -69,8 +69,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self._run()
         return self.core.take_effects()
 
-    # --- events -----------------------------------------------------------------------------------
-
     def _take(self, event: Event) -> None:
         match event:
             case Serving():
@@ -125,8 +123,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.dynamic_config.session_over()
         self.isr_manager.session_over()
 
-    # --- work -------------------------------------------------------------------------------------
-
     def _next(self) -> Work | None:
         if self.core.has_failed:
             return None
@@ -146,8 +142,6 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
 
     def _next_of_partitions(self) -> Work | None:
         return self.followed_topics.next() or self.isr_manager.next()
-
-    # --- the controller's address -------------------------------------------------------------------
 
     def _find_controller(self) -> Procedure[None]:
         try:

@@ -126,8 +126,6 @@ class BrokerRegistrar:
         core.cancel_timer(REGISTRATION_TIMER)
         core.emit(Registered(stat.czxid, core.session.incarnation))
 
-    # --- another registration ---------------------------------------------------------------------
-
     def _read_obstacle(self, operations: tuple[Operation, ...]) -> Procedure[None]:
         core = self._core
         (outcome,) = yield from ask(Query(Read(self.path)))

@@ -156,8 +156,6 @@ class ReplicaExecutor:
         self._thread.join()
         return True
 
-    # --- on the thread --------------------------------------------------------------------------
-
     def call_back(self, callback: Callable[..., object], *arguments: object) -> None:
         """Calls back on the loop after the present job, in order. Used on the thread."""
         self._callbacks.append((callback, arguments))
@@ -208,8 +206,6 @@ class ReplicaExecutor:
             job = self._jobs.get()
         self._taken += 1
         return job
-
-    # --- on the loop ----------------------------------------------------------------------------
 
     def _called_back(self, callbacks: list[tuple[Callable[..., object], tuple[object, ...]]]) -> None:
         for callback, arguments in callbacks:

@@ -90,8 +90,6 @@ class ReplicaManager:
         """The uuid of the data directory; None for logs in memory."""
         return self._data_dir.folder_id
 
-    # --- actions of the controller ----------------------------------------------------------------
-
     def become_leader(
         self,
         topic_partition: TopicPartition,
@@ -159,8 +157,6 @@ class ReplicaManager:
             self._data_dir.delete(_named(topic_partition))
             return ErrorCode.NONE
         return ErrorCode.KAFKA_STORAGE_ERROR
-
-    # --- a leader ---------------------------------------------------------------------------------
 
     def set_replicas(
         self, topic_partition: TopicPartition, leader_epoch: int, replicas: Collection[int]
@@ -335,8 +331,6 @@ class ReplicaManager:
             return ErrorCode.NOT_LEADER_FOR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    # --- a follower -------------------------------------------------------------------------------
-
     def next_fetch(self, topic_partition: TopicPartition, max_bytes: int) -> FetchPartition | None:
         """What to fetch from the leader next; None if the replica does not follow."""
         replica = self._replicas.get(topic_partition)
@@ -384,8 +378,6 @@ class ReplicaManager:
             self._note_failure(topic_partition, "its files are gone")
             del self._stranded[topic_partition]
         return False
-
-    # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self) -> Collection[TopicPartition]:
         """The partitions with a role or a log on this broker, sorted."""
@@ -496,8 +488,6 @@ class ReplicaManager:
         for replica in replicas.values():
             replica.stop()
         self._failures.clear()
-
-    # --- opening and failing ----------------------------------------------------------------------
 
     def _known(self, topic_partition: TopicPartition) -> Replica | None:
         """The replica, opened if necessary; None if this broker has none."""

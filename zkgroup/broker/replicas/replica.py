@@ -83,8 +83,6 @@ class Replica:
         replica, perhaps of a deleted topic of the same name."""
         self._failure: str | None = None
 
-    # --- state ------------------------------------------------------------------------------------
-
     @property
     def end_offset(self) -> int:
         return self._log.end_offset
@@ -158,8 +156,6 @@ class Replica:
             return f"records are lost: it ends at {self.end_offset}, and {kept} was its high watermark"
         return None
 
-    # --- roles ------------------------------------------------------------------------------------
-
     def lead(self, leader_epoch: int, replicas: Collection[int], isr: Collection[int]) -> ErrorCode:
         """Becomes leader, or sets the replicas and ISR of a leader; see `ReplicaManager.become_leader`."""
         if self._leader_state is None or self._leader_state.leader_epoch != leader_epoch:
@@ -216,8 +212,6 @@ class Replica:
 
     def _from_later(self) -> str:
         return f"its records are from epoch {self._log.epochs.last}"
-
-    # --- a leader ---------------------------------------------------------------------------------
 
     def set_replicas(self, leader_epoch: int, replicas: Collection[int]) -> None:
         """Sets the replicas, if this replica leads at that leader epoch."""
@@ -452,8 +446,6 @@ class Replica:
         present = self.high_watermark
         if (offset := leader_state.high_watermark(self.end_offset, present)) > present:
             self._log.keep_high_watermark(offset)
-
-    # --- a follower -------------------------------------------------------------------------------
 
     def next_fetch(self, max_bytes: int) -> FetchPartition | None:
         """What to fetch from the leader next; None if this replica does not follow."""

@@ -387,8 +387,6 @@ class Connection(asyncio.BufferedProtocol):
         waited.add_done_callback(self._go_on)
         return True
 
-    # --- time -----------------------------------------------------------------------------------
-
     def _limit_wait(self) -> None:
         """Limits the time for the rest of the next request, or for its first byte."""
         if self.held:
@@ -417,8 +415,6 @@ class Connection(asyncio.BufferedProtocol):
             self._end_by(TimeoutError(f"{self._overdue} in time"))
         else:
             self._set_timer(self._deadline)
-
-    # --- in -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -476,8 +472,6 @@ class Connection(asyncio.BufferedProtocol):
             self._lost.set_result(None)
         self._end_by(exc or EOFError("the connection was lost"))
         self.resume_writing()
-
-    # --- out ------------------------------------------------------------------------------------
 
     async def _answer(self, header: RequestHeader, answer: Awaitable[Answer]) -> None:
         """Answers a request whose handler is a coroutine."""

@@ -170,9 +170,6 @@ def _topics(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tp.topic for tp in partitions))
 
 
-# --- brokers --------------------------------------------------------------------------------------
-
-
 def claimed_brokers(request: Claiming, live: Mapping[int, BrokerEndPoint]) -> tuple[int, ...]:
     """The brokers that UpdateMetadata changes, adds, or takes away from the live ones."""
     if not isinstance(request, UpdateMetadataRequest):

@@ -231,9 +231,6 @@ class ControlHandlers:
         return response
 
 
-# --- on the thread of the replicas ----------------------------------------------------------------
-
-
 def _driven(
     handling: Handling[ResponseT], perform: Callable[[Action], int], done: list[tuple[Action, int]]
 ) -> ResponseT:
@@ -263,8 +260,6 @@ def _refuse(action: Action) -> int:
         ErrorCode.NONE if isinstance(action, StopReplica | DeleteReplica) else ErrorCode.KAFKA_STORAGE_ERROR
     )
 
-
-# --- the queue
 
 CONTROL_QUEUE_MAX: Final = 64
 """Most queued control requests; the connection of a further one waits."""

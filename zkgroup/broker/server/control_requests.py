@@ -79,8 +79,6 @@ class ControlRequestHandler:
             return self._cache.partition
         return lambda tp: None if (role := self._replicas.get(tp)) is None else role.state
 
-    # --- handlers -------------------------------------------------------------------------------
-
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Handling[LeaderAndIsrResponse]:
         """Makes this broker leader or follower of each partition; the response has the request's order.
 
@@ -133,8 +131,6 @@ class ControlRequestHandler:
             return UpdateMetadataResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         self._cache.update(request, now_ms)
         return UpdateMetadataResponse(ErrorCode.NONE)
-
-    # --- parts ----------------------------------------------------------------------------------
 
     def _is_stale(self, controller_epoch: int) -> bool:
         """Whether the sender is a former controller; stores the controller epoch otherwise."""

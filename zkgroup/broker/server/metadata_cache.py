@@ -55,8 +55,6 @@ class MetadataCache:
         self._controller: tuple[int, int] | None = None
         self._updated_ms: int | None = None
 
-    # --- filled by the controller ---------------------------------------------------------------
-
     def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
         """Applies a request whose controller epoch was accepted by `ControlRequestHandler`.
 
@@ -121,8 +119,6 @@ class MetadataCache:
         self._answers.pop(topic, None)
         self._later_answers.pop(topic, None)
 
-    # --- state ----------------------------------------------------------------------------------
-
     @property
     def controller_id(self) -> int | None:
         """The broker that sent the last update; None before the first."""
@@ -176,8 +172,6 @@ class MetadataCache:
             number: state.leader if state.leader in self._brokers else -1
             for number, state in partitions.items()
         }
-
-    # --- answers to clients ---------------------------------------------------------------------
 
     def metadata(self, topics: Iterable[str] | None, version: int = 0) -> MetadataResponse:
         """The answer to Metadata: each named topic once, in the request's order, or all topics for None.

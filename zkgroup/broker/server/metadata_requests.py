@@ -68,8 +68,6 @@ class MetadataHandlers:
         self._cluster_id = cluster_id
         self._create_topic = create_topic
 
-    # --- Metadata ---------------------------------------------------------------------------------
-
     async def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
         """The metadata of the requested topics, or of all; None if it is not known now.
 
@@ -100,8 +98,6 @@ class MetadataHandlers:
         if request.include_cluster_authorized_operations:
             response = replace(response, authorized_operations=CLUSTER_OPERATIONS)
         return response
-
-    # --- DescribeCluster --------------------------------------------------------------------------
 
     async def describe_cluster(
         self, context: RequestContext, request: DescribeClusterRequest
@@ -151,8 +147,6 @@ async def _created(topics: Sequence[TopicMetadata], create: CreateTopic) -> tupl
     errors = dict(zip(unknown, await asyncio.gather(*map(create, unknown)), strict=True))
     return tuple(replace(topic, error=errors.get(topic.topic, topic.error)) for topic in topics)
 
-
-# --- ApiVersions ----------------------------------------------------------------------------------
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -60,8 +60,6 @@ class BrokerServer:
         """Closes the port and every connection, and waits until they are closed. Idempotent."""
         await self._acceptor.close()
 
-    # --- connections ----------------------------------------------------------------------------
-
     async def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection = Connection(self._port)

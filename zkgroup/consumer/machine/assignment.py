@@ -141,8 +141,6 @@ class AssignmentComputer:
             return DEFAULT_STRATEGY
         return agreed_strategy(published.values(), own) or DEFAULT_STRATEGY
 
-    # --- strategies that start from the previous assignment ---------------------------------------
-
     def _from_previous(
         self, snapshot: MembershipSnapshot, strategy: str
     ) -> Procedure[GroupAssignment | None]:
@@ -181,8 +179,6 @@ class AssignmentComputer:
         for topic in snapshot.partitions:
             self._snapshot.forget_topic(topic)
         self._snapshot.settling.mark_changed_now()
-
-    # --- assigned partitions -----------------------------------------------------------------------
 
     def _take_over(self, snapshot: MembershipSnapshot, planned: GroupAssignment) -> None:
         context, owned = self._context, self._context.owned

@@ -93,8 +93,6 @@ class Claims:
         self._fresh: dict[TopicPartition, Znode | None] = {}
         """Offsets just read back, for the claim that follows at once."""
 
-    # --- when -------------------------------------------------------------------------------------
-
     @property
     def is_ready(self) -> bool:
         context = self._context
@@ -124,8 +122,6 @@ class Claims:
         self.failures = self._not_before_ms = 0
         for name in (CLAIM_TIMER, READ_BACK_TIMER):
             self._context.cancel_timer(name)
-
-    # --- claiming ---------------------------------------------------------------------------------
 
     def claim(self) -> Procedure[None]:
         """Claims all wanted partitions, in as few packets as fit."""
@@ -217,8 +213,6 @@ class Claims:
         self.unknown_outcomes.update(claim.topic_partition for claim in packet)
         return claim_id
 
-    # --- outcomes ---------------------------------------------------------------------------------
-
     def _succeeded(
         self,
         packet: Sequence[transactions.Claim],
@@ -284,8 +278,6 @@ class Claims:
             self._fail(packet, claim_id, answer.reason)
         else:
             self._context.note("claim.info", id=claim_id, reason=answer.reason)
-
-    # --- reading back -----------------------------------------------------------------------------
 
     def resolve_unknown_outcomes(self) -> Procedure[None]:
         """Reads back claims without a reply, after a later write was acknowledged (recipes.md 10)."""
@@ -362,8 +354,6 @@ class Claims:
             for tp, owner in zip(tps, owners, strict=True)
             if mine.thread_of(owner) is not None and tp not in owned.partitions
         )
-
-    # --- blocked partitions -----------------------------------------------------------------------
 
     def _block(self, blocked: Mapping[TopicPartition, str], *, watch: bool = True) -> None:
         owned = self._context.owned

@@ -96,8 +96,6 @@ class Commits:
     def has_unknown_outcome(self) -> bool:
         return self._current is not None and self._current.has_unknown_outcome
 
-    # --- requests ---------------------------------------------------------------------------------
-
     def request(self, event: CommitRequested) -> None:
         """Queues a commit of the application; refuses invalid partitions at once."""
         commit = PendingCommit(event.commit_id, dict(event.positions), event.seeks)
@@ -152,8 +150,6 @@ class Commits:
             self._finish_all(batch)
         self._unwritten.clear()
         self.review.clear()
-
-    # --- procedures -------------------------------------------------------------------------------
 
     def commit(self) -> Procedure[None]:
         """Writes all commits that wait, as one batch, until each has its outcome."""
@@ -292,8 +288,6 @@ class Commits:
                 self._context.note("commit.fail", id=commit_id, partitions=partitions, reason=reason)
             case Unanswered(reason=reason):
                 self._context.note("commit.info", id=commit_id, partitions=partitions, reason=reason)
-
-    # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, batch: CommitBatch) -> Procedure[None]:
         yield from self._resolve(

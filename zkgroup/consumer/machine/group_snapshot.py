@@ -211,8 +211,6 @@ class GroupSnapshotReader:
         self.topic_facts: Mapping[str, int] = {}
         """Paths of the topics in the snapshot, each with its mzxid (0 for one that is missing)."""
 
-    # --- when -------------------------------------------------------------------------------------
-
     def forget_watches(self) -> None:
         """Drops everything that relied on watches: a disconnect has ended them."""
         cache = self._cache
@@ -229,8 +227,6 @@ class GroupSnapshotReader:
 
     def _watch(self) -> Watch:
         return Watch(self.settling.mark_changed)
-
-    # --- one pass ---------------------------------------------------------------------------------
 
     def take(self) -> Procedure[Mapping[str, Znode | None] | None]:
         """Takes a snapshot.
@@ -376,8 +372,6 @@ class GroupSnapshotReader:
             self._reported.add((kind, path, mzxid))
             self._context.note(kind, path=path, detail=detail)
 
-    # --- topics -----------------------------------------------------------------------------------
-
     def _read_topics(self) -> Procedure[Evaluation]:
         cache = self._cache
         has_wildcard = any(
@@ -432,8 +426,6 @@ class GroupSnapshotReader:
             members.append(member)
             names.update(member.threads)
         return Evaluation(tuple(members), frozenset(names), tuple(not_evaluable))
-
-    # --- the result -------------------------------------------------------------------------------
 
     def _store_snapshot(self, listing: ListChildrenDone, evaluation: Evaluation) -> bool:
         """Stores the snapshot; False if a topic was dropped by a disconnect while the replies came in."""

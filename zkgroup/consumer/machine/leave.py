@@ -48,8 +48,6 @@ class GroupLeave:
         scheduler.on_unregistered = self.registration_over
         scheduler.on_denied = self._denied
 
-    # --- the member's clock -----------------------------------------------------------------------
-
     def check_expiry(self) -> None:
         """Ends an expired lease or session; first in every step, as the process may have been stopped."""
         components, context = self._components, self._components.context
@@ -61,8 +59,6 @@ class GroupLeave:
             incarnation = context.session.incarnation
             self.session_over("own_expiry_clock")
             context.emit(Abandon(incarnation, "no acknowledged write for the session timeout"))
-
-    # --- the session and the registration ---------------------------------------------------------
 
     def session_over(self, reason: str) -> None:
         """Ends everything of the old session."""
@@ -91,8 +87,6 @@ class GroupLeave:
                 context.change_state(MemberState.LOST, reason)
         elif not self._scheduler.must_clean_up:
             self._has_left()
-
-    # --- leaving ----------------------------------------------------------------------------------
 
     def close(self, closes_session: bool, deadline_ms: int) -> None:
         """Starts to leave, on request of the application."""

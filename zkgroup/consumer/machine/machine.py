@@ -122,8 +122,6 @@ class MemberMachine:
         """Whether the subscription was changed and no assignment was computed with it yet."""
         self._timers = self._timer_table()
 
-    # --- for the engine ---------------------------------------------------------------------------
-
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
         """The effects of one event, to be performed in this order. Events are given in their order."""
         self._components.context.begin(now)
@@ -161,8 +159,6 @@ class MemberMachine:
             components.assignments.planned,
             self._is_assigned(),
         )
-
-    # --- events -----------------------------------------------------------------------------------
 
     def _take(self, event: ev.Event) -> None:  # noqa: C901 - one arm an event
         context = self._components.context
@@ -262,8 +258,6 @@ class MemberMachine:
         if self._components.membership.data is not None:
             self._components.membership.must_replace = True
             self._awaits_subscription = True
-
-    # --- the public state -------------------------------------------------------------------------
 
     def _is_assigned(self) -> bool:
         """Whether this member has carried out the newest assignment that it knows."""

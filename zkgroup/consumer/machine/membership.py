@@ -88,8 +88,6 @@ class Membership:
         self._obstacle: int | str | None = None
         """What it waits for: the session of the other registration, or the marker's path."""
 
-    # --- joining ----------------------------------------------------------------------------------
-
     def register(self) -> Procedure[None]:
         """Registers: sync, create the parents, create. Ends registered, waiting, or with `in_use` set."""
         paths = self._paths
@@ -197,8 +195,6 @@ class Membership:
         """Ends the wait: the other registration, or the marker, has changed, or is to be read again."""
         self.is_waiting = False
 
-    # --- leaving, and another subscription --------------------------------------------------------
-
     def replace(self) -> Procedure[None]:
         """Replaces the registration for a new subscription in one multi (recipes.md 2); claims stay valid."""
         self.data = self._encode()
@@ -290,8 +286,6 @@ class SessionLease:
         for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
             self._context.cancel_timer(name)
 
-    # --- acknowledgements -------------------------------------------------------------------------
-
     def _acknowledged(self, sent_ms: int) -> None:
         if not self._is_running:
             return
@@ -324,8 +318,6 @@ class SessionLease:
         session = self._context.session
         assert session is not None
         return session.timeout_ms
-
-    # --- the member's clock -----------------------------------------------------------------------
 
     def has_run_out(self) -> bool:
         """Whether the lease is over; checked first in every step, as the process may have been stopped."""

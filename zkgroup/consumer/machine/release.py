@@ -72,8 +72,6 @@ class Releases:
         self._moving: dict[TopicPartition, int] = {}
         """Partition to the thread that gets it by a transaction without a reply yet."""
 
-    # --- revoking ---------------------------------------------------------------------------------
-
     def revoke(self, partitions: Sequence[TopicPartition], reason: str, deadline_ms: int) -> None:
         """Emits `Revoke`; the release follows `Revoked`, or the deadline."""
         if not partitions:
@@ -117,8 +115,6 @@ class Releases:
                 position = None
             context.owned.releasing[tp] = position
             context.note("own.end", **tp_fields(tp), token=owned.token, reason=reason)
-
-    # --- releasing --------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -276,8 +272,6 @@ class Releases:
         if ended:
             self._context.emit(EndLease(tuple(ended)))
         self._context.own(moved)
-
-    # --- reading back -----------------------------------------------------------------------------
 
     def _read_back(self, tps: Iterable[TopicPartition]) -> Procedure[Groups]:
         """The operations that are still to be done, by offset and then owner as just read."""

@@ -79,8 +79,6 @@ class Scheduler(ProcedureLoop[Effect]):
             components.membership.is_outcome_unknown or has_orphans
         )
 
-    # --- the loop ---------------------------------------------------------------------------------
-
     def run(self) -> None:
         """Starts due procedures until one waits for a reply or none is due."""
         self._run()
@@ -120,8 +118,6 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _fenced(self, error: GuardRefusedError) -> None:
         self.on_unregistered("not_registered")
-
-    # --- what is next -----------------------------------------------------------------------------
 
     def _next(self) -> Work | None:
         return self._trust() if not self._is_trusted() else self._ordinary()
@@ -216,8 +212,6 @@ class Scheduler(ProcedureLoop[Effect]):
         if p.verification.is_due:
             return "verify", p.verification.verify
         return ("publish", p.views.publish) if p.views.is_due else None
-
-    # --- procedures made of several parts ---------------------------------------------------------
 
     def _register(self) -> Procedure[None]:
         p = self._components

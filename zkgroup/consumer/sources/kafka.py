@@ -147,8 +147,6 @@ class KafkaSource(RecordSource):
         self._truncated.clear()
         self._asked_ms.clear()
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def bounds(self, topic_partition: TopicPartition) -> Bounds:
         found = self._found([topic_partition], ANSWER_TIMEOUT_MS)[topic_partition]
         if not isinstance(found, Bounds):
@@ -367,8 +365,6 @@ class KafkaSource(RecordSource):
         consumer.resume(*(of[tp] for tp in positions))
         if idle := kept - positions.keys():
             consumer.pause(*(of[tp] for tp in idle))
-
-    # --- connecting -------------------------------------------------------------------------------
 
     def _consumer(self) -> Any:
         if self._made is None:

@@ -66,8 +66,6 @@ class ActiveController:
         """Counts the cluster; goes through all partitions."""
         return controller_metrics(self.ports.context, self.ports.events, self.ports.core.now.ms)
 
-    # --- events -----------------------------------------------------------------------------------
-
     def next(self) -> Work | None:
         """The procedure that is due, or None."""
         return self._processor.next()

@@ -163,8 +163,6 @@ class ControllerContext:
         self._topics: dict[str, TopicContext] = {}
         self._lists: dict[Brokers, Brokers] = {}
 
-    # --- brokers ----------------------------------------------------------------------------------
-
     def set_brokers(self, found: Mapping[int, LiveBroker]) -> BrokerChange:
         """All registrations as just read. What a former incarnation asked for or broke is forgotten."""
         now, before = set(found), set(self.brokers)
@@ -213,8 +211,6 @@ class ControllerContext:
         if not brokers:
             self.unfit.pop(topic_partition, None)
 
-    # --- topics -----------------------------------------------------------------------------------
-
     @property
     def topics(self) -> Collection[str]:
         """Names of the known topics."""
@@ -260,8 +256,6 @@ class ControllerContext:
         del self._topics[name]
         self.unhosted.discard(name)
         self.ineligible.pop(name, None)
-
-    # --- partitions -------------------------------------------------------------------------------
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         known = self._topics.get(topic_partition.topic)

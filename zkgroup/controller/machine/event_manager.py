@@ -36,8 +36,6 @@ class EventManager:
         self._is_reported = False
         """The running handler has named in `blocked` what waits for it."""
 
-    # --- for the features -------------------------------------------------------------------------
-
     def enqueue(self, kind: EventKind, subject: str = "") -> None:
         """Something may have changed; the handler of the kind reads it when its turn comes."""
         if not self._is_in_handler:
@@ -80,8 +78,6 @@ class EventManager:
         if any(isinstance(why, Denied) for why in refused):
             backoff_ms = self._backoffs.before_ms(QueuedEvent(kind), self._core.now.ms)
             self.enqueue_later(kind, max(BACKOFF_MS, backoff_ms))
-
-    # --- for the processor ------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """The number of events that wait."""

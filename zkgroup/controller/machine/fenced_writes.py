@@ -125,9 +125,6 @@ def size_of(operations: Iterable[Operation]) -> int:
     )
 
 
-# --- states of partitions -------------------------------------------------------------------------
-
-
 def create_state(topic_partition: TopicPartition, state: PartitionState, missing: Iterable[str]) -> Write:
     """The first state of a partition, with those of its parents that are missing, topmost first."""
     parents = tuple(Create(path, None) for path in missing)
@@ -145,9 +142,6 @@ def set_state(
     """A decision that is based on this version of the state."""
     path = PartitionState.path(topic_partition)
     return Write(topic_partition, (SetData(path, state.encode(), before.version),))
-
-
-# --- outcomes -------------------------------------------------------------------------------------
 
 
 class AllWritten(NamedTuple):

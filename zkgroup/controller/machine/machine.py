@@ -108,8 +108,6 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             self.active.flush()
         return self.core.take_effects()
 
-    # --- events -----------------------------------------------------------------------------------
-
     def _take(self, event: MachineEvent) -> None:
         match event:
             case LeaveElection(reason):
@@ -163,8 +161,6 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         if self._waiting is not None:
             self._waiting.session_over()
 
-    # --- the active controller --------------------------------------------------------------------
-
     def _follow_election(self) -> None:
         """One active controller for each election that was won: what a former one was doing is not
         continued."""
@@ -181,8 +177,6 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def _next_of_active(self, election: Elector) -> Work | None:
         self._follow_election()
         return None if self.active is None else self.active.next()
-
-    # --- work -------------------------------------------------------------------------------------
 
     def _next(self) -> Work | None:
         election, waiting = self.election, self._waiting

@@ -224,8 +224,6 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
             if each not in context or self._left_out[each].replicas.issuperset(context.replicas(each)):
                 del self._left_out[each]
 
-    # --- what there is to do ----------------------------------------------------------------------
-
     def follow(self, context: ControllerContext, begun: Collection[str] = ()) -> Followed:
         """Takes the request as it was read, and the topics, for what is asked; `context.moves` follow.
 
@@ -366,9 +364,6 @@ def _opened(
         return OpenReassignment(target, origin, origin, asked, former=former if former != target else None)
     known = None if set(target) <= set(replicas) else replicas
     return OpenReassignment(target, replicas, known, asked)
-
-
-# --- the entries of a request, and the replica lists of a move -------------------------------------
 
 
 def interrupted(stage: Stage, target: Brokers, deleting: Collection[int]) -> Stage:

@@ -99,8 +99,6 @@ class Feature:
         self._features = ports.features
         ports.features.add(self)
 
-    # --- hooks ------------------------------------------------------------------------------------
-
     def loaded(self) -> None:
         """Everything was read: the feature enqueues the events whose handlers have to run once."""
 
@@ -115,8 +113,6 @@ class Feature:
 
     def stop(self) -> None:
         """The controller has resigned: requests that wait for a response get one."""
-
-    # --- for subclasses ---------------------------------------------------------------------------
 
     def _move_partitions(
         self, partitions: Iterable[TopicPartition], after: PartitionPhase

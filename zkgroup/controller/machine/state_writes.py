@@ -303,8 +303,6 @@ class StateWriter:
         matches = {path: _STATE.fullmatch(path) for path in self._context.unreadable}
         return {path: TopicPartition(match[1], int(match[2])) for path, match in matches.items() if match}
 
-    # --- sending --------------------------------------------------------------------------------------
-
     def _send(self, packets: tuple[Packet, ...]) -> Procedure[list[Refusal]]:
         """Sends all at once; returns those that changed nothing, with what was in the way."""
         outcomes = yield tuple(Query(packet.request) for packet in packets)

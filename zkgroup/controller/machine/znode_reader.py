@@ -35,8 +35,6 @@ class ZnodeReader:
         self.zxid = 0
         """The greatest zxid of a change that was read or written."""
 
-    # --- watches ----------------------------------------------------------------------------------
-
     def forget_watches(self) -> None:
         """The watches are gone, or it is not known whether they were armed: the next reads arm them again."""
         self._armed.clear()
@@ -65,8 +63,6 @@ class ZnodeReader:
             return Query(request)
         watch = self._armed[path] = Watch(lambda: self._events.enqueue(kind, subject))
         return Query(type(request)(path, watch=True), watch)
-
-    # --- reads ------------------------------------------------------------------------------------
 
     def read_many(self, paths: Iterable[str]) -> Procedure[dict[str, Znode]]:
         """Bulk read without watches: path to znode, of those that exist and may be read.

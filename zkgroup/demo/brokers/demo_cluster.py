@@ -261,8 +261,6 @@ class DemoCluster(DemoRun[ClusterView]):
     seen: ClusterState = EMPTY_CLUSTER
     group: group_state.DemoGroupState = group_state.EMPTY_GROUP
 
-    # --- processes --------------------------------------------------------------------------------
-
     def spawn(self, broker: int) -> BrokerChild:
         """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
         if broker in self.brokers:
@@ -337,8 +335,6 @@ class DemoCluster(DemoRun[ClusterView]):
             self.producer.close()
         for child in (*self.members, *self.brokers.values(), *self.former):
             child.close()
-
-    # --- reading ----------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Reads the cluster, the group and the processes' events, and shows them."""

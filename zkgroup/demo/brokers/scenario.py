@@ -165,8 +165,6 @@ class BrokersScenario(DemoCluster):
             folder=self.folder if self.options.keep else None,
         )
 
-    # --- starting ------------------------------------------------------------------------
-
     def _assemble(self) -> None:
         """Starts the brokers. The first becomes controller, so that a leader dies with it later."""
         self.headline = "four brokers elect a controller"
@@ -198,8 +196,6 @@ class BrokersScenario(DemoCluster):
 
     def _is_shared(self) -> bool:
         return len(self.group.owners) == PARTITIONS and set(self.group.owners.values()) == set(NAMES)
-
-    # --- kills -----------------------------------------------------------------------------------
 
     def _kill_the_controller(self) -> None:
         victim, epoch = self._controller(), self.seen.controller_epoch
@@ -255,8 +251,6 @@ class BrokersScenario(DemoCluster):
 
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
         self.until(what, reached, READ_EVERY_S)
-
-    # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, source: int, target: int) -> tuple[InterruptedReassignment, list[ReassignmentStatus]]:
         """Moves all replicas of one broker to another, under a throttle, while the controller is killed.
@@ -327,8 +321,6 @@ class BrokersScenario(DemoCluster):
 
     def _all_serve(self) -> bool:
         return all(process.state == "serving" for process in self.brokers.values())
-
-    # --- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> list[str]:
         """Waits until all is produced and consumed; returns the problems that `group verify` found."""

@@ -86,8 +86,6 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
     _counted: dict[int, int] = field(default_factory=dict)
     """Acknowledged records of each producer that are in `ends`."""
 
-    # --- processes --------------------------------------------------------------------------------
-
     def spawn(self, broker: int) -> BrokerChild:
         """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
         if broker in self.brokers:
@@ -155,8 +153,6 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
         for child in (*self.clients, *self.members, *self.brokers.values(), *self.former):
             child.close()
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def refresh(self) -> None:
         """Reads the cluster, the group and the processes' events, and shows them."""
         self.seen = read_cluster(self.ensemble, PARTITIONS)
@@ -212,8 +208,6 @@ class CoordinatorCluster(DemoRun[CoordinatorView]):
             child.check()
         for producer in self.producers:
             producer.check()
-
-    # --- what is shown ----------------------------------------------------------------------------
 
     def view(self) -> CoordinatorView:
         """The view of what was read last."""

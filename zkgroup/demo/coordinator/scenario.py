@@ -191,8 +191,6 @@ class CoordinatorScenario(CoordinatorCluster):
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
         self.until(what, reached, READ_EVERY_S)
 
-    # --- starting ---------------------------------------------------------------------------------
-
     def _assemble(self) -> None:
         """Starts the brokers, and creates the topic."""
         self.headline = "three brokers and a topic"
@@ -252,8 +250,6 @@ class CoordinatorScenario(CoordinatorCluster):
         count = len(self.group.members)
         share = "1 member has" if count == 1 else f"{count} members share"
         return f"generation {self.group.generation}: {share} {PARTITIONS} partitions"
-
-    # --- faults -----------------------------------------------------------------------------------
 
     def _kill_the_coordinator(self) -> None:
         """Kills the broker that coordinates the group; the members go on with the next one."""
@@ -329,8 +325,6 @@ class CoordinatorScenario(CoordinatorCluster):
         if refused:
             self.log(f"its commit was refused: {refused[0]}", "good")
         self.log(self._sharing(), "good")
-
-    # --- the end ----------------------------------------------------------------------------------
 
     def _stop_clients(self) -> HandedOver:
         """Waits until everything is committed, verifies the group, and stops the clients."""

@@ -154,8 +154,6 @@ class DemoGroup(DemoRun[GroupView]):
     verify_problems: list[str] = field(default_factory=list)
     takeover_s: float = 0.0
 
-    # --- the steps --------------------------------------------------------------------------------
-
     def prepare(self, stack: ExitStack) -> None:
         """Creates the topic and the files with its records, and registers the clean-up in `stack`."""
         self.input_lines = distribute(bundled_lines())
@@ -241,8 +239,6 @@ class DemoGroup(DemoRun[GroupView]):
         self.headline = "the end"
         self.log("all members have left; reading what they wrote")
 
-    # --- reading ---------------------------------------------------------------------------------
-
     def refresh(self) -> None:
         """Reads the group and the members' events, and shows both."""
         self.seen = group_state.read_group(self.ensemble, self.group)
@@ -293,8 +289,6 @@ class DemoGroup(DemoRun[GroupView]):
         """The committed share of the input, from 0 to 1."""
         total = sum(map(len, self.input_lines))
         return sum(value for value in self.seen.offsets.values() if value > 0) / total
-
-    # --- the end ----------------------------------------------------------------------------------
 
     def outputs(self) -> list[MemberOutput]:
         """The output of every member."""

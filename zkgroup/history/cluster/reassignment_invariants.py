@@ -96,8 +96,6 @@ class ReassignmentChecker:
             if after.isr == (after.leader,) and after.leader_epoch > before.leader_epoch:
                 self._untried[tp] = before.isr
 
-    # --- S14: no reassignment is lost -----------------------------------------------------------------
-
     def _removed(
         self, transaction: ServerTransaction, ended: Collection[TopicPartition]
     ) -> Iterator[Violation]:
@@ -138,8 +136,6 @@ class ReassignmentChecker:
     def _is_marked_in_topic(self, tp: TopicPartition) -> bool:
         topic = self._replayed.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.moving
-
-    # --- S15, S16: enough replicas, and no step back ----------------------------------------------
 
     def _steps(self, transaction: ServerTransaction) -> Iterator[Violation]:
         for tp, move in sorted(self._open.items()):

@@ -85,8 +85,6 @@ class ClusterLogChecker:
             topic = self._replayed.topics.get(place.topic)
             self._lists.setdefault(place.topic, {} if topic is None else dict(topic.partitions))
 
-    # --- S11: one controller an epoch, and only it writes -------------------------------------
-
     def _change(
         self,
         transaction: ServerTransaction,
@@ -174,8 +172,6 @@ class ClusterLogChecker:
             detail = f"{change.action} of {change.path} in epoch {replayed.epoch}, which another session won"
             yield Violation("S11", detail, zxid=transaction.zxid)
 
-    # --- S17: one broker for each id ------------------------------------------------------------------
-
     def _registration(
         self, transaction: ServerTransaction, change: Change, place: ClusterZnode, by_zkgroup: bool
     ) -> Iterator[Violation]:
@@ -195,8 +191,6 @@ class ClusterLogChecker:
 
     def _is_own_stale_registration(self, former: int, session: int) -> bool:
         return any(former in one and session in one for one in self._options.same_process)
-
-    # --- S12, S13: states -----------------------------------------------------------------------------
 
     def _partitions(self, transaction: ServerTransaction, by_zkgroup: bool) -> Iterator[Violation]:
         """Checks the changed partitions after the whole transaction is applied."""

@@ -198,8 +198,6 @@ class CoordinatedGroupsReplay:
     def _violated(self, rule: str, detail: str, transaction: ServerTransaction) -> None:
         self.violations.append(Violation(rule, detail, zxid=transaction.zxid))
 
-    # --- znodes -----------------------------------------------------------------------------------
-
     def _slot_changed(self, transaction: ServerTransaction, change: Change) -> None:
         below = _below(change.path, slots_path())
         if len(below) == 1:
@@ -291,8 +289,6 @@ class CoordinatedGroupsReplay:
                 return name
         return None
 
-    # --- rules ------------------------------------------------------------------------------------
-
     def _check_kinds(self, transaction: ServerTransaction, name: str) -> None:
         group = self._group(name)
         if group.ids and (group.is_marked or group.has_members):
@@ -357,8 +353,6 @@ class CoordinatedGroupsReplay:
         ):
             detail = f"commit {number} is stored, and its member {commit.member_id} was removed"
             self._violated("S33", detail, transaction)
-
-    # --- administration ---------------------------------------------------------------------------
 
     def _operator_changed(self, transaction: ServerTransaction, name: str, tp: TopicPartition) -> None:
         """S32: an operator changes the offsets of a group without members."""

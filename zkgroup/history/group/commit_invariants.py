@@ -111,8 +111,6 @@ class Acknowledgements:
                 if row.get("version") is not None and row.get("offset") is not None:
                     self._oks[partition_of(row), zxid] = row["offset"], row["version"], record.member
 
-    # --- against the log -----------------------------------------------------------------------------
-
     def check(self) -> Iterator[Violation]:
         """S6 over every commit and release. To be called once, and only with a server's log."""
         yield from self._reported_twice
@@ -385,8 +383,6 @@ class ProcessedCommitChecker:
             if missing is not None and attempt.is_written:
                 detail = f"{record.member} committed {attempt.value}, and {missing} was not processed"
                 yield Violation("S5", detail, attempt.topic_partition, attempt.zxid)
-
-    # --- over all claims ------------------------------------------------------------------------------
 
     def _over_all(self) -> Iterator[Violation]:
         processed: defaultdict[TopicPartition, OffsetSet] = defaultdict(OffsetSet)

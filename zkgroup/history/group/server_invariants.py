@@ -87,8 +87,6 @@ class GroupLogChecker:
             case "reset", "create" | "set":
                 self._reset(change, tp)
 
-    # --- S1: the owner is alive -------------------------------------------------------------------
-
     def _owner_created(
         self, transaction: ServerTransaction, change: Change, tp: TopicPartition
     ) -> Iterator[Violation]:
@@ -126,8 +124,6 @@ class GroupLogChecker:
         for tp, owned in self._replayed.owners.items():
             if owned.session == transaction.session:
                 yield self._violation("S1", transaction, f"{owned.text!r} outlived its session", tp)
-
-    # --- S2, S4: commits --------------------------------------------------------------------------
 
     def _offset_written(
         self, transaction: ServerTransaction, change: Change, tp: TopicPartition
@@ -182,8 +178,6 @@ class GroupLogChecker:
             return
         self._floors[tp] = min(self._floors.get(tp, target), target)
 
-    # --- S3: the chain of claims ------------------------------------------------------------------
-
     def _claims(self, transaction: ServerTransaction) -> Iterator[Violation]:
         for change in transaction.changes:
             place = self._replayed.place(change.path)
@@ -211,8 +205,6 @@ class GroupLogChecker:
         before = transaction.changes[: transaction.changes.index(written)]
         places = (self._replayed.place(c.path) for c in before if c.action == "create")
         return any(p is not None and p.kind == "owner" and p.topic_partition == tp for p in places)
-
-    # --- the rest ---------------------------------------------------------------------------------
 
     def _refused(self, transaction: ServerTransaction) -> None:
         """Counts refused commits and releases, and those whose sender no longer owned the partition."""

@@ -60,9 +60,6 @@ def _acl(caller: Caller, path: str) -> tuple[tuple[AclEntry, ...], ZnodeStat]:
     return found.acl, found.stat
 
 
-# --- permissions of operations ----------------------------------------------------------------------
-
-
 def _takes(path: str) -> Mapping[str, Sequence[Request]]:
     """The operations that need each permission on a znode with a child."""
     sequential = Create(f"{path}/n-", b"", ephemeral=True, sequential=True)
@@ -135,9 +132,6 @@ def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> Non
         assert refused is (None if is_here else Code.NO_AUTH), address
 
 
-# --- transactions ---------------------------------------------------------------------------------
-
-
 def check_a_multi_is_refused_as_a_whole(target: AclTarget) -> None:
     """The refusal names the first refused operation; later ones see the ACLs of those before them."""
     owner = target.connect_as(OWNER, ALL)
@@ -183,9 +177,6 @@ def check_create_missing_needs_no_permission_for_existing_znodes(target: AclTarg
     other.ask(CreateMissing(("/mine", "/mine/c")), CreateMissingDone)
     refused = other.ask(CreateMissing(("/mine/c", "/mine/d")), Refused)
     assert refused == Refused(Code.NO_AUTH, "/mine/d")
-
-
-# --- reads ----------------------------------------------------------------------------------------
 
 
 def check_bulk_reads_return_no_auth_for_protected_znodes(target: AclTarget) -> None:
@@ -250,9 +241,6 @@ def check_a_watch_without_read_permission_is_silent(target: AclTarget) -> None:
     assert [refused.watched, created.watched, changed.watched] == [[], [], []]
 
 
-# --- setACL ---------------------------------------------------------------------------------------
-
-
 def check_setacl_needs_admin(target: AclTarget) -> None:
     """It counts in `aversion` alone, which can be expected, and fires no watch."""
     owner = target.connect_as(OWNER, ALL)
@@ -296,9 +284,6 @@ def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
     assert target.set_acl("/none", auth=OWNER) is Code.INVALID_ACL
     assert target.set_acl("/n", *CREATOR_ALL_ACL, auth=None) is Code.INVALID_ACL
     assert _acl(owner, "/n")[0] == (AclEntry(31, "digest", OWNER_ID),)
-
-
-# --- sessions -------------------------------------------------------------------------------------
 
 
 def check_the_next_session_authenticates_again(target: AclTarget) -> None:

@@ -136,8 +136,6 @@ class KafkaCluster:
         self._lock = threading.RLock()
         self._closed = False
 
-    # --- start and close --------------------------------------------------------------------------
-
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -244,8 +242,6 @@ class KafkaCluster:
             raise
         one.broker, one.state = broker, "runs"
 
-    # --- addresses and state ----------------------------------------------------------------------
-
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, `HOST:PORT,HOST:PORT,...`, as each of Kafka's clients takes them."""
@@ -335,8 +331,6 @@ class KafkaCluster:
             raise ConfigError(f"no broker {broker!r}: the cluster has {', '.join(map(str, self._brokers))}")
         return self._brokers[broker]
 
-    # --- topics -----------------------------------------------------------------------------------
-
     def create_topic(
         self,
         topic: str,
@@ -382,8 +376,6 @@ class KafkaCluster:
             why = "it exists already" if exists else f"{TopicConfig.path(topic)}: {done.code.value}"
             raise ConflictError(f"topic {topic!r} was not created: {why}")
         self._wait(lambda: self._unserved(self.partitions(topic)), timeout_s)
-
-    # --- failures ---------------------------------------------------------------------------------
 
     def kill(self, broker: int, *, expire: bool = True) -> None:
         """Ends a broker as the death of its process: connections are cut, and its shutdown is not clean.
@@ -481,8 +473,6 @@ class KafkaCluster:
         one.cuts.discard(reason)
         if one.broker is not None and not one.cuts:
             self.zookeeper.resume(one.client)
-
-    # --- waits ------------------------------------------------------------------------------------
 
     def wait_until_ready(self, timeout_s: float = PATIENCE_S) -> None:
         """Waits until all brokers that are not paused or isolated are registered and know each other.

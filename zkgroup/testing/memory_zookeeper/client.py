@@ -125,8 +125,6 @@ class MemoryClient:
         self._last_event: SessionEvent | None = None
         self._last_zxid = 0
 
-    # --- Store ------------------------------------------------------------------------------------
-
     def submit(
         self,
         request: Request,
@@ -196,8 +194,6 @@ class MemoryClient:
             )
             self.become(ClientLink.CLOSED, closed if was in _OPEN else None)
 
-    # --- beyond Store -----------------------------------------------------------------------------
-
     def set_acl(self, path: str, *acl: Acl, version: int = -1) -> ZnodeStat | Code:
         """Sets the ACL of a znode, which needs ADMIN: executed and answered at once in both modes."""
         with self.server.locked():
@@ -211,8 +207,6 @@ class MemoryClient:
         (stat,) = done.stats
         assert stat is not None
         return stat
-
-    # --- for the server ---------------------------------------------------------------------------
 
     def become(self, link: ClientLink, event: SessionEvent | None) -> None:
         """Changes the connection state, and queues the event for the present listeners."""

@@ -131,8 +131,6 @@ class QuorumLeader:
         self._on_commit(entry)
         return stats
 
-    # --- sessions ---------------------------------------------------------------------------------
-
     def create_session(self, client: str, timeout_ms: int) -> ServerSession:
         session_id = _FIRST_SESSION_ID + len(self.sessions)
         session = ServerSession(session_id, timeout_ms, client, self.clock.now_ms())
@@ -149,8 +147,6 @@ class QuorumLeader:
             touched = {*paths, *map(parent_of, paths)}
             acls = {path: acl for path, acl in self.tree.acls.items() if path in touched}
             self._commit(session.session_id, session.client, "close_session", changes=deletions, acls=acls)
-
-    # --- writes without a session ---------------------------------------------------------------------
 
     def put(self, path: str, data: bytes | None) -> None:
         parts = path.strip("/").split("/")
@@ -173,9 +169,6 @@ class QuorumLeader:
             for path, node in sorted(self.tree.nodes.items())
             if path.split("/")[1] != "zookeeper"
         }
-
-
-# --- the log as a history ------------------------------------------------------------------------
 
 
 def server_transactions(log: Iterable[LoggedTransaction], clock: Clock) -> tuple[ServerTransaction, ...]:

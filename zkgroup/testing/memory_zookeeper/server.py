@@ -236,8 +236,6 @@ class MemoryZooKeeper(DirectWrites):
         """Every write, accepted or refused, and every beginning and end of a session, by zxid."""
         return self.leader.log
 
-    # --- clients ----------------------------------------------------------------------------------
-
     def client(
         self,
         name: str | None = None,
@@ -269,8 +267,6 @@ class MemoryZooKeeper(DirectWrites):
                 f"there is no client {name!r}: expected one of {', '.join(self.clients) or 'none yet'}"
             )
         return self.clients[name]
-
-    # --- steps ----------------------------------------------------
 
     def pending(self) -> list[ServerStep]:
         """Every step that is possible now, by client in the order of creation. Stepped mode."""
@@ -343,8 +339,6 @@ class MemoryZooKeeper(DirectWrites):
             self.catch_up(client.name, 1)
         return []
 
-    # --- executing requests -----------------------------------------------------------------------
-
     def _execute_next(self, client: MemoryClient, fault: Fault | None) -> None:
         if not client.requests[0].session.alive:
             self.disconnect(client, "the session does not exist on the server")
@@ -384,8 +378,6 @@ class MemoryZooKeeper(DirectWrites):
             client.replies.append(PendingReply(flight.on_outcome, outcome, zxid, is_answer))
             self.queued(client, "reply")
 
-    # --- followers ----------------------------------------------------------------------
-
     def _committed(self, entry: LoggedTransaction) -> None:
         """Called after a transaction. In direct mode every client reads the leader's tree."""
         if not self.stepped:
@@ -407,8 +399,6 @@ class MemoryZooKeeper(DirectWrites):
             for change in entry.changes:
                 tree.apply(change, entry.zxid, entry.time_ms)
             client.fire(entry)
-
-    # --- connections and sessions -----------------------------------------------------------------
 
     def _can_connect(self, client: MemoryClient) -> bool:
         if client.held:
@@ -482,8 +472,6 @@ class MemoryZooKeeper(DirectWrites):
                 forget()
             self._expiries.clear()
 
-    # --- faults -----------------------------------------------------------------------------------
-
     def cut(
         self, name: str, *, executed: int = 0, keep_requests: bool = False, hold: bool | None = None
     ) -> None:
@@ -549,8 +537,6 @@ class MemoryZooKeeper(DirectWrites):
         """Sessions whose timeout has passed since the last ping."""
         now, sessions = self.clock.now_ms(), self.leader.sessions.values()
         return [one.session_id for one in sessions if one.alive and now - one.heard_ms >= one.timeout_ms]
-
-    # --- direct mode ------------------------------------------------------------------------------
 
     def locked(self) -> AbstractContextManager[None]:
         """Guards the state; in direct mode all queued steps are delivered at the end."""

@@ -275,8 +275,6 @@ class DataTree:
         twin.zxid = self.zxid
         return twin
 
-    # --- reads ------------------------------------------------------------------------------------
-
     def read(self, path: str) -> Znode | None:
         node = self.nodes.get(path)
         return Znode(path, node.data, node.stat()) if node is not None else None
@@ -288,8 +286,6 @@ class DataTree:
     def children(self, path: str) -> tuple[str, ...] | None:
         node = self.nodes.get(path)
         return tuple(node.children) if node is not None else None
-
-    # --- changes ----------------------------------------------------------------------------------
 
     def apply(self, change: Change, zxid: int, time_ms: int) -> None:
         """Applies one prepared change."""

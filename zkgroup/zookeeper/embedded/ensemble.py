@@ -97,8 +97,6 @@ class EmbeddedZooKeeper:
         self._starting = False
         self._abandoned = False
 
-    # --- properties -------------------------------------------------------------------------------
-
     @property
     def data_dir(self) -> Path:
         """Folder of the servers' data and logs. Raises EmbeddedServerError before `start`."""
@@ -140,8 +138,6 @@ class EmbeddedZooKeeper:
     def launcher_pids(self) -> tuple[int, ...]:
         """Process ids of the launchers of the servers that run."""
         return tuple(pid for server in self._servers if (pid := server.launcher_pid) is not None)
-
-    # --- start and stop ---------------------------------------------------------------------------
 
     def start(self, timeout_s: float = READY_S) -> Self:
         """Starts all servers and returns once each of them serves sessions.
@@ -255,8 +251,6 @@ class EmbeddedZooKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    # --- preparation ------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         self._take_data_dir()

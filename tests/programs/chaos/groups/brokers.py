@@ -99,8 +99,6 @@ class CoordinatorBrokers:
         found = [each for one in (answer.topics if answer else ()) for each in one.partitions]
         return len([each for each in found if each.leader > 0]) == partitions
 
-    # --- processes --------------------------------------------------------------------------------
-
     def start(self, broker: int) -> None:
         words = ["broker", "run", "--id", str(broker), "--data", str(self._home / f"data-{broker}")]
         words += ["--host", "127.0.0.1", "--port", str(self._held[broker].number), "--format", "ndjson"]
@@ -127,8 +125,6 @@ class CoordinatorBrokers:
         """Raises AssertionError where a broker has ended by itself."""
         for broker, process in self._processes.items():
             assert broker in self._ended or process.running, f"broker {broker} ended: {process.tail()}"
-
-    # --- slots ------------------------------------------------------------------------------------
 
     def coordinator(self, slot: int) -> int:
         """The broker that leads a slot, by the partition's state; 0 where none does."""

@@ -92,8 +92,6 @@ class ChaosMember:
             except MemberLostError:
                 self._is_assigned = False
 
-    # --- the coordinator --------------------------------------------------------------------------
-
     async def _connect(self) -> None:
         for broker in self._random.sample(list(self._brokers), len(self._brokers)):
             with suppress(OSError, TimeoutError):
@@ -146,8 +144,6 @@ class ChaosMember:
         if error == REBALANCING:
             raise MemberLostError
         raise CoordinatorLostError
-
-    # --- the group --------------------------------------------------------------------------------
 
     async def _join(self) -> None:
         self._generation = -1

@@ -47,9 +47,6 @@ def judge(seen: Iterable[Seen], log: Sequence[ServerTransaction], slots: int) ->
     return found
 
 
-# --- what members saw ------------------------------------------------------------------------------
-
-
 def _generations(group: str, events: Sequence[Seen], found: Judgement) -> None:
     """G1 and G2."""
     leaders: defaultdict[int, set[str]] = defaultdict(set)
@@ -125,9 +122,6 @@ def _offsets(group: str, events: Sequence[Seen], found: Judgement) -> None:
                 at += 1
             if offset < least:
                 found.wrong.append(f"G4 {group}: partition {partition} had {least}, and {offset} was fetched")
-
-
-# --- what the servers stored -----------------------------------------------------------------------
 
 
 def _writes(log: Sequence[ServerTransaction], slots: int, found: Judgement) -> None:

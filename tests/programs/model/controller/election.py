@@ -88,7 +88,6 @@ class Model(Surroundings):
             yield from self.real(s)
         yield from self.faults(s)
 
-    # ---- a zkgroup controller: (pc, session, session lives, last, lead, writes left)
     # last = (czxid, owner, kind, epoch version) when /controller was last read
     # lead = (epoch version, epoch, stage, greatest epoch of one of Kafka)
     # stage: 0 UpdateMetadata to do, 1 rewriting, 2 ordinary work

@@ -54,7 +54,6 @@ class Surroundings:
 
     a: Configuration
 
-    # ---- one of Kafka: (pc, session, 1 lives | 0 expired | 2 new session, event not handled,
     #                   czxid seen, epoch, local, paused, writes left)
     # pc: I watches, C created, B read the epoch, L leads, w has read a state, n about to create
 
@@ -187,8 +186,6 @@ class Surroundings:
             if received and want == "recovered":
                 return "after recovery a broker executed a request of Kafka's controller"
         return None
-
-    # ---- faults
 
     def faults(self, s: State) -> Iterator[Step]:
         tree, expiries, (_, deletions, pauses, restarts) = s[0], s[5][0], s[5]

@@ -103,8 +103,6 @@ class Following:
         if self.s[1][3][0]:  # it has read the real one's
             self._procedure("read the controller")
 
-    # --- one step of the walk ---------------------------------------------------------------------
-
     def go(self, label: str, after: State) -> None:
         """Takes this step in both worlds. Raises Pruned where the step has no meaning on a server."""
         self.labels.append(label)
@@ -223,8 +221,6 @@ class Following:
             self.zxids[after[0][COUNT]] = received[-1].czxid
             assert received[-1].foreign_epoch == before[1][4][3]
 
-    # --- the machine ------------------------------------------------------------------------------
-
     def _procedure(self, name: str) -> None:
         """Runs the machine's next procedure, which must be this one, to its end."""
         self.election.may_be_elected = True
@@ -281,8 +277,6 @@ class Following:
         self.election.connected()
         self.election.may_be_elected = True
 
-    # --- the others -------------------------------------------------------------------------------
-
     def _session(self, number: int) -> int:
         if number == 0:
             return 0
@@ -337,8 +331,6 @@ class Following:
             if version == new[VER] - 1:
                 operations += others
             assert isinstance(self.server.write(*operations), MultiDone)
-
-    # --- comparing --------------------------------------------------------------------------------
 
     def assert_same_trees(self) -> None:
         tree = self.s[0]

@@ -98,8 +98,6 @@ class Model(Steps, Surroundings):
         yield from self.network(s)
         yield from self.outside(s)
 
-    # ---- what must hold after every accepted change
-
     def judge(self, old, new):
         t, st = new[0], new[0][STATE][DATA]
         leader, isr, le, ce = st
@@ -135,7 +133,6 @@ class Model(Steps, Surroundings):
     def did(self, deed):
         """A hook for subclasses that compare the deed with something."""
 
-    # ---- a controller: (pc, session, session lives, epoch version, epoch, to be answered, admin version,
     #                     the list brokers were sent last and its leader epoch where it is a part of AR: code)
     # pc: I watches, B first LeaderAndIsr, P plan, 2 3 7 8 9 the steps, T steps 10+11
 

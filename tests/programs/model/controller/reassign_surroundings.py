@@ -34,8 +34,6 @@ class Deed(NamedTuple):
 class Surroundings:
     """The brokers, the network and the operator; state as in `reassign.Model`."""
 
-    # ---- brokers
-
     def set_broker(self, s, b, x, tree=None):
         return (tree or s[0], s[1], (*s[2][: b - 1], x, *s[2][b:]), *s[3:])
 

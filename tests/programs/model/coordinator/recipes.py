@@ -82,8 +82,6 @@ class Model:
         yield from self._members(world)
         yield from self._operator(world)
 
-    # --- the controller ---------------------------------------------------------------------------
-
     def _controller(self, world: World) -> Iterator[Step]:
         left = world.left
         if left.moves:
@@ -127,8 +125,6 @@ class Model:
         if broker.phase == "O" and keeps:
             return broker._replace(epoch=epoch)
         return Broker(phase="N", epoch=epoch, queue=broker.queue)
-
-    # --- loading ----------------------------------------------------------------------------------
 
     def _loading(self, world: World, number: int) -> Iterator[Step]:
         broker, name = world.brokers[number], BROKERS[number]
@@ -182,8 +178,6 @@ class Model:
         if marker and client < 0 and self.has("load takes the marker off"):
             return _sent(loaded, Write("unmark", broker.is_slot_mine))
         return loaded
-
-    # --- requests of clients ----------------------------------------------------------------------
 
     def _serving(self, world: World, number: int) -> Iterator[Step]:
         broker, name, left = world.brokers[number], BROKERS[number], world.left
@@ -270,8 +264,6 @@ class Model:
             after = with_broker(after, number, self._emptied(broker))
         yield f"{BROKERS[number]} reads the registrations and the marker", False, after, None
 
-    # --- a topic that is deleted --------------------------------------------------------------------
-
     def _topic(self, world: World) -> Iterator[Step]:
         left = world.left
         match world.topic:
@@ -324,8 +316,6 @@ class Model:
             bad = "an offset of a deleted topic is served for the new one"
         after = with_broker(world, number, broker._replace(fetched=""))
         yield f"{name} reads {then}, and answers the fetch", False, after, bad
-
-    # --- writes -----------------------------------------------------------------------------------
 
     def _writes(self, world: World, number: int) -> Iterator[Step]:
         broker, name, left = world.brokers[number], BROKERS[number], world.left
@@ -422,8 +412,6 @@ class Model:
         if write.kind in ("claim", "sync", "empty") and not refusal:
             broker = broker._replace(reserved=max(broker.reserved, write.reserved))
         return with_broker(world, number, broker), violation
-
-    # --- others -----------------------------------------------------------------------------------
 
     def _members(self, world: World) -> Iterator[Step]:
         if not self.cfg.members:

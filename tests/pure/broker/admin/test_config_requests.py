@@ -224,9 +224,6 @@ def test_a_broker_shows_its_id(cluster: MemoryCluster) -> None:
     )
 
 
-# --- changes ------------------------------------------------------------------------------------
-
-
 def _change(cluster: MemoryCluster, *operations: tuple[str, int, str | None], topic: str = "orders") -> int:
     configs = tuple(ConfigOperation(name=n, operation=o, value=v) for n, o, v in operations)
     resource = ChangedResource(kind=TOPIC_RESOURCE, name=topic, configs=configs)

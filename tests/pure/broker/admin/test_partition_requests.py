@@ -106,9 +106,6 @@ def test_an_election_of_an_unknown_type_is_refused(cluster: MemoryCluster) -> No
     assert len(cluster.world.server.log) == before
 
 
-# --- reassignments ------------------------------------------------------------------------------
-
-
 def test_a_reassignment_is_one_request_to_the_controller(cluster: MemoryCluster) -> None:
     """Partitions with an error of their own are left out of it."""
     wanted = {_tp(0): (3, 1), _tp(1): (2, 2), _tp(5): (1,), _tp(0, "absent"): (1,)}

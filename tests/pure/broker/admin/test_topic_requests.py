@@ -49,9 +49,6 @@ def _replicas(*lists: tuple[int, ...]) -> tuple[NewReplicas, ...]:
     return tuple(NewReplicas(partition=number, brokers=brokers) for number, brokers in enumerate(lists))
 
 
-# --- CreateTopics -------------------------------------------------------------------------------
-
-
 def test_a_topic_gets_the_numbers_and_configs_of_the_request(cluster: MemoryCluster) -> None:
     """The znodes are those that `topic create` writes."""
     found = _create(cluster, _topic("new", 4, 3, configs=(NewConfig(name="retention.ms", value="7"),)))
@@ -148,9 +145,6 @@ def test_without_a_live_broker_no_topic_is_created(cluster: MemoryCluster) -> No
     assert _create(cluster, _topic("new"))["new"].error == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-# --- DeleteTopics -------------------------------------------------------------------------------
-
-
 def test_a_deletion_asks_the_controller_and_shows_its_end(cluster: MemoryCluster) -> None:
     """It is over once the znodes are gone."""
     found = delete_topics(cluster.world.ensemble, ["orders", "absent", "a/b"], BY)
@@ -202,9 +196,6 @@ def test_a_topic_is_deleted_though_members_subscribe_to_it(cluster: MemoryCluste
 
     assert isinstance(found["used"], RequestedDeletion)
     assert cluster.world.server.find(TopicDeletion.path("used")) is not None
-
-
-# --- CreatePartitions ---------------------------------------------------------------------------
 
 
 def _grow(cluster: MemoryCluster, *topics: GrownTopic, validate_only: bool = False) -> dict[str, Any]:

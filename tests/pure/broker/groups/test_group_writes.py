@@ -19,9 +19,6 @@ def set_by_another(world: SteppedStores) -> None:
     world.server.put(SlotOwner.path(0), SlotOwner(2, 9).encode())
 
 
-# --- outcomes -------------------------------------------------------------------------------------
-
-
 def test_a_claim_sets_the_marker_and_reserves_generations() -> None:
     """One transaction, also for a group of which nothing exists (recipes 22)."""
     world, node = led()
@@ -361,9 +358,6 @@ def test_without_the_slot_nothing_is_sent() -> None:
     assert not node.client.requests
 
 
-# --- order ----------------------------------------------------------------------------------------
-
-
 def test_changes_of_a_group_are_made_in_order() -> None:
     """Sent at once, each with the version that the one before leaves."""
     world, node = led()
@@ -442,9 +436,6 @@ def test_commits_and_changes_of_a_group_never_wait_for_each_other() -> None:
 
     assert results(node)[-len(queued) :] == queued
     assert {outcome(node, each) for each in queued} == {STORED}
-
-
-# --- answers that are lost ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])

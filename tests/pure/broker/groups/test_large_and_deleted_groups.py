@@ -26,9 +26,6 @@ from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
 
 
-# --- large groups ---------------------------------------------------------------------------------
-
-
 def test_a_group_of_three_megabytes_has_chunks_that_fit() -> None:
     """Chunks are written before the header names them; each transaction is below 1 MiB."""
     world, node = led()
@@ -121,9 +118,6 @@ def test_what_zookeeper_does_not_accept_is_too_large() -> None:
     again = world.store(node, record(generation=2))
     world.run()
     assert node.outcome(again) is STORED
-
-
-# --- deletion -------------------------------------------------------------------------------------
 
 
 def test_offsets_with_the_longest_names_are_deleted() -> None:

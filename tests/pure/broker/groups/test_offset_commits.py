@@ -42,9 +42,6 @@ def transactions(world: SteppedStores) -> int:
     return len(world.server.log)
 
 
-# --- what is stored -------------------------------------------------------------------------------
-
-
 def test_a_commit_is_stored_beside_its_metadata() -> None:
     """The offset in Kafka's znode as decimal text, the rest below the group's header."""
     world, node = led()
@@ -222,9 +219,6 @@ def test_metadata_that_zookeeper_does_not_accept_is_too_large_for_its_partition(
     assert (world.offset(P0), world.offset(P1)) == (b"0", b"6")
 
 
-# --- refusals -------------------------------------------------------------------------------------
-
-
 def test_an_offset_that_somebody_deleted_is_created_again() -> None:
     """What is known of the znodes is wrong: they are read, and the batch is sent again."""
     world, node = led()
@@ -346,9 +340,6 @@ def test_a_refusal_that_no_recipe_expects_ends_one_batch() -> None:
     assert node.commit_outcomes(waits) == {P1: STORED}
 
 
-# --- answers that are lost ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
 def test_a_commit_without_an_answer_is_unknown_and_never_sent_again(fault: Fault) -> None:
     """Whether it was applied or not; the log of transactions has it at most once."""
@@ -438,9 +429,6 @@ def test_a_large_commit_without_an_answer_in_the_middle() -> None:
     assert set(found) == {STORED, UNKNOWN}
 
 
-# --- reads ----------------------------------------------------------------------------------------
-
-
 def test_an_offset_of_a_zookeeper_consumer_has_no_metadata() -> None:
     """The metadata records another offset (group-coordinator 7.2)."""
     world, node = led()
@@ -514,9 +502,6 @@ def test_a_read_of_a_slot_that_is_given_up_is_refused() -> None:
 
     (found,) = [each for each in node.effects if getattr(each, "request_id", None) == 9000]
     assert getattr(found, "error") is ErrorCode.NOT_COORDINATOR  # noqa: B009
-
-
-# --- version 0 ------------------------------------------------------------------------------------
 
 
 def legacy(world: SteppedStores, node: StoreNode, offsets: dict[TopicPartition, int]) -> object:

@@ -56,9 +56,6 @@ def expire(world: SteppedStores, node: StoreNode, *partitions: TopicPartition) -
     return node.emitted(OffsetsExpired)[-1]
 
 
-# --- retention ------------------------------------------------------------------------------------
-
-
 def test_offsets_are_read_at_intervals_with_times_of_the_machines_clock() -> None:
     """So they can be compared with the times of groups."""
     world, node = recorded()
@@ -218,9 +215,6 @@ def test_a_group_whose_clients_were_refused_is_read_too() -> None:
     ]
 
 
-# --- deleted topics -------------------------------------------------------------------------------
-
-
 MARKER = TopicDeletion.path("t")
 
 
@@ -368,9 +362,6 @@ def test_topics_that_are_deleted_during_a_check_are_read_after_it() -> None:
     assert [set(each.offsets) for each in node.emitted(OffsetsRecorded)] == [{P0}, {u0}]
 
 
-# --- OffsetDelete ---------------------------------------------------------------------------------
-
-
 def delete(
     world: SteppedStores, node: StoreNode, *partitions: TopicPartition
 ) -> dict[TopicPartition, WriteOutcome]:
@@ -420,9 +411,6 @@ def test_offsets_of_another_brokers_slot_are_not_deleted() -> None:
     assert delete(world, node, P0) == {P0: WriteOutcome.NOT_OWNER}
 
 
-# --- members of unknown groups ---------------------------------------------------------------------
-
-
 def test_the_members_of_a_group_are_read() -> None:
     """ZooKeeper's; none where there is no group."""
     world, node = led()
@@ -447,9 +435,6 @@ def test_the_members_of_another_brokers_group_are_not_read() -> None:
 
     refused = ErrorCode.NOT_COORDINATOR
     assert node.emitted(MembersRead) == [MembersRead(1, refused), MembersRead(2, refused)]
-
-
-# --- the lease ------------------------------------------------------------------------------------
 
 
 def test_an_acknowledged_write_extends_the_lease_from_the_time_when_it_was_sent() -> None:

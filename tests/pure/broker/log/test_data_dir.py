@@ -279,9 +279,6 @@ def test_without_its_checkpoints_all_is_checked(points: bytes | None) -> None:
     assert counting.ending(".log") >= 2 * len(expected)
 
 
-# --- whose folder it is --------------------------------------------------------------------------
-
-
 def test_a_folder_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
     """Its uuid stays; a cluster that is not known yet is any."""
     first = on_disk(tmp_path / "data")

@@ -221,9 +221,6 @@ def test_what_the_beginning_of_a_log_has_left_is_none(left: str) -> None:
             opened(storage)
 
 
-# --- a full disk ---------------------------------------------------------------------------------
-
-
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     """Wherever the room ends: nothing is appended in part, and with room again the append succeeds."""
     config = LogConfig(segment_bytes=600, index_interval_bytes=100)
@@ -251,9 +248,6 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
         assert contents(log)[: len(before)] == before
         assert contents(opened(storage, config)) == contents(log)
     assert rooms > 50
-
-
-# --- a process that dies -------------------------------------------------------------------------
 
 
 def actions(log: PartitionLog) -> Iterator[None]:
@@ -326,9 +320,6 @@ def test_killed_at_every_change_of_a_file_the_log_opens_as_it_was_or_as_it_becam
         append(again, b"next", epoch=9)
         assert contents(opened(storage, config)) == contents(again)
     assert dead >= {None, *range(18)}
-
-
-# --- what opening reads --------------------------------------------------------------------------
 
 
 def long_log() -> tuple[MemoryStorage, LogConfig, PartitionLog]:

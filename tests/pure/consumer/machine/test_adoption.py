@@ -82,9 +82,6 @@ def claimed_in_a(stage: SteppedGroup, number: int, thread: int = 0) -> None:
     )
 
 
-# --- adopted --------------------------------------------------------------------------------------
-
-
 def test_claim_whose_reply_was_lost_is_adopted() -> None:
     """Recipes 5: nothing is released and nothing claimed again; token and fence are those read back."""
     stage = SteppedGroup()
@@ -125,9 +122,6 @@ def test_claim_refused_by_a_claim_of_our_own_adopts_it() -> None:
     ]
     stage.commit(member, {tp(1): 5})
     assert stage.offset(1).data == b"5"
-
-
-# --- released and claimed anew --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -218,9 +218,6 @@ def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member:
     assert "/resets/" in read[1]
 
 
-# --- resets ---------------------------------------------------------------------------------------
-
-
 def test_idle_owner_applies_a_reset(stage: SteppedGroup, member: Member) -> None:
     """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
     reset(stage, 1, 3)
@@ -372,9 +369,6 @@ def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, 
     assert isinstance(last(member).refused[tp(0)], NotOwnerError)
     assert len(stage.notes("fence_broken")) == 1
     assert member.machine.grants()[tp(0)].token > token
-
-
-# --- without a lease ------------------------------------------------------------------------------
 
 
 def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: Member) -> None:

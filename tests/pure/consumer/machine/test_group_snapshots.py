@@ -20,8 +20,6 @@ from zkgroup.model.requests import Check, Multi, ReadMany
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.consumers import Registration
 
-# --- corrupt registrations, patterns, brokers -----------------------------------------------------
-
 
 def test_corrupt_registration_is_ignored_and_reported_once() -> None:
     """Item 16: the member owns nothing, the others go on, one report a life of the znode."""
@@ -113,9 +111,6 @@ def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
     assert {note.member for note in stage.notes("assignment_refused")} == {"g_a", "g_b"}
 
 
-# --- sticky ---------------------------------------------------------------------------------------
-
-
 def test_sticky_moves_only_what_it_must() -> None:
     """Recipes 4: the plan znode is the common past; two of four move to the joiner."""
     stage = SteppedGroup(partition_assignment_strategy="sticky")
@@ -146,9 +141,6 @@ def test_sticky_plan_of_a_grown_topic_is_written_anew() -> None:
 
     assert len(first.machine.grants()) + len(second.machine.grants()) == 7
     assert all(map(is_stable, (first, second)))
-
-
-# --- hand back, idle cost -------------------------------------------------------------------------
 
 
 def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None:

@@ -182,8 +182,6 @@ def test_the_wait_for_a_coordinator_begins_again_with_each_connection() -> None:
     assert isinstance(finish.error, CoordinatedGroupError)
 
 
-# --- groups of a coordinator ----------------------------------------------------------------------
-
 MARKER = ProtocolMarker.path(GROUP)
 
 

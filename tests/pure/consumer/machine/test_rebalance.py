@@ -21,8 +21,6 @@ from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 
-# --- what makes a rebalance -----------------------------------------------------------------------
-
 
 def test_join_and_leave_of_a_member_rebalance() -> None:
     """Item 33: a child change of `ids`."""
@@ -159,9 +157,6 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
     stage.run(2000)
     assert {(h.topic, h.partition) for h in first.machine.grants()} == {("t", 0), ("t", 1), ("u", 0)}
     assert {(h.topic, h.partition) for h in second.machine.grants()} == {("u", 1)}
-
-
-# --- what moves, and in which order ---------------------------------------------------------------
 
 
 def test_partitions_that_do_not_move_keep_their_claim() -> None:

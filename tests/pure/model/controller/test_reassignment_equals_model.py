@@ -71,9 +71,6 @@ def test_machine_does_what_the_model_does() -> None:
     assert set(met) == STEPS
 
 
-# --- rules of the machine, each taken out once ----------------------------------------------------
-
-
 def without_check(path: str) -> Callable[[Write], Write]:
     """Of the znodes whose paths end so."""
     return lambda write: write._replace(

@@ -101,9 +101,6 @@ async def test_leaving_says_the_error_where_the_version_has_it(version: int, exp
         await client.close()
 
 
-# --- parked requests ------------------------------------------------------------------------------
-
-
 @on_a_loop
 async def test_a_join_waits_for_the_other_members() -> None:
     """Two members: the second one's join begins a rebalance, which waits for the first."""
@@ -219,9 +216,6 @@ async def test_a_first_join_says_why_it_is_refused(outcome: WriteOutcome, error:
         assert (await client.join()).error == error
         assert (await client.describe()).state == "Empty"
         await client.close()
-
-
-# --- timers, lease, slots ---------------------------------------------------------------------------
 
 
 @on_a_loop

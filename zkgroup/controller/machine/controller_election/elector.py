@@ -222,8 +222,6 @@ class Elector:
         """Whether requests to brokers may be sent now: active, connected, within its lease."""
         return self.is_active and self._core.connected and self._lease.is_valid
 
-    # --- what happens -----------------------------------------------------------------------------
-
     def connected(self) -> None:
         """A connection, of this session or of a new one: every watch is gone."""
         self._watches.clear()
@@ -292,8 +290,6 @@ class Elector:
         self._not_before_ms = core.now.ms + longer
         core.set_timer(ELECTION_TIMER, self._not_before_ms)
 
-    # --- what is next -----------------------------------------------------------------------------
-
     def next(self) -> Work | None:
         """The procedure that is due, or None; the host starts it before any other work."""
         if self.stage is ElectorState.UNKNOWN or (self._must_read and self.stage.is_waiting):
@@ -310,8 +306,6 @@ class Elector:
                 return "elect", self._elect
             case _:
                 return None
-
-    # --- reading ----------------------------------------------------------------------------------
 
     def _read_controller(self) -> Procedure[None]:
         self._must_read = False
@@ -393,8 +387,6 @@ class Elector:
 
     def _if_own(self, znode: Znode | None) -> Znode | None:
         return znode if znode is not None and self._core.owns(znode.stat.ephemeral_owner) else None
-
-    # --- elections --------------------------------------------------------------------------------
 
     def _prepare_attempt(self) -> Procedure[None]:
         """`/controller` is gone: reads what an attempt is based on, and whether to wait before it."""
@@ -501,8 +493,6 @@ class Elector:
         if self.is_out:
             self.resign("elected while it was leaving")
 
-    # --- asking -----------------------------------------------------------------------------------
-
     def _watched(self, path: str) -> Query:
         """A read that also arms the watch, unless one is armed."""
         armed = self._watches.get(path)
@@ -535,9 +525,6 @@ class Elector:
         self._must_read = True
         if self.won is None:
             self.stage = ElectorState.UNKNOWN
-
-
-# --- the winner ----------------------------------------------------------------------------------
 
 
 class ControllerIdentity:

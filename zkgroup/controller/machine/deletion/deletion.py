@@ -126,8 +126,6 @@ class TopicDeletions(Feature):
             self._core.note("deletion.refused", broker=answer.broker, detail=reason)
         self._events.enqueue(event_kinds.DELETIONS)
 
-    # --- what is asked for ----------------------------------------------------------------------------
-
     def _read_requests(self) -> Procedure[Mapping[str, Znode]]:
         """Topic to the request to delete it."""
         query = self._reader.watched(ListChildren(delete_topics_path()), event_kinds.DELETIONS)
@@ -236,8 +234,6 @@ class TopicDeletions(Feature):
         self._forget(topic)
         yield from self._give_up_request(topic, marker)
 
-    # --- one topic ------------------------------------------------------------------------------------
-
     def _advance(self) -> Procedure[None]:
         """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
         left = sorted(self._context.deletions)
@@ -343,8 +339,6 @@ class TopicDeletions(Feature):
         self._features.forget_topic(topic)
         brokers = tuple(sorted({each.broker for each in left}))
         self._core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
-
-    # --- phases ---------------------------------------------------------------------------------------
 
     def _phases(self, topic: str) -> dict[PartitionAndReplica, ReplicaPhase]:
         """Of its replicas; an unhosted topic has none."""

@@ -234,8 +234,6 @@ class ReassignmentPlans(Feature):
         self._events.set_blocked(f"plan {plan.id}", f"its throttles: {why}")
         self._events.enqueue_later(event_kinds.PLANS, AGAIN_MS)
 
-    # --- configurations -------------------------------------------------------------------------------
-
     def _topics(self, partitions: Iterable[TopicPartition]) -> list[ConfigEntity]:
         """Configurations of the topics that there are; a plan may name others, which have none."""
         names = sorted({each.topic for each in partitions})

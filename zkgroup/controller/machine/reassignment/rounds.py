@@ -161,8 +161,6 @@ class Reassignments(Feature):
         if goes_on or changed:
             self._events.enqueue(event_kinds.REASSIGNMENT)
 
-    # --- reading --------------------------------------------------------------------------------------
-
     def _read_request(self) -> Procedure[bool]:
         """Whether there is a request that can be read, or none. Its data is read once, not in every round."""
         path, moves = Reassignment.path(), self._reassignments
@@ -224,8 +222,6 @@ class Reassignments(Feature):
             for (each, _), outcome in zip(asked, outcomes, strict=True)
         )
 
-    # --- what was left behind -------------------------------------------------------------------------
-
     def _made_whole(self) -> Procedure[None]:
         """The leader of a reassignment that is no longer requested may know a part of the replicas: it gets
         all of them with a new leader epoch. Brokers that may still delete theirs are waited for (recipes
@@ -251,8 +247,6 @@ class Reassignments(Feature):
         self._requests.send(batch)
         if led.chosen:
             self._core.note("reassignment.taken_back", partitions=tuple(map(str, sorted(led.chosen))))
-
-    # --- deciding -------------------------------------------------------------------------------------
 
     def _decided(self) -> _Round:
         """The next step of every move; those that wait are named in the status."""
@@ -289,8 +283,6 @@ class Reassignments(Feature):
                     )
                     todo.completions.append(completion)
         return todo
-
-    # --- doing ----------------------------------------------------------------------------------------
 
     def _carried_out(self, todo: _Round) -> Procedure[bool]:
         """All steps of a round. Returns whether there is more to do at once."""

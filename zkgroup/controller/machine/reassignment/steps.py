@@ -77,9 +77,6 @@ class Situation(NamedTuple):
         )
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 class Wait(NamedTuple):
     """Nothing can be done until something changes."""
 
@@ -165,9 +162,6 @@ def decide(now: Situation) -> Decision:
             return _delete(now)
         case Stage.FINISH:
             return _finish(now)
-
-
-# --- the stages -----------------------------------------------------------------------------------
 
 
 def _plan(now: Situation) -> Decision:

@@ -305,8 +305,6 @@ class RequestSender:
         """The controller has resigned: nothing is sent any more."""
         self.is_stopped = True
 
-    # --- sending ----------------------------------------------------------------------------------
-
     def batch(self) -> RequestBatch:
         """An empty batch of this epoch."""
         return RequestBatch(self._core.config.broker, self._epoch())
@@ -369,8 +367,6 @@ class RequestSender:
             wanted = able.intersection(context.replicas(topic_partition))
             if topic_partition in self._reassignments or batch.reaches(topic_partition, wanted):
                 self.unsent.discard(topic_partition)
-
-    # --- responses --------------------------------------------------------------------------------
 
     def responded(self, event: BrokerAnswered) -> Delivered | None:
         """Takes a response; None for one that no request waits for."""

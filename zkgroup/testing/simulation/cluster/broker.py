@@ -156,8 +156,6 @@ class SimulatedBroker:
             fetcher.cut_off()
         self.fetchers.clear()
 
-    # --- the controller's requests --------------------------------------------------------------------
-
     @property
     def is_listening(self) -> bool:
         return self.is_up and self.accepts_requests
@@ -260,8 +258,6 @@ class SimulatedBroker:
         record_fields = {"broker": self.broker, **fields}
         self._world.recording.record(self.pid, f"broker-{self.broker}", session, kind, record_fields)
 
-    # --- the machine's effects ------------------------------------------------------------------------
-
     def _perform(self, effect: ef.BrokerEffect) -> None:
         match effect:
             case ef.Prepared():
@@ -306,8 +302,6 @@ class SimulatedBroker:
         new = frozenset(self.follows.keys() - self.paused)
         self.paused.update(new)
         self.shell.enqueue(FetchesPaused(new))
-
-    # --- records --------------------------------------------------------------------------------------
 
     def leads(self, tp: TopicPartition) -> ReplicaView | None:
         view = self.host.view(tp)

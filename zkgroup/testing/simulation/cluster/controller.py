@@ -137,8 +137,6 @@ class ControllerProcess:
         self._last_shutdown += 1
         self.shell.enqueue(ShutdownAsked(self._last_shutdown, broker))
 
-    # --- connections ----------------------------------------------------------------------------------
-
     def connected(self, connection: SimulatedConnection) -> None:
         self._happened(connection, ChannelUp(connection.broker, connection.incarnation))
 
@@ -159,8 +157,6 @@ class ControllerProcess:
                 self.shell.step(event)
 
         self.shell.enqueue(Task(deliver))
-
-    # --- effects --------------------------------------------------------------------------------------
 
     def _perform(self, effect: ef.ControllerEffect) -> None:
         network = self._world.network

@@ -148,8 +148,6 @@ class ClusterConvergence:
             and not self._waits_for_a_start(tp, cluster.replicas(tp) or ())
         }
 
-    # --- the goal -------------------------------------------------------------------------------------
-
     def missing(self, affected: AffectedByCorruption = NOTHING_AFFECTED) -> str | None:
         """The first difference from the goal, or None. Partitions affected by corrupt znodes are left out."""
         world = self._world
@@ -287,8 +285,6 @@ class ClusterConvergence:
             return f"{tp}: broker {broker} is {found}, should be {wanted.value} in {state.leader_epoch}"
         return None
 
-    # --- time and steps -------------------------------------------------------------------------------
-
     def pass_time(self, ms: int) -> None:
         """Advances the clock, and runs everything that happens meanwhile."""
         clock = self._world.clock
@@ -343,8 +339,6 @@ class ClusterConvergence:
             if not steps and not done:
                 return
         raise AssertionError("endless activity without time passing")
-
-    # --- records --------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
         """Checks that every leader acknowledges a record, and has all acknowledged records."""

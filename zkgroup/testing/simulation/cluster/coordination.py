@@ -135,8 +135,6 @@ class SimulatedCoordinator:
         if waiting is not None:
             waiting(result)
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def actions(self, has_requests: Callable[[], bool]) -> Iterator[Action]:
         """Possible next steps. While requests wait, the coordinator's timers do not fire."""
         if self.shell.inbox:
@@ -151,8 +149,6 @@ class SimulatedCoordinator:
         """When the next timer of store or coordinator fires."""
         times = (self.shell.next_timer_ms(), self.stored.next_due_ms)
         return min((each for each in times if each is not None), default=None)
-
-    # --- what it does -----------------------------------------------------------------------------
 
     def _take(self, effect: store_events.Effect | LogEvent) -> None:
         if isinstance(effect, SlotLoaded):

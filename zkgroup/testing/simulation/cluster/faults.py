@@ -62,8 +62,6 @@ class ClusterFaults(ScheduleFaults):
         self._world.stall(name, ms)
         return f"{name} for {ms}"
 
-    # --- faults at rare moments -----------------------------------------------------------
-
     def answer_late(self) -> object:
         """A broker with more queued requests responds after the controller's lease is over: ZooKeeper has not
         responded either."""
@@ -105,8 +103,6 @@ class ClusterFaults(ScheduleFaults):
     def delete_controller(self) -> object:
         """By hand."""
         return self._world.write(Delete(ControllerRegistration.path(), -1))
-
-    # --- processes ------------------------------------------------------------------------------------
 
     def pause(self) -> object:
         """Pauses the whole process: broker and controller."""
@@ -179,8 +175,6 @@ class ClusterFaults(ScheduleFaults):
         self._world.restart(broker)
         return broker
 
-    # --- disks ----------------------------------------------------------------------------------------
-
     def lose_broker(self) -> object:
         """Removes a broker and its disk for good, where no acknowledged record is lost by it."""
         world = self._world
@@ -217,8 +211,6 @@ class ClusterFaults(ScheduleFaults):
         self._world.storages[broker].broken.add(str(tp))
         self._world.broken.add((broker, tp))
         return f"{tp} of {broker}"
-
-    # --- between controllers and brokers --------------------------------------------------------------
 
     def cut_connection(self) -> object:
         """Breaks a connection; preferably one with a request in flight."""

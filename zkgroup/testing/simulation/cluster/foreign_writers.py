@@ -42,8 +42,6 @@ class ForeignWriters:
         """Makes the write of that name; False where it is not possible."""
         return getattr(self, step)()
 
-    # --- the reassignment znode -----------------------------------------------------------------------
-
     def write_request(self) -> object:
         """Writes a request in Kafka's form, perhaps over the present one, with entries that cannot be
         executed."""
@@ -82,8 +80,6 @@ class ForeignWriters:
         self._world.withdraw(moves)
         return list(map(str, moves))
 
-    # --- states of partitions -------------------------------------------------------------------------
-
     def outrun(self) -> object:
         """Raises the leader epoch of a state just before a zkgroup controller writes it."""
         sent = self._about_to_be_set()
@@ -100,8 +96,6 @@ class ForeignWriters:
             return False
         raised = dataclasses.replace(state, leader_epoch=state.leader_epoch + self._rng.choice((1, 2, 5)))
         return f"{path}: {raised}" if self._world.write(SetData(path, raised.encode(), -1)) else False
-
-    # --- Kafka's controllers --------------------------------------------------------------------------
 
     def kafka_step(self) -> object:
         """The active Kafka controller performs the next step of a reassignment, each as one write (4.4, K10).
@@ -179,8 +173,6 @@ class ForeignWriters:
             return False
         raised = ControllerEpoch(epoch + self._rng.choice((1, 3)))
         return raised if self._world.write(SetData(ControllerEpoch.path(), raised.encode(), -1)) else False
-
-    # --- unreadable znodes -------------------------------------------------------------------
 
     def break_znode(self) -> object:
         """Corrupts a znode that a controller reads. Needed ones are repaired when the faults end."""

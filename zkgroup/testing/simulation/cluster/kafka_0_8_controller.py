@@ -244,8 +244,6 @@ class Kafka08Thread:
         self._calls = self._waiting = None
         self.events.clear()
 
-    # --- events ---------------------------------------------------------------------------------------
-
     def _heard(self, event: SessionEvent) -> None:
         match event:
             case Connected(session):
@@ -272,8 +270,6 @@ class Kafka08Thread:
         if calls is not None:
             self._calls = calls
             self._go_on(None)
-
-    # --- calls ----------------------------------------------------------------------------------------
 
     def _go_on(self, outcome: Outcome | None) -> None:
         calls = self._calls
@@ -371,8 +367,6 @@ class Kafka08Controller:
         """Takes part in no further election. A Kafka broker cannot be asked to: its process is stopped."""
         self.may_elect = False
 
-    # --- events ---------------------------------------------------------------------------------------
-
     def choices(self) -> list[Callable[[], object]]:
         """Possible next steps: make its call (again), or handle the next event."""
         return self._thread.choices() if self.may_elect or self.is_active else []
@@ -395,8 +389,6 @@ class Kafka08Controller:
                 return self._controller_changed()
             case _:
                 return self._changed(event) if self.is_active else None
-
-    # --- election -------------------------------------------------------------------------------------
 
     def _check_controller(self) -> Calls:
         """Elects where `/controller` does not exist; otherwise waits for its watch."""
@@ -451,8 +443,6 @@ class Kafka08Controller:
     def _resign(self) -> None:
         self.is_active = False
         self._channels.close_all()
-
-    # --- active controller ----------------------------------------------------------------------------
 
     def _load(self) -> Calls:
         yield from self._read_brokers()
@@ -533,8 +523,6 @@ class Kafka08Controller:
             self.cluster.states[tp], self.cluster.versions[tp] = state, 0
             self.send_states([tp], self.cluster.live)
 
-    # --- reading and writing --------------------------------------------------------------------------
-
     def _read_brokers(self) -> Calls:
         live = {}
         for name in (yield from children(broker_ids_path())):
@@ -564,8 +552,6 @@ class Kafka08Controller:
                 raise MovedError from error
             self.cluster.versions[tp] = found.stat.version
         return found
-
-    # --- requests to brokers --------------------------------------------------------------------------
 
     def send_states(self, partitions: list[TopicPartition], brokers: Any) -> None:
         for broker, request in requests_of(self.cluster, self.broker, self.epoch, partitions, brokers):

@@ -86,8 +86,6 @@ class SimulatedNetwork:
     def _count(self, what: str) -> None:
         self.figures[what] = self.figures.get(what, 0) + 1
 
-    # --- what controllers do ------------------------------------------------------------------------
-
     def open(self, owner: SendingController, broker: int, incarnation: int) -> None:
         """Opens a connection, which connects as soon as the broker listens."""
         for connection in self._of(owner, broker):
@@ -140,8 +138,6 @@ class SimulatedNetwork:
         if connection.request is not None and connection.process is not None:
             self.late_requests.append(LateRequest(connection.process, connection.request, str(connection)))
         connection.process = connection.request = connection.response = None
-
-    # --- events ----------------------------------------------------------------------------
 
     def can_connect(self, connection: SimulatedConnection) -> bool:
         process = self.processes.get(connection.broker)

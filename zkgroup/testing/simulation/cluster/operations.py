@@ -124,8 +124,6 @@ class Operations:
         before = [] if found is None else [Delete(path, found.stat.version)]
         return self._world.write(*before, Create(path, TopicDeletion(brokers).encode()))
 
-    # --- reassignments --------------------------------------------------------------------------------
-
     def reassign(self) -> object:
         partitions = sorted(self._world.audit.catch_up().partitions())
         if not partitions:
@@ -175,8 +173,6 @@ class Operations:
             return False
         return targets if world.write(SetData(Reassignment.path(), data, found.stat.version)) else False
 
-    # --- elections ------------------------------------------------------------------------------------
-
     def prefer(self) -> object:
         partitions = tuple(sorted(self._world.audit.catch_up().partitions()))
         if not partitions:
@@ -218,8 +214,6 @@ class Operations:
         world.may_lose.update(tp.topic for tp in chosen)
         return chosen
 
-    # --- configurations -------------------------------------------------------------------------------
-
     def configure(self) -> object:
         """Changes a setting that needs nothing from the controller."""
         topics = sorted(self._topics())
@@ -252,8 +246,6 @@ class Operations:
         server.put(config_changes_path())
         is_written = self._world.write(Create(ConfigChange.prefix(), change.encode(), sequential=True))
         return f"{entity} {name}={value}" if is_written else False
-
-    # --- plans ----------------------------------------------------------------------------------------
 
     def store_plan(self) -> object:
         """Stores a reassignment plan of one or two phases, some with a throttle."""

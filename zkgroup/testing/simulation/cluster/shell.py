@@ -72,8 +72,6 @@ class MachineShell:
         self._timers.clear()
         self._next_timer_ms = None
 
-    # --- time ---------------------------------------------------------------------------------------
-
     def has_due_timers(self) -> bool:
         return self._next_timer_ms is not None and self._next_timer_ms <= self._clock.now_ms()
 
@@ -88,8 +86,6 @@ class MachineShell:
             del self._timers[name]
             self.inbox.append(TimerFired(name))
         self._next_timer_ms = min(self._timers.values(), default=None)
-
-    # --- a step -------------------------------------------------------------------------------------
 
     def take_event(self) -> None:
         """Handles the next event of the inbox, or runs a task."""

@@ -101,8 +101,6 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             self.world.server.put(Topic.path(name), Topic(dict(enumerate(lists))).encode())
         self.convergence.pass_time(100)
 
-    # --- faults ---------------------------------------------------------------------------------------
-
     def step(self) -> None:
         """Perhaps a fault or an operation, then one of the possible events."""
         self._disturb(self.setup.weights)
@@ -171,8 +169,6 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
                 self.world.stopping.discard(broker)
                 if broker in self.world.brokers:
                     self.world.close(broker)
-
-    # --- convergence and the history check ------------------------------------------------------------
 
     def converge(self) -> None:
         """Ends the faults: one controller must be active and finish all work within a bound (L6, L7), and

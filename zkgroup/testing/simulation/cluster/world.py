@@ -61,8 +61,6 @@ class ClusterWorld(ClusterEnvironment):
         self._stalled_until: dict[str, int] = {}
         self._pids = 0
 
-    # --- processes ------------------------------------------------------------------------------------
-
     def start_broker(self, broker: int) -> SimulatedBroker:
         self._pids += 1
         process = SimulatedBroker(
@@ -139,8 +137,6 @@ class ClusterWorld(ClusterEnvironment):
         elif broker not in self.brokers.keys() | self.lost | self.switched_off:
             self.start_broker(broker)
 
-    # --- what runs ---------------------------------------------------------------------------------
-
     def is_awake(self, name: str) -> bool:
         return self._paused_until.get(name, 0) <= self.clock.now_ms()
 
@@ -194,8 +190,6 @@ class ClusterWorld(ClusterEnvironment):
     @property
     def active_controllers(self) -> list[Controller]:
         return [one for one in self.controllers.values() if one.is_active]
-
-    # --- events ---------------------------------------------------------------------------------
 
     def write(self, *operations: Operation) -> bool:
         """Executes an operator's transaction at once; returns whether it was accepted."""
@@ -294,8 +288,6 @@ class ClusterWorld(ClusterEnvironment):
             self.kill(controller.broker)
             self.restart(controller.broker)
 
-    # --- steps ----------------------------------------------------------------------------------------
-
     def actions(self) -> Iterator[Action]:
         """Possible next steps of processes and network, without ZooKeeper's own steps."""
         for controller in self.awake_controllers():
@@ -333,8 +325,6 @@ class ClusterWorld(ClusterEnvironment):
         for broker in self.awake_brokers():
             for leader in broker.fetchable():
                 yield lambda one=broker, leader=leader: one.ask(leader)  # type: ignore[misc]
-
-    # --- time -----------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
         """Time of the next timer of a running machine."""

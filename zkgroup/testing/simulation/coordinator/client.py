@@ -188,8 +188,6 @@ class GroupClient:
         self._world.calls.cut(self)
         self._calls.clear()
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def actions(self) -> Iterator[Action]:
         """Possible next steps."""
         now_ms = self._world.clock.now_ms()
@@ -279,8 +277,6 @@ class GroupClient:
     def _later(self) -> None:
         self._due_ms = self._world.clock.now_ms() + BACKOFF_MS
 
-    # --- requests ---------------------------------------------------------------------------------
-
     def _identity(self) -> dict[str, Any]:
         return {
             "request_id": 0,
@@ -354,8 +350,6 @@ class GroupClient:
     def _note(self, kind: str, **fields: object) -> None:
         believes = self.believes
         self._world.note(self, kind, generation=believes.generation, member_id=believes.member_id, **fields)
-
-    # --- answers ----------------------------------------------------------------------------------
 
     def received(self, call: ClientCall, result: ServiceResult) -> None:
         """Takes the answer to one of its requests."""

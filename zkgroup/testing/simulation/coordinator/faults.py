@@ -34,8 +34,6 @@ class MemberFaults:
         members = self._world.zookeeper_members
         return self._rng.choice(members) if members else None
 
-    # --- clients ----------------------------------------------------------------------------------
-
     def cut_group_client(self) -> object:
         """Breaks the connection of a client, preferably one with a request or an answer on it."""
         busy = self._world.calls.busy()
@@ -107,8 +105,6 @@ class MemberFaults:
         outside = OutsideClient(self._world, group, self._outside)
         return outside.name if outside.fetch() else False
 
-    # --- ZooKeeper consumers ------------------------------------------------------------------------
-
     def pause_zookeeper_member(self) -> object:
         member = self._member()
         if member is None:
@@ -130,8 +126,6 @@ class MemberFaults:
             return False
         member.leave()
         return member.name
-
-    # --- slots ------------------------------------------------------------------------------------
 
     def move_slot(self) -> object:
         """A reassignment moves a slot from the broker that leads it to another one."""
@@ -169,8 +163,6 @@ class MemberFaults:
             slot = slot_of(group.group_id, world.setup.slots)
             world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
         return f"{process.name}, {group.group_id} in generation {group.generation}"
-
-    # --- both -------------------------------------------------------------------------------------
 
     def start_member(self) -> object:
         """Starts a member that a group lacks, of any kind."""

@@ -91,8 +91,6 @@ class CoordinatorSimulation(ClusterSimulation):
             for index in range(0 if is_with_clients else setup.zookeeper_members):
                 world.start_zookeeper_member(group, index)
 
-    # --- faults -----------------------------------------------------------------------------------
-
     def _happen(self, what: str) -> tuple[str, object]:
         if what in GROUP_FAULTS:
             return "fault", self._member_faults.inject(what)
@@ -118,8 +116,6 @@ class CoordinatorSimulation(ClusterSimulation):
             choices.append(self.rng.choice(fetches))
         choices.append(lambda: self._pass_time(is_busy))
         return choices
-
-    # --- convergence and the history check ----------------------------------------------------------
 
     def converge(self) -> None:
         """Ends the faults: each group must become stable within a bound (L8), commit, and stay."""

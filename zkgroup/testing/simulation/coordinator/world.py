@@ -52,8 +52,6 @@ class CoordinatorWorld(ClusterWorld):
         """What the ZooKeeper consumers record, which is checked in schedules of their own."""
         self._members_started = 0
 
-    # --- members ----------------------------------------------------------------------------------
-
     def start_client(self, group: str, index: int) -> GroupClient:
         """Starts a client of the coordinator; the first ones of a group are static."""
         self._members_started += 1
@@ -95,8 +93,6 @@ class CoordinatorWorld(ClusterWorld):
         self.group_clients = [one for one in self.group_clients if one.is_running]
         self.zookeeper_members = [one for one in self.zookeeper_members if one.is_running]
 
-    # --- what clients use ---------------------------------------------------------------------------
-
     def find_coordinator(self, group: str) -> SimulatedBroker | None:
         """The coordinator, as a broker knows it that is drawn; None where that cannot be reached."""
         awake = self.awake_brokers()
@@ -114,8 +110,6 @@ class CoordinatorWorld(ClusterWorld):
         who = {"group": client.group, "owner": client.instance_id or fields.get("member_id")}
         self.recording.record(client.pid, client.name, 0, kind, {**who, **fields})
         self.figures[f"client {kind}"] += 1
-
-    # --- topics -----------------------------------------------------------------------------------
 
     def missing_topics(self) -> list[str]:
         """The topics of the setup that are deleted."""
@@ -143,8 +137,6 @@ class CoordinatorWorld(ClusterWorld):
                 return tp
         return None
 
-    # --- processes --------------------------------------------------------------------------------
-
     def kill(self, broker: int, *, executed: int = 0, keep_requests: bool = False) -> None:
         """Kills a broker; the connections of its clients break."""
         process = self.brokers.get(broker)
@@ -166,8 +158,6 @@ class CoordinatorWorld(ClusterWorld):
     def clients(self) -> dict[str, int]:
         """ZooKeeper clients of running processes; those of consumers have no broker: 0."""
         return super().clients() | {one.name: 0 for one in self.zookeeper_members if one.is_running}
-
-    # --- steps ------------------------------------------------------------------------------------
 
     def actions(self) -> Iterator[Action]:
         """Possible next steps of processes and networks, without ZooKeeper's own steps."""

@@ -74,8 +74,6 @@ class ZooKeeperMember:
             self.is_leaving = True
             self.actor.engine.begin_close(5.0)
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def actions(self) -> Iterator[Action]:
         """Possible next steps."""
         if not self.is_running:

@@ -219,8 +219,6 @@ class Application(RebalanceListener):
         """Wakes a waiting poll."""
         self._is_woken = True
 
-    # --- RebalanceListener ------------------------------------------------------------------------
-
     def on_assigned(self, leases: Sequence[Lease]) -> None:
         self._assigned = [lease.token for lease in leases]
         self._do_inside()
@@ -268,8 +266,6 @@ class Application(RebalanceListener):
 
     def returned(self, call: CallbackCall) -> None:
         self._returned.update(self._assigning.pop(call, ()))
-
-    # --- steps ------------------------------------------------------------------------------------
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
@@ -405,8 +401,6 @@ class Application(RebalanceListener):
         waiting = [ordered.future for ordered in self._open] + self.handed_back
         if not all(future.done() for future in waiting):
             raise DeliveryError("a requested commit does not end")
-
-    # --- at rest ----------------------------------------------------------------------------------
 
     def calm(self) -> bool:
         """Performs one step of a plain application; False where it waits for records."""

@@ -204,8 +204,6 @@ class GroupFaults(ScheduleFaults):
         self._world.callbacks_hang = not self._world.callbacks_hang
         return self._world.callbacks_hang
 
-    # --- faults that wait for their moment --------------------------------------------------------
-
     def _sent(self, part: str, kind: type[Operation]) -> list[TopicPartition]:
         """Partitions of transactions in flight with such an operation."""
         found = []

@@ -85,8 +85,6 @@ class JvmConsumer:
         elif isinstance(event, Lost):
             self._life = None
 
-    # --- scheduling -------------------------------------------------------------------------------
-
     def choices(self) -> list[Callable[[], object]]:
         found: list[Callable[[], object]] = []
         if self._can_go_on():
@@ -140,8 +138,6 @@ class JvmConsumer:
     def _marked(self, path: str) -> None:
         del path
         self._is_marked = True
-
-    # --- its life ---------------------------------------------------------------------------------
 
     def _live(self) -> Life:
         group = self._group

@@ -43,8 +43,6 @@ class SteppedRunner:
         self.may_return: Callable[[], bool] = lambda: True
         """Whether the running callback can return."""
 
-    # --- CallbackRunner ---------------------------------------------------------------------------
-
     def submit(self, call: CallbackCall) -> None:
         self._waiting.append(call)
 
@@ -67,8 +65,6 @@ class SteppedRunner:
     def stop(self, timeout_s: float) -> bool:
         del timeout_s
         return self._running is None
-
-    # --- steps ------------------------------------------------------------------------------------
 
     @property
     def can_begin(self) -> bool:
@@ -210,8 +206,6 @@ class Actor:
             delivery=share,
         )
 
-    # --- state -------------------------------------------------------------------------
-
     @property
     def finished(self) -> ef.Finish | None:
         return self.machine.finished
@@ -246,8 +240,6 @@ class Actor:
     def describe(self) -> MemberSnapshot:
         return self.machine.describe()
 
-    # --- steps ------------------------------------------------------------------------------------
-
     @property
     def has_work(self) -> bool:
         """Whether the loop has something to handle."""
@@ -272,8 +264,6 @@ class Actor:
         """Ends the member as by SIGKILL, without any notification."""
         self._is_dead = True
         self.engine.loop.stop()
-
-    # --- HistorySink ------------------------------------------------------------------------------
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         """Adds a record, as a `HistoryFile` would."""
@@ -396,8 +386,6 @@ class ConsumingActor(Actor):
             token, position = self._sought.pop(tp, (None, None))
             if token == row["token"] and offset is not None and offset != position:
                 self._complaints.append(f"{tp} had a seek, processed up to {position}, released at {offset}")
-
-    # --- steps ------------------------------------------------------------------------------------
 
     def next_timer_ms(self) -> int | None:
         times = [at for at in (super().next_timer_ms(), self._fetch_due_ms) if at is not None]

@@ -278,8 +278,6 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
         with members_log_nothing():
             return self._run(self._steps)
 
-    # --- faults ------------------------------------------------------------------------------------
-
     def step(self) -> None:
         """Perhaps a fault, then one of the possible events."""
         self._disturb(self.setup.weights)
@@ -321,8 +319,6 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
     def _pass_time(self) -> None:
         self._advance(self.world.is_busy)
         self.world.produce()
-
-    # --- convergence and the history check ------------------------------------------------------------
 
     def converge(self) -> None:
         """Ends the faults: each member must get its share within a bound, and keep it (L1-L5)."""

@@ -72,8 +72,6 @@ class GroupAudit:
             if str(value).encode() not in self._stored.get(path, ()):
                 raise GroupAuditError(f"S6: commit of {tp} at {value} was acknowledged and never written")
 
-    # --- checks before a transaction ------------------------------------------------------------------
-
     def _check_before(self, entry: LoggedTransaction) -> None:
         if entry.session_id == 0:
             gone = [c.path for c in entry.changes if isinstance(c, Deleted) and self._is_registration(c.path)]
@@ -167,8 +165,6 @@ class GroupAudit:
     def _moves(self, entry: LoggedTransaction, owner: str) -> bool:
         return any(isinstance(o, Delete) and o.path == owner for o in entry.operations)
 
-    # --- checks after a transaction -------------------------------------------------------------------
-
     def _check_after(self, entry: LoggedTransaction) -> None:
         """S1: a claiming member is registered in the same session; a leaving member owns nothing."""
         for change in entry.changes:
@@ -203,8 +199,6 @@ class GroupAudit:
             return
         if registration is None or registration.stat.ephemeral_owner != owner.stat.ephemeral_owner:
             self._fail(entry, f"S1: {path} is owned by {member}, whose session has no registration")
-
-    # --- helpers ----------------------------------------------------------------------------------
 
     def _member(self, operations: Iterable[AnyOperation]) -> str | None:
         """The writing member: its transaction checks, creates or deletes its registration."""

@@ -70,8 +70,6 @@ class GroupWorld:
         for tp in self.dead:
             self.log.fail(tp, FOR_EVER)
 
-    # --- members ----------------------------------------------------------------------------------
-
     def add_member(self, index: int, *, fresh_client: bool = False) -> ConsumingActor:
         """Starts a member. Its id is free, or was its own before."""
         self._joined += 1
@@ -177,8 +175,6 @@ class GroupWorld:
         """Appends records to a partition."""
         topic = self._rng.choice(list(self.setup.topics))
         self.log.append(TopicPartition(topic, self._rng.randrange(self.setup.topics[topic])))
-
-    # --- time -------------------------------------------------------------------------------------
 
     def is_busy(self) -> bool:
         """Whether something can happen without time passing."""
