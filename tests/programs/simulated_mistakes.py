@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from tests.pure.simulation.bugs import BUGS, Bug
-from zkgroup.testing import Simulation, SimulationError
-from zkgroup.testing.simulation.group.setup import GroupSetup
+from tests.simulation import Simulation, SimulationError
+from tests.simulation.group.setup import GroupSetup
 
 FIRST = 10_000
 BATCHES = 10

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from tests.simulation.group.members import Actor
+from tests.simulation.schedule import ScheduleRecording
 from tests.worlds.positions_by_hand import PositionsByHand
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.machine import MemberConfig
@@ -21,8 +23,6 @@ from zkgroup.settings import GroupSettings
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper import Fault, ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
-from zkgroup.testing.simulation.group.members import Actor
-from zkgroup.testing.simulation.schedule import ScheduleRecording
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 

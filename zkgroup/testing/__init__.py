@@ -15,35 +15,20 @@ if TYPE_CHECKING:
     from zkgroup.testing.kafka_cluster import KafkaCluster
     from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
     from zkgroup.testing.memory_zookeeper.leader import server_transactions
-    from zkgroup.testing.simulation import Simulation, SimulationError
-    from zkgroup.testing.simulation.cluster import ClusterSimulation, ClusterSimulationError
-    from zkgroup.testing.simulation.coordinator import CoordinatorSimulation, CoordinatorSimulationError
 
 _HOMES = {
-    "ClusterSimulation": "zkgroup.testing.simulation.cluster",
-    "ClusterSimulationError": "zkgroup.testing.simulation.cluster",
-    "CoordinatorSimulation": "zkgroup.testing.simulation.coordinator",
-    "CoordinatorSimulationError": "zkgroup.testing.simulation.coordinator",
     "FakeClock": "zkgroup.testing.clock",
     "KafkaCluster": "zkgroup.testing.kafka_cluster",
     "MemoryZooKeeper": "zkgroup.testing.memory_zookeeper",
-    "Simulation": "zkgroup.testing.simulation",
-    "SimulationError": "zkgroup.testing.simulation",
     "check_history": "zkgroup.history",
     "server_transactions": "zkgroup.testing.memory_zookeeper.leader",
     "wait_until": "zkgroup.testing.clock",
 }
 
 __all__ = [
-    "ClusterSimulation",
-    "ClusterSimulationError",
-    "CoordinatorSimulation",
-    "CoordinatorSimulationError",
     "FakeClock",
     "KafkaCluster",
     "MemoryZooKeeper",
-    "Simulation",
-    "SimulationError",
     "check_history",
     "server_transactions",
     "wait_until",

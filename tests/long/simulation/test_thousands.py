@@ -22,7 +22,7 @@ from tests.pure.simulation.drawn import (
 )
 from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
-from zkgroup.testing import Simulation
+from tests.simulation import Simulation
 
 MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))
 CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "250"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tests.pure.simulation.setups import SETUPS
+from tests.simulation.group.setup import GroupSetup
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.testing.memory_zookeeper import tree
 from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
-from zkgroup.testing.simulation.group.setup import GroupSetup
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 STRANGE = ("steal", "foreign_write", "reset", "reset_then_write", "unregister")

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 
 from tests.pure.audit.simulated import events_of_log
+from tests.simulation.cluster import ClusterSimulation
+from tests.simulation.cluster.foreign_writers import NO_BROKER
 from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
-from zkgroup.testing import ClusterSimulation
-from zkgroup.testing.simulation.cluster.foreign_writers import NO_BROKER
 from zkgroup.znodes.brokers import BrokerRegistration
 
 ZKGROUP = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "zkgroup"][:12]

@@ -9,15 +9,15 @@ import pytest
 
 from tests.pure.audit.simulated import COUNTED, QUIET, STOLEN, UNREGISTERED, events_of_log
 from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
+from tests.simulation.group import Simulation
+from tests.simulation.group.setup import GROUP
+from tests.simulation.group.world import BROKER
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
-from zkgroup.testing.simulation.group import Simulation
-from zkgroup.testing.simulation.group.setup import GROUP
-from zkgroup.testing.simulation.group.world import BROKER
 
 MORE_SEEDS = 30  # for what a stranger seldom does
 STRANGER = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from tests.simulation.group.members import SteppedRunner
 from zkgroup.consumer.callbacks import CallbackDispatcher, Callbacks, RebalanceListener
 from zkgroup.consumer.lease import Lease
 from zkgroup.testing import FakeClock
-from zkgroup.testing.simulation.group.members import SteppedRunner
 
 TIMEOUT_MS = 3000
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.coordinator.assignments import subscription_bytes
 from zkgroup.history import Change, HistoryRecord, ServerTransaction, TransactionRefusal
 from zkgroup.history.coordinator import check_coordinator
 from zkgroup.model import TopicPartition
-from zkgroup.testing.simulation.coordinator.assignments import subscription_bytes
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import (

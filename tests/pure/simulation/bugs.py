@@ -14,7 +14,7 @@ import pytest
 from tests.pure.simulation import broken_beliefs, broken_delivery, broken_writes, scenarios
 from tests.pure.simulation.scenarios import Scenario
 from tests.pure.simulation.setups import EXPIRE, OFTEN, SETUPS, group
-from zkgroup.testing.simulation.group.setup import GroupSetup
+from tests.simulation.group.setup import GroupSetup
 
 
 @dataclass(frozen=True)

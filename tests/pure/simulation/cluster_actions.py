@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tests.simulation.cluster import ClusterSetup, ClusterSimulation
+from tests.simulation.cluster.controller import ControllerProcess
+from tests.simulation.cluster.operations import Operations
+from tests.simulation.cluster.simulation import ControllerAction
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.operations import Operations
-from zkgroup.testing.simulation.cluster.simulation import ControllerAction
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import Topic
 

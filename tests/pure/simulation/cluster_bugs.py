@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.simulation.cluster import replication
+from tests.simulation.cluster.controller import ControllerProcess
 from zkgroup.broker.log.leader_epochs import LeaderEpochs
 from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.server.control_requests import ControlRequestHandler
@@ -29,8 +31,6 @@ from zkgroup.controller.machine.requests.sender import RequestSender, SendQueue
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Multi, Read
 from zkgroup.runtime.procedures import Procedure, Query, read_done
-from zkgroup.testing.simulation.cluster import replication
-from zkgroup.testing.simulation.cluster.controller import ControllerProcess
 from zkgroup.wire.records import NO_EPOCH, EpochEnd, FetchRequest
 from zkgroup.znodes.brokers import PartitionState, broker_ids_path
 from zkgroup.znodes.controller import ControllerEpoch

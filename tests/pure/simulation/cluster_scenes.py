@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.pure.simulation.cluster_actions import T0
+from tests.simulation.cluster import ClusterSetup, ClusterSimulation
+from tests.simulation.cluster.controller import ControllerProcess
+from tests.simulation.cluster.kafka_0_8_controller import Kafka08Controller
+from tests.simulation.cluster.network import LateRequest, SimulatedConnection
+from tests.simulation.cluster.operations import Operations
+from tests.simulation.cluster.world import Controller as AnyController
 from zkgroup.model.requests import Create, Delete, SetData
-from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
-from zkgroup.testing.simulation.cluster.network import LateRequest, SimulatedConnection
-from zkgroup.testing.simulation.cluster.operations import Operations
-from zkgroup.testing.simulation.cluster.world import Controller as AnyController
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import PartitionState

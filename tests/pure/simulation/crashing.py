@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from tests.pure.simulation.cluster_actions import ACTIONS
-from zkgroup.testing.simulation.cluster.simulation import play
+from tests.simulation.cluster.simulation import play
 
 STRIDE = 30
 """The tests of this folder use each thirtieth point; `tests/long/simulation` uses others."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zkgroup.testing import Simulation
-from zkgroup.testing.simulation.cluster import ClusterSimulation
-from zkgroup.testing.simulation.coordinator import CoordinatorSimulation
+from tests.simulation import Simulation
+from tests.simulation.cluster import ClusterSimulation
+from tests.simulation.coordinator import CoordinatorSimulation
 
 OF_MEMBERS = {
     "deliveries": 1500,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from tests.simulation.group.step_checks import GroupAudit
 from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, is_stable, reads, tp, writes_to
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Lose, SeekTo
@@ -18,7 +19,6 @@ from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, Delete, ReadMany, Request, SetData
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
-from zkgroup.testing.simulation.group.step_checks import GroupAudit
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.group_records import Reset
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.simulation.group.application import ApplicationOptions
+from tests.simulation.group.setup import GroupSetup
 from zkgroup.model import StaticSubscription
-from zkgroup.testing.simulation.group.application import ApplicationOptions
-from zkgroup.testing.simulation.group.setup import GroupSetup
 
 SEEDS_OF_A_GROUP = 2
 """`tests/long/simulation` goes on from here."""

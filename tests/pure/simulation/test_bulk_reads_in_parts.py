@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from zkgroup.testing import Simulation
-from zkgroup.testing.simulation.group.setup import draw
+from tests.simulation import Simulation
+from tests.simulation.group.setup import draw
 
 SEEDS = 8
 STEPS = 600

@@ -8,7 +8,7 @@ import pytest
 
 from tests.pure.simulation import test_cluster_scenarios, test_takeover_scenarios
 from tests.pure.simulation.cluster_bugs import BUGS, RARE_BUGS
-from zkgroup.testing.simulation.cluster import ClusterSimulation, ClusterSimulationError
+from tests.simulation.cluster import ClusterSimulation, ClusterSimulationError
 
 SEEDS = range(80)
 SCENARIOS = {

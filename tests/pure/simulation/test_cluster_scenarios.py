@@ -20,11 +20,11 @@ from tests.pure.simulation.cluster_scenes import (
     state_of,
     zkgroup_controller,
 )
+from tests.simulation.cluster import ClusterSetup, ClusterSimulation
+from tests.simulation.cluster.operations import Operations
+from tests.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
-from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.operations import Operations
-from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.admin_requests import UncleanElection
 from zkgroup.znodes.brokers import NO_LEADER, Topic
 

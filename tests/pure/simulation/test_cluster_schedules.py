@@ -12,7 +12,7 @@ import pytest
 
 from tests.pure.simulation.batches import FIRST
 from tests.pure.simulation.drawn import hold_for_clusters
-from zkgroup.testing.simulation.cluster import ClusterSimulation
+from tests.simulation.cluster import ClusterSimulation
 
 
 def test_drawn_schedules_of_clusters_hold() -> None:

@@ -10,6 +10,16 @@ from typing import cast
 
 import pytest
 
+from tests.simulation.cluster.broker import SimulatedBroker
+from tests.simulation.coordinator.assignments import (
+    assign_cooperatively,
+    assignment_bytes,
+    subscription_bytes,
+)
+from tests.simulation.coordinator.calls import ClientCall, ClientNetwork
+from tests.simulation.coordinator.client import ClientOptions, ClientPhase, GroupClient
+from tests.simulation.coordinator.simulation import CoordinatorSimulation
+from tests.simulation.coordinator.world import _PARTITIONS
 from zkgroup.assignment.consumer_protocol import decode_subscription
 from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
@@ -25,16 +35,6 @@ from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
-from zkgroup.testing.simulation.cluster.broker import SimulatedBroker
-from zkgroup.testing.simulation.coordinator.assignments import (
-    assign_cooperatively,
-    assignment_bytes,
-    subscription_bytes,
-)
-from zkgroup.testing.simulation.coordinator.calls import ClientCall, ClientNetwork
-from zkgroup.testing.simulation.coordinator.client import ClientOptions, ClientPhase, GroupClient
-from zkgroup.testing.simulation.coordinator.simulation import CoordinatorSimulation
-from zkgroup.testing.simulation.coordinator.world import _PARTITIONS
 
 P0, P1, P2 = ALL = tuple(TopicPartition("t0", number) for number in range(3))
 

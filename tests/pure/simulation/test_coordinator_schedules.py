@@ -7,11 +7,11 @@ does it again.
 from __future__ import annotations
 
 from tests.pure.simulation.drawn import hold_for_coordinators
+from tests.simulation.coordinator import CoordinatorSimulation
+from tests.simulation.coordinator.setup import PARTITIONS, TOPIC, CoordinatorSetup
+from tests.simulation.coordinator.world import OutsideClient
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.model.requests import Create
-from zkgroup.testing.simulation.coordinator import CoordinatorSimulation
-from zkgroup.testing.simulation.coordinator.setup import PARTITIONS, TOPIC, CoordinatorSetup
-from zkgroup.testing.simulation.coordinator.world import OutsideClient
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 

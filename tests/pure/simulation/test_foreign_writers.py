@@ -6,11 +6,11 @@ import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, T0
 from tests.pure.simulation.cluster_scenes import begun, ended
+from tests.simulation.cluster import ClusterSimulation
+from tests.simulation.cluster.foreign_writers import BROKEN, ForeignWriters
+from tests.simulation.cluster.operations import Operations
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.simulation.cluster import ClusterSimulation
-from zkgroup.testing.simulation.cluster.foreign_writers import BROKEN, ForeignWriters
-from zkgroup.testing.simulation.cluster.operations import Operations
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.pure.simulation.cluster_actions import ALONE, KAFKA, T0
 from tests.pure.simulation.crashing import each_thirtieth
+from tests.simulation.cluster import ClusterSetup, ClusterSimulation
+from tests.simulation.cluster.operations import Operations
+from tests.simulation.cluster.simulation import ControllerAction, play
+from tests.simulation.cluster.world import ClusterWorld
 from zkgroup.broker.log.data_dir import stored_records
-from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.operations import Operations
-from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
-from zkgroup.testing.simulation.cluster.world import ClusterWorld
 from zkgroup.wire.record_batch import all_records
 from zkgroup.znodes.admin_requests import Reassignment
 

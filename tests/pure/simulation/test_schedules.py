@@ -12,7 +12,7 @@ from tests.pure.audit.simulated import AUDITED
 from tests.pure.simulation.batches import BATCH, FIRST, batches
 from tests.pure.simulation.drawn import hold_for_members
 from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
-from zkgroup.testing import Simulation
+from tests.simulation import Simulation
 
 
 def test_drawn_schedules_hold() -> None:

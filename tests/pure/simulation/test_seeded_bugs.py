@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.pure.simulation.bugs import BUGS, Bug
-from zkgroup.testing import Simulation, SimulationError
-from zkgroup.testing.simulation.group.setup import GroupSetup
+from tests.simulation import Simulation, SimulationError
+from tests.simulation.group.setup import GroupSetup
 
 SEEDS = 150
 

@@ -23,13 +23,13 @@ from tests.pure.simulation.cluster_scenes import (
     zkgroup_controller,
 )
 from tests.pure.simulation.crashing import each_thirtieth
+from tests.simulation.cluster import ClusterSimulation
+from tests.simulation.cluster.controller import ControllerProcess
+from tests.simulation.cluster.kafka_0_8_controller import Kafka08Controller
+from tests.simulation.cluster.operations import Operations
+from tests.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.controller.machine.controller_election.transactions import ElectorState
 from zkgroup.model.requests import Delete
-from zkgroup.testing.simulation.cluster import ClusterSimulation
-from zkgroup.testing.simulation.cluster.controller import ControllerProcess
-from zkgroup.testing.simulation.cluster.kafka_0_8_controller import Kafka08Controller
-from zkgroup.testing.simulation.cluster.operations import Operations
-from zkgroup.testing.simulation.cluster.simulation import ControllerAction, play
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 

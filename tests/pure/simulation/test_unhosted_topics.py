@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+from tests.simulation.cluster import ClusterSetup, ClusterSimulation
+from tests.simulation.cluster.setup import draw_cluster
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.simulation.cluster import ClusterSetup, ClusterSimulation
-from zkgroup.testing.simulation.cluster.setup import draw_cluster
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.stray_replicas import UnhostedTopic, may_be_unhosted, unhosted_topics_path
 

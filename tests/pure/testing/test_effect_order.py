@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.group.step_checks import EffectOrderChecker, EffectOrderError
 from zkgroup.consumer.machine.events import Assign, EndLease, ExtendLease, Lose, Revoke, Revoked
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, MultiDone, Operation, ReadDone, SetData
 from zkgroup.runtime.events import Answered, Submit
-from zkgroup.testing.simulation.group.step_checks import EffectOrderChecker, EffectOrderError
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 GRANT = LeaseGrant(topic_partition=ONE, thread=0, token=7, offset=None)

@@ -4,8 +4,7 @@
                                        -> GroupStore -> ZooKeeper       what must be stored comes first
     ZooKeeper's reply -> GroupStore -> GroupCoordinator -> the answer that waited
 
-The layer around has the store's machine, the connections, the clock and its timer: `service` in a broker,
-`zkgroup.testing.simulation.cluster` in a simulated one.
+The layer around has the store's machine, the connections, the clock and its timer: `service` in a broker.
 """
 
 from __future__ import annotations

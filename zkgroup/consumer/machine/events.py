@@ -6,7 +6,7 @@ only means that something may have changed; the machine reads the state anew (le
 Effects are commands, in the imperative. The engine performs the effects of a step in the order given, all of
 them before the next event. None of them blocks: results come back as events.
 
-Order rules of the machine, which the simulator checks on every step (`testing.simulation.order`):
+Order rules of the machine, which the simulator checks on every step (`EffectOrderChecker`):
 * `Revoke` of a partition, and `Revoked` or `EndOverdue`, come before any `Submit` that releases it, and that
   before any `Submit` that claims partitions which the same rebalance gains.
 * `Assign` of a partition comes only after a claim of it.

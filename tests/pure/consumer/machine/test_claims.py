@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.group.members import Actor
 from tests.worlds.stepped_group import (
     GROUP,
     SteppedGroup,
@@ -21,7 +22,6 @@ from zkgroup.consumer.machine.transactions import CLAIMED_VERSION
 from zkgroup.errors import RebalanceFailedError
 from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.runtime.events import LogEvent
-from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 

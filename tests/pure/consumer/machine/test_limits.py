@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.group.members import Actor
 from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, multis, owned, tp, writes_to
 from zkgroup.consumer.machine.events import FinishCommit, MemberState
 from zkgroup.model.requests import Create, Delete, ListChildren, Request, SetData
 from zkgroup.testing.memory_zookeeper import client
-from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 

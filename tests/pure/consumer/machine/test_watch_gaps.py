@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.simulation.group.members import Actor
 from tests.worlds.stepped_group import SteppedGroup, is_stable, owned
 from zkgroup.model.requests import ReadMany
-from zkgroup.testing.simulation.group.members import Actor
 from zkgroup.znodes.brokers import Topic
 
 VERIFY_MS = 5000

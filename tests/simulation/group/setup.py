@@ -1,0 +1,146 @@
+"""The setup of one schedule of a group: drawn from its seed, printed with a failure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.simulation.group.application import ApplicationOptions
+from zkgroup.model import StaticSubscription, Subscription, Whitelist
+from zkgroup.settings import GroupSettings
+
+GROUP = "g"
+
+FAULTS = (
+    "lost_reply",
+    "lost_request",
+    "late",
+    "cut",
+    "expire",
+    "isolate",
+    "pause",
+    "abandon",
+    "kill",
+    "steal",
+    "foreign_write",
+    "reset",
+    "grow",
+    "delete_topic",
+    "leave",
+    "join",
+    "resubscribe",
+    "hand_back",
+    "poll_timeout",
+    "slow_callback",
+    "unregister",
+    "grow_at_claim",
+    "write_at_commit",
+    "late_answer",
+    "lose_brokers",
+    "source_fails",
+    "retention",
+    "reset_then_write",
+)
+OFTENER = {"grow_at_claim": 10, "write_at_commit": 10, "lost_reply": 2}
+"""Faults that need a rare state: the factor by which they are tried more often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSetup:
+    """A group, and the weights of its faults."""
+
+    members: int
+    clients: tuple[int, ...]
+    """Client of each member; members with the same number share one."""
+    topics: Mapping[str, int]
+    """Partitions of each topic at the start."""
+    strategy: str
+    jvm_members: int = 0
+    """Number of members like Kafka 0.8.2.2's. With them only safety is checked, because theirs may give
+    up."""
+    subscriptions: tuple[Subscription, ...]
+    policy: str
+    steps: int
+    stale: bool
+    """Servers of clients lag behind by any amount."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Chance of each fault in a thousand steps."""
+    session_timeout_ms: int = 6000
+    habits: ApplicationOptions = field(default_factory=ApplicationOptions)
+    auto_commit: bool = True
+    poll_interval_ms: int | None = None
+    require_brokers: bool = False
+    dead_partition: bool = False
+    """Whether one partition is never available."""
+    request_bytes_max: int = 800_000
+    """Largest transaction in bytes; larger ones are split."""
+    bulk_paths: int | None = None
+    """Number of paths of a bulk read that are read at once; all of them when None."""
+
+    def settings(self) -> GroupSettings:
+        return GroupSettings(
+            session_timeout_ms=self.session_timeout_ms,
+            partition_assignment_strategy=self.strategy,
+            on_foreign_commit=self.policy,
+            settle_ms=10,
+            settle_max_ms=100,
+            initial_rebalance_delay_ms=50,
+            revoke_timeout_ms=1000,
+            rebalance_backoff_ms=500,
+            server_tick_ms=500,
+            verify_interval_ms=2000,
+            publish_interval_ms=3000,
+            ack_mode=self.habits.ack_mode,
+            auto_commit_enable=self.auto_commit,
+            auto_commit_interval_ms=3000,
+            max_poll_interval_ms=self.poll_interval_ms,
+            require_brokers=self.require_brokers,
+        )
+
+
+def draw(seed: int, steps: int) -> GroupSetup:
+    """The setup of a seed. Every fault is drawn independently, so that each pair occurs in some schedule."""
+    rng = random.Random(seed)
+    members = rng.choice((2, 2, 3, 3, 4))
+    clients = tuple(rng.choice((m, max(0, m - 1))) if rng.random() < 0.3 else m for m in range(members))
+    topics = {f"t{i}": rng.randint(1, 4) for i in range(rng.choice((1, 1, 2)))}
+    strategy = rng.choice(("range", "range", "sticky", "sticky", "roundrobin"))
+    weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) * OFTENER.get(fault, 1) for fault in FAULTS}
+    return GroupSetup(
+        members=members,
+        clients=clients,
+        topics=topics,
+        strategy=strategy,
+        jvm_members=1 if rng.random() < 0.15 else 0,
+        subscriptions=tuple(_subscription(rng, topics, strategy) for _ in range(members + 4)),
+        policy=rng.choice(("adopt", "reassert")),
+        steps=steps,
+        stale=rng.random() < 0.5,
+        weights=weights,
+        bulk_paths=rng.choice((None, None, None, 1, 2, 5)),
+        habits=_habits(rng),
+        auto_commit=rng.random() < 0.7,
+        poll_interval_ms=rng.choice((None, None, 1000, 3000)),
+        require_brokers=rng.random() < 0.3,
+        dead_partition=rng.random() < 0.2,
+        request_bytes_max=rng.choice((800_000, 800_000, 300, 600)),
+    )
+
+
+def _habits(rng: random.Random) -> ApplicationOptions:
+    return ApplicationOptions(
+        ack_mode=rng.choice(("auto", "explicit")),
+        own_offsets=rng.random() < 0.4,
+        bursts=rng.random() < 0.15,
+        seeks=rng.random() < 0.4,
+        calls_inside=rng.random() < 0.4,
+    )
+
+
+def _subscription(rng: random.Random, topics: Mapping[str, int], strategy: str) -> Subscription:
+    if rng.random() < 0.2:
+        return Whitelist("t.*")
+    threads = 1 if strategy == "roundrobin" else rng.choice((1, 1, 2))
+    wanted = topics if strategy == "roundrobin" or rng.random() < 0.8 else list(topics)[:1]
+    return StaticSubscription(dict.fromkeys(wanted, threads))

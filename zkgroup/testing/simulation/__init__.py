@@ -1,5 +1,0 @@
-"""Simulated schedules of consumer groups and of clusters on a ZooKeeper in memory, drawn from a seed."""
-
-from zkgroup.testing.simulation.group import Report, Simulation, SimulationError
-
-__all__ = ["Report", "Simulation", "SimulationError"]

@@ -1,5 +1,0 @@
-"""Simulated schedules of a consumer group: production machines, a ZooKeeper in memory, faults by seed."""
-
-from zkgroup.testing.simulation.group.simulation import Report, Simulation, SimulationError
-
-__all__ = ["Report", "Simulation", "SimulationError"]
