@@ -21,7 +21,7 @@ from tests.project import (
 
 FIXED_TOP_LEVEL = {
     *("setup.cfg", "zkgroup", "cli", "tests", "docker-compose.yml", "docs", "README.md"),
-    *("pyproject.toml", ".ci", "LICENSE", "CHANGELOG.md", ".gitignore"),
+    *("pyproject.toml", ".ci", "LICENSE", "CHANGELOG.md", ".gitignore", ".git-blame-ignore-revs"),
 }
 
 
