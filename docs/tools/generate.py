@@ -10,15 +10,11 @@ from pathlib import Path
 
 from docs.tools import (
     admin_page,
-    checklist_page,
     cli_page,
-    controller_checklist_page,
-    coordinator_checklist_page,
     errors_page,
     file_columns_page,
     findings_page,
     json_page,
-    known_defects_page,
     library_pages,
     pictures,
     settings_page,
@@ -39,11 +35,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/findings.md": findings_page.page,
     "reference/znodes.md": znodes_page.page,
     "reference/wire.md": wire_page.page,
-    "reference/checklist.md": checklist_page.page,
-    "reference/controller-checklist.md": controller_checklist_page.page,
-    "reference/coordinator-checklist.md": coordinator_checklist_page.page,
     **pictures.FILES,
-    "reference/known-defects.md": known_defects_page.page,
 }
 
 

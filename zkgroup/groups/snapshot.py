@@ -1,7 +1,7 @@
 """`GroupSnapshot`: all znodes of one group at one moment, as a value. Pure.
 
 Each znode is stored with its Stat and either its decoded value or the reason why it cannot be read:
-one unreadable znode never hides the rest (items 16 and 19 of checklist.md).
+one unreadable znode never hides the rest.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Registration:
     Stored by Kafka 0.8.2 as one object without white space, keys in this order:
     `{"version":1,"subscription":{"topic1":2},"pattern":"static","timestamp":"1396019252998"}`.
     Created with its final data, never set again. Every member of the group watches the children of `ids` and
-    reads every registration at each rebalance; one that a JVM member cannot parse stops all of them (item 16
-    of checklist.md). Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup`, `strategy`,
+    reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
+    Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup`, `strategy`,
     `exclude_internal` and, unless the id contains it, `host`, with text values.
     """
 

@@ -29,7 +29,7 @@ def cluster(zk_chaos_server: ChaosZooKeeper, witness: Blocking) -> Iterator[Clus
 
 
 def test_brokers_serve_on_for_ten_session_timeouts(cluster: Cluster, zk_chaos_server: ChaosZooKeeper) -> None:
-    """Controller item 72: metadata stay as they were; afterwards all brokers are registered and in sync."""
+    """Metadata stay as they were; afterwards all brokers are registered and in sync."""
     cluster.add(1, 2, settings=replace(QUICK, session_timeout_ms=SESSION_MS))
     cluster.create_topic("t", (1, 2), (2, 1))
     for broker in (1, 2):

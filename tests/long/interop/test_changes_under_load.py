@@ -1,4 +1,4 @@
-"""Joins, clean leaves and a SIGKILL of each kind while records are written (item 72)."""
+"""Joins, clean leaves and a SIGKILL of each kind while records are written."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Story:
 
 
 def test_joins_leaves_and_kills_of_each_kind(make_scene: Callable[..., Scene], producer: Producer) -> None:
-    """item 72: every partition converges on one owner, nothing is missing, what is repeated is bounded."""
+    """Every partition converges on one owner, nothing is missing, what is repeated is bounded."""
     scene = make_scene()
     with Pump(scene) as pump:
         recorder = Recorder(scene, pump)

@@ -121,7 +121,7 @@ of_each = of(*WHOLE)
 
 @of_each
 def test_members_join_share_and_leave(group: ClientGroup) -> None:
-    """coordinator item 80: with `range`; each member that leaves hands its partitions to the others."""
+    """With `range`; each member that leaves hands its partitions to the others."""
     group.produce(20)
     members = group.start_all()
     group.produce(20)
@@ -307,7 +307,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions(group: ClientGroup) ->
 @pytest.mark.skipif(bool(KAFKA), reason="one broker")
 @of_each
 def test_members_go_on_when_the_coordinator_is_killed(group: ClientGroup, group_brokers: OurBrokers) -> None:
-    """coordinator item 71: SIGKILL of the broker's process. No member loses a partition, and all commit."""
+    """SIGKILL of the broker's process. No member loses a partition, and all commit."""
     group.produce(20)
     members = group.start_all()
     group.wait_committed()

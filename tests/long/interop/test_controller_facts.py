@@ -51,7 +51,7 @@ def real(real_zookeeper: RealZooKeeper, hand: KazooClient, tmp_path: Path) -> It
 def test_a_real_broker_and_a_controller_that_is_no_broker(
     real: RealBroker, hand: KazooClient, box: Toolbox
 ) -> None:
-    """Recipes 13 [T], as it reads `/controller`; recipes 14 [T], with and without a registration."""
+    """Recipes 13, as it reads `/controller`; recipes 14, with and without a registration."""
     _set_once_after_it_was_made(hand)
     _changed_instead_of_deleted(hand)
     _registered_it_gets_replicas(real, hand, box)

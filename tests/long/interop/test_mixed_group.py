@@ -29,7 +29,7 @@ def by_name(scene: Scene, owners: dict[int, str]) -> dict[int, str]:
 
 
 def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> None:
-    """item 71: for the same ids over ten partitions a mixed group owns what an all-JVM group owns."""
+    """For the same ids over ten partitions a mixed group owns what an all-JVM group owns."""
     alone = make_scene()
     members = start_all(alone, dict.fromkeys(KINDS, "jvm"))
     # the value waited for, not a second read: a JVM member releases all at each new notification
@@ -47,7 +47,7 @@ def test_owners_equal_the_all_jvm_result(make_scene: Callable[..., Scene]) -> No
 def test_each_kind_continues_the_offsets_of_the_other(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """item 73: JVM after Python after JVM after Python, one at a time: no record missing, none twice."""
+    """JVM after Python after JVM after Python, one at a time: no record missing, none twice."""
     scene = make_scene()
     turns: tuple[Kind, ...] = ("python", "jvm", "python", "jvm")
     for turn, kind in enumerate(turns):
@@ -97,7 +97,7 @@ def test_a_forced_reset_stands_only_where_a_member_of_zkgroup_owns(
 def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """recipes 5 [T]: a claim by zkgroup leaves -1 for "none", and a JVM member resets there."""
+    """recipes 5: a claim by zkgroup leaves -1 for "none", and a JVM member resets there."""
     scene = make_scene(partitions=3)
     ends = producer.fill(scene.topic, 3, 5)
     address = scene.broker.zookeeper.address

@@ -28,13 +28,13 @@ def address(real_zookeeper: RealZooKeeper) -> str:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_store(address: str, check: Callable[[Target], None]) -> None:
-    """The store keeps every rule of its contract on a 3.4 server too (recipes 3 [T])."""
+    """The store keeps every rule of its contract on a 3.4 server too (recipes 3)."""
     with Target(opener(address)) as target:
         check(target)
 
 
 def test_bulk_reads_do_not_cost_the_session(address: str) -> None:
-    """recipes 3 [T]: support is probed on a separate connection, so the member's session survives."""
+    """recipes 3: support is probed on a separate connection, so the member's session survives."""
     with ZooKeeperClient(address) as client, Blocking(client) as blocking:
         before = blocking.wait_connected()
         found = blocking.read_many([f"/none-{n}" for n in range(300)])

@@ -122,7 +122,7 @@ def operated(
 
 
 def test_topics_are_created_and_grow(operated: Operated) -> None:
-    """Controller item 80: create, list, describe, alter; collisions are refused."""
+    """Create, list, describe, alter; collisions are refused."""
     brokers = operated.json("broker", "list")["brokers"]
     assert [(row["broker"], row["version"], row["kind"]) for row in brokers] == [
         (1, REGISTERED[operated.release], "kafka"),
@@ -153,7 +153,7 @@ def test_topics_are_created_and_grow(operated: Operated) -> None:
 
 
 def test_brokers_apply_a_configuration(operated: Operated) -> None:
-    """Controller item 80: set and removed, with notifications as the brokers of each release need them."""
+    """Set and removed, with notifications as the brokers of each release need them."""
     operated.create("configured", "1,1", "--config", "retention.ms=99999")
     done = operated.json(
         "config", "alter", "--topic", "configured", "--add-config", "max.message.bytes=2000",
@@ -218,7 +218,7 @@ def test_records_are_produced_and_read_back(operated: Operated) -> None:
 
 
 def test_partitions_are_moved(operated: Operated) -> None:
-    """Controller items 37, 41 and 80: every partition moves to broker 2, which is paused for a moment."""
+    """Every partition moves to broker 2, which is paused for a moment."""
     operated.create("moved", "1,1,1")
     moves = {("moved", number): [2, 1] for number in range(3)}
     file = operated.file("moves.json", moves)
@@ -265,7 +265,7 @@ def test_partitions_are_moved(operated: Operated) -> None:
 
 
 def test_preferred_replicas_are_elected(operated: Operated) -> None:
-    """Controller item 80: another replica becomes the first of the list, and is elected."""
+    """Another replica becomes the first of the list, and is elected."""
     operated.create("elected", "1:2,1:2")
     file = operated.file("elected.json", {("elected", number): [2, 1] for number in range(2)})
     operated.json("reassign", "execute", "--reassignment-json-file", file, "--execute")
@@ -283,7 +283,7 @@ def test_preferred_replicas_are_elected(operated: Operated) -> None:
 
 
 def test_topics_are_deleted(operated: Operated) -> None:
-    """Controller item 80: Kafka's controller deletes them; zkgroup reports the prerequisites first."""
+    """Kafka's controller deletes them; zkgroup reports the prerequisites first."""
     operated.create("deleted", "1:2,2:1")
     done = operated.run("topic", "delete", "deleted", "--execute", "--wait", "--timeout", f"{PATIENCE_S:g}s")
     may_be_off = REGISTERED[operated.release] < 5

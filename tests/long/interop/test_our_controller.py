@@ -25,7 +25,7 @@ def led(
 
 
 def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
-    """Controller items 50 and 62: topics are created by Kafka's tool, written and read."""
+    """Topics are created by Kafka's tool, written and read."""
     led.create("orders", 4, 2)
     eventually(lambda: led.in_sync("orders", 4, 2), what="all partitions are led")
     rows = led.described("orders")
@@ -52,7 +52,7 @@ def test_topics_are_led_through_a_lost_broker_and_its_return(led: Led) -> None:
 
 
 def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
-    """Controller items 37, 54 and 58: Kafka's tools request, and zkgroup's controller executes it."""
+    """Kafka's tools request, and zkgroup's controller executes it."""
     words = ("--create", "--topic", "moved", "--replica-assignment", "1:2,2:3,3:1")
     led.tool("TopicCommand", *words)
     eventually(lambda: led.in_sync("moved", 3, 2), what="all partitions are led")
@@ -89,7 +89,7 @@ def test_the_real_tools_move_elect_and_delete(led: Led) -> None:
 
 
 def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
-    """Controller item 60: before it stops it leads nothing and is in no ISR, and its log has no errors."""
+    """Before it stops it leads nothing and is in no ISR, and its log has no errors."""
     led.create("clicks", 6, 2)
     eventually(lambda: led.in_sync("clicks", 6, 2), what="all partitions are led")
     led.produce("clicks", 6, 10, "first")
@@ -115,7 +115,7 @@ def test_a_real_broker_stops_under_our_controller(led: Led) -> None:
 def test_rule_goes_to_a_real_broker_and_comes_back(
     real_zookeeper: RealZooKeeper, box: Toolbox, tmp_path: Path
 ) -> None:
-    """Controller items 14 and 17: zkgroup's is killed, Kafka's takes over, zkgroup's takes over again."""
+    """zkgroup's is killed, Kafka's takes over, zkgroup's takes over again."""
     with loaded_cluster(real_zookeeper, box, tmp_path, "/taken-over", (1, 2)) as led:
         _goes_to_a_real_broker(led)
         _comes_back(led)

@@ -66,7 +66,7 @@ def at(*releases: str) -> pytest.MarkDecorator:
 
 @at(*RELEASES)
 def test_a_topic_is_created(tools: Tools) -> None:
-    """Controller items 2, 49, 50 and 51: create, list, describe; an invalid request changes nothing."""
+    """Create, list, describe; an invalid request changes nothing."""
     cluster, topic = tools.cluster, tools.name("created")
     words = ("--create", "--topic", topic, "--partitions", "4", "--config", "retention.ms=99999")
     printed = tools.topic(*words, "--replication-factor", "2")
@@ -91,7 +91,7 @@ def test_a_topic_is_created(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_a_topic_grows(tools: Tools) -> None:
-    """Controller items 49 and 52: old partitions are untouched, new ones are led, the configuration stays."""
+    """Old partitions are untouched, new ones are led, the configuration stays."""
     cluster, topic = tools.cluster, tools.name("grown")
     old = tools.create(topic, (1, 2), (2, 3))
     tools.topic("--alter", "--topic", topic, "--config", "retention.ms=99999")
@@ -112,7 +112,7 @@ def test_a_topic_grows(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
-    """Controller item 49: set and removed by TopicCommand, and zkgroup brokers apply it."""
+    """Set and removed by TopicCommand, and zkgroup brokers apply it."""
     cluster, topic = tools.cluster, tools.name("altered")
     tools.create(topic, (1, 2))
     entity, path = f"topics/{topic}", f"/config/topics/{topic}"
@@ -172,7 +172,7 @@ def completed(text: str) -> int:
 
 @at(*RELEASES)
 def test_partitions_are_moved(tools: Tools) -> None:
-    """Controller items 37, 41 and 49: generate, execute, a second one refused, verify."""
+    """Generate, execute, a second one refused, verify."""
     cluster, topic = tools.cluster, tools.name("moved")
     before = tools.create(topic, (1, 2), (2, 1), (1, 2), (2, 1))
     cluster.write(topic, 4, 5)
@@ -217,7 +217,7 @@ def placed(document: dict[str, Any]) -> dict[int, list[int]]:
 
 @at(*(release for release in RELEASES if not is_old(release)))
 def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
-    """Controller items 48 and 49: rates and lists are set during the move, and `--verify` removes them."""
+    """Rates and lists are set during the move, and `--verify` removes them."""
     cluster, topic = tools.cluster, tools.name("throttled")
     tools.create(topic, (1, 2), (2, 3))
     file = tools.moves("moves.json", topic, {0: [2, 3], 1: [3, 1]})
@@ -245,7 +245,7 @@ def test_a_throttle_comes_with_a_move_and_goes(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_preferred_replicas_lead_again(tools: Tools) -> None:
-    """Controller items 49 and 58: after a broker's restart those in a file, or all, are elected."""
+    """After a broker's restart those in a file, or all, are elected."""
     cluster, topic = tools.cluster, tools.name("preferred")
     rows = tools.create(topic, (3, 1), (3, 2), (2, 3))
     cluster.end(3)
@@ -272,7 +272,7 @@ def test_preferred_replicas_lead_again(tools: Tools) -> None:
 
 @at(*RELEASES)
 def test_a_topic_is_deleted_and_made_again(tools: Tools) -> None:
-    """Controller items 49 and 54: znodes, configuration and files go; a new topic has only its own."""
+    """Znodes, configuration and files go; a new topic has only its own."""
     cluster, topic = tools.cluster, tools.name("deleted")
     tools.create(topic, (1, 2), (2, 3))
     tools.topic("--alter", "--topic", topic, "--config", "retention.ms=5")

@@ -46,7 +46,7 @@ def becomes_printed(read: Callable[[], list[Row]], expected: list[Row]) -> None:
 def test_tools_agree_on_a_mixed_group(
     make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
 ) -> None:
-    """item 74: the offset checker, the 0.9 group command and `zkgroup group describe` print the same."""
+    """The offset checker, the 0.9 group command and `zkgroup group describe` print the same."""
     scene = make_scene()
     address = scene.broker.zookeeper.address
     members = [scene.start("python", "a"), scene.start("jvm", "b"), scene.start("python", "c")]
@@ -86,7 +86,7 @@ def test_tools_agree_on_a_mixed_group(
 def test_offsets_exported_by_either_tool_are_the_same(
     make_scene: Callable[..., Scene], producer: Producer, box: Toolbox, tmp_path: Path
 ) -> None:
-    """item 62: the JVM's export of a group and zkgroup's have the same lines."""
+    """The JVM's export of a group and zkgroup's have the same lines."""
     scene = make_scene(partitions=3)
     ends = producer.fill(scene.topic, 3, 5)
     member = scene.start("python", "a")

@@ -66,7 +66,7 @@ READ = [
 
 
 def test_real_kafka_reads_what_we_write(jars: Path, box: Toolbox) -> None:
-    """Each format of each znode, letters of all kinds, the numbers that it fails on (controller item 6)."""
+    """Each format of each znode, letters of all kinds, the numbers that it fails on."""
     words = [word for kind, data, _ in READ for word in (kind, data.hex())]
     printed = box.run(VERSION, "ReadZnodes", *words, classes=compiled(HERE / "ReadZnodes.java", f"{jars}/*"))
     assert printed.code == 0, printed

@@ -21,7 +21,7 @@ MORE_PAIRS = 5
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_more_points(name: str) -> None:
-    """Controller item 39: S11-S17, L6, L7, and every acknowledged record, during any operation."""
+    """S11-S17, L6, L7, and every acknowledged record, during any operation."""
     points = points_of(name)
 
     crash_at(name, points, others(len(points), name))

@@ -31,7 +31,7 @@ COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
 def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
-    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect."""
+    """recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect."""
     require_that_faults_bit(hold_for_members(seeds), seeds, OF_MEMBERS)
 
 

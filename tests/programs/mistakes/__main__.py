@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.programs.mistakes.catalogue import MISTAKES, PARTS, Mistake
-from tests.programs.mistakes.run import PAGE, Result, SuiteError, run, table, write_page
-from tests.programs.mistakes.tree import ROOT
+from tests.programs.mistakes.run import Result, SuiteError, run, table
 
 
 def chosen(words: Sequence[str]) -> list[Mistake]:
@@ -62,10 +61,7 @@ def main() -> int:
     ask.add_argument("--list", action="store_true", help="name the mistakes and stop")
     ask.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time")
     ask.add_argument("--table", action="store_true", help="print the results as a table in Markdown")
-    ask.add_argument("--docs", action="store_true", help=f"write that table into {PAGE.relative_to(ROOT)}")
     given = ask.parse_args()
-    if given.docs and given.only:
-        ask.error("--docs takes all mistakes: leave --only out")
     mistakes = chosen(given.only)
     if given.list:
         for each in mistakes:
@@ -80,8 +76,6 @@ def main() -> int:
         return 2
     if given.table:
         print(table(results))
-    if given.docs:
-        write_page(results)
     missed = [each for each in results if each.trouble]
     caught, took_s = len(results) - len(missed), time.monotonic() - started
     print(f"{caught} of {len(results)} mistakes caught, in {took_s:.0f} s", file=sys.stderr)

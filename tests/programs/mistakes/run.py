@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.programs.mistakes.catalogue import Mistake, StaleError
-from tests.programs.mistakes.tree import PATIENCE_WITH_MISTAKE_S, ROOT, Copy, Run
+from tests.programs.mistakes.tree import PATIENCE_WITH_MISTAKE_S, Copy, Run
 
 TAIL: Final = 30
 """Lines of pytest that are shown where it did not do what it should."""
@@ -119,7 +119,6 @@ def _tail(run: Run) -> str:
     return "\n".join(run.output.splitlines()[-TAIL:])
 
 
-PAGE: Final = ROOT / "docs" / "mistakes.md"
 HEAD: Final = "| part | mistake | caught by | CPU s |"
 
 
@@ -131,9 +130,3 @@ def table(results: Iterable[Result]) -> str:
         caught = f"`{file}` {test}" if test else "**no test**"
         rows.append(f"| {each.mistake.part} | {each.mistake.says} | {caught} | {each.seconds:.1f} |")
     return "\n".join(rows)
-
-
-def write_page(results: Iterable[Result]) -> None:
-    """Puts the table in place of the one at the end of the page."""
-    text, _, _ = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    PAGE.write_text(f"{text}{table(results)}\n", encoding="utf-8")

@@ -30,7 +30,7 @@ ORDERS = ConfigEntity.topic("orders")
 def test_the_notification_is_in_the_format_of_the_oldest_broker(
     world: MemoryGroups, release: str, payload: str
 ) -> None:
-    """controller item 11: one notification in one format, beside brokers of 2.8.2 too."""
+    """One notification in one format, beside brokers of 2.8.2 too."""
     cluster = MemoryCluster(world, 2, "2.8.2")
     cluster.broker(3, release)
     cluster.topic("orders", (1,), unknown="kept")

@@ -97,7 +97,7 @@ def test_list_counts_the_partitions_that_describe_shows(world: MemoryGroups) -> 
 
 
 def test_offsets_of_a_real_group_are_shown(world: MemoryGroups) -> None:
-    """item 62: offsets that a JVM member committed read back, in order of topic and number."""
+    """Offsets that a JVM member committed read back, in order of topic and number."""
     operator = world.operator(RecordedStore("kafka-0.8.2.2/26-group-offsets-only.jsonl"))
     snapshot = read_snapshot(operator, "g4")
 

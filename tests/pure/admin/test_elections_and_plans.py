@@ -198,7 +198,7 @@ def test_waiting_ends_when_the_request_is_gone_and_reports_the_leaders(
 
 
 def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
-    """controller item 47: as Kafka's `--generate` with a fixed start (examples B of 6.1)."""
+    """As Kafka's `--generate` with a fixed start (examples B of 6.1)."""
     MemoryCluster(world).topic("orders", *[(1, 2)] * 4)
 
     found = propose(world.ensemble, ["orders"], [1, 2, 3])

@@ -33,7 +33,7 @@ def _below(world: MemoryGroups) -> list[str]:
 
 
 def test_an_idle_group_goes_with_everything_below_it(idle: MemoryGroups) -> None:
-    """item 68: all znodes of the group go, its siblings stay."""
+    """All znodes of the group go, its siblings stay."""
     idle.server.put("/consumers/other/ids")
     plan = plan_deletion(idle.ensemble, "g")
 
@@ -46,7 +46,7 @@ def test_an_idle_group_goes_with_everything_below_it(idle: MemoryGroups) -> None
 
 
 def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: MemoryGroups) -> None:
-    """item 68: any child of `ids` refuses the deletion, and is named."""
+    """Any child of `ids` refuses the deletion, and is named."""
     idle.member("g", "b", {"orders": 1})
     before = _below(idle)
 
@@ -57,7 +57,7 @@ def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: Memor
 
 
 def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: MemoryGroups) -> None:
-    """item 68, recipes 8 [T]: atomic against a concurrent join: `delete(ids)` answers NotEmpty."""
+    """recipes 8: atomic against a concurrent join: `delete(ids)` answers NotEmpty."""
     plan = plan_deletion(idle.ensemble, "g")
     idle.member("g", "b", {"orders": 1})
     before = _below(idle)

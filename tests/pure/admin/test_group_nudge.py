@@ -22,7 +22,7 @@ def group(world: MemoryGroups) -> MemoryGroups:
 
 
 def test_nudge_leaves_no_trace_below_ids(group: MemoryGroups) -> None:
-    """Item 69: the child that fires the watches is made and removed in one transaction."""
+    """The child that fires the watches is made and removed in one transaction."""
     before = group.server.find(ids_path("g"))
 
     nudge(group.ensemble, plan_nudge(group.ensemble, "g"))
@@ -35,7 +35,7 @@ def test_nudge_leaves_no_trace_below_ids(group: MemoryGroups) -> None:
 
 
 def test_nudge_is_rate_limited(group: MemoryGroups) -> None:
-    """Item 69: within ten seconds of the last one it is refused, and afterwards it works again."""
+    """Within ten seconds of the last one it is refused, and afterwards it works again."""
     nudge(group.ensemble, plan_nudge(group.ensemble, "g"))
 
     group.pass_time((NUDGE_EVERY_MS - 1) / 1000)
@@ -65,7 +65,7 @@ def test_nudge_needs_members(group: MemoryGroups, name: str) -> None:
 
 
 def test_nudged_members_read_again_and_keep_their_partitions() -> None:
-    """Item 69: each member reads the group anew; owners and their tokens stay, nothing is revoked."""
+    """Each member reads the group anew; owners and their tokens stay, nothing is revoked."""
     stage = SteppedGroup()
     members = [stage.join(name, run_ms=None) for name in ("a", "b")]
     stage.run(3000)

@@ -28,7 +28,7 @@ def _saved(*rows: tuple[str, str, int, int]) -> tuple[SavedOffset, ...]:
 
 
 def test_lines_are_those_of_the_jvm_tool() -> None:
-    """item 62: path, colon, offset; partitions without a commit are left out."""
+    """Path, colon, offset; partitions without a commit are left out."""
     saved = _saved(("g", "orders", 0, 42), ("g", "orders", 1, -1), ("g", "page-views", 10, 0))
 
     assert list(offset_lines(saved)) == [
@@ -39,7 +39,7 @@ def test_lines_are_those_of_the_jvm_tool() -> None:
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n\n", "\n \t\n"])
 def test_blank_lines_end_nothing_and_hide_nothing(line_end: str) -> None:
-    """item 62: wherever they stand, in every form, what follows them is read, or refused by its own line."""
+    """Wherever they stand, in every form, what follows them is read, or refused by its own line."""
     forms = [
         ["/consumers/g/offsets/t/0:1", "/consumers/g/offsets/t/1:2"],
         ["group,topic,partition,offset", "g,t,0,1", "g,t,1,2"],

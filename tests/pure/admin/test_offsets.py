@@ -88,7 +88,7 @@ class Log:
 
 
 def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
-    """recipes 8, 18 [T] and 22: one transaction, from delete and create of `ids` to the audit record."""
+    """recipes 8, 18 and 22: one transaction, from delete and create of `ids` to the audit record."""
     for name in ("owners", "resets"):
         idle.server.put(f"/consumers/g/{name}")
     applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
@@ -239,7 +239,7 @@ def test_a_commit_since_the_plan_stops_a_deletion(idle: MemoryGroups) -> None:
 
 
 def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
-    """recipes 10 [T]: applied or not is read back; the record is written by this transaction alone."""
+    """recipes 10: applied or not is read back; the record is written by this transaction alone."""
     plan = _plan(idle, {0: 42})
     client = idle.server.client("lossy")
     store = LosingStore(client, applied=True)

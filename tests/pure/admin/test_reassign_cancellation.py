@@ -193,7 +193,7 @@ def test_a_request_that_cannot_be_read_is_no_stillness(world: MemoryGroups, clus
 def test_a_throttle_is_left_where_nothing_moves_and_no_plan_runs(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 48: not while something moves; by brokers and topics, and with the command."""
+    """Not while something moves; by brokers and topics, and with the command."""
     rate = EntityConfig({FOLLOWER_RATE: "1000"}).encode()
     world.server.put("/config/brokers/3", rate)
 

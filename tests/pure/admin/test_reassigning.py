@@ -38,7 +38,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 
 
 def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """controller item 10: exactly the keys that 2.8.2 binds; unchanged partitions are left out."""
+    """Exactly the keys that 2.8.2 binds; unchanged partitions are left out."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1), move("orders", 1, 2, 1)])
     submit(world.ensemble, plan)
 
@@ -55,7 +55,7 @@ def test_a_request_has_kafkas_keys_and_only_what_changes(world: MemoryGroups, cl
 def test_a_second_request_is_refused_and_the_first_one_named(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 41: whether it runs before the plan or comes up after it, nothing is changed."""
+    """Whether it runs before the plan or comes up after it, nothing is changed."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
     cluster.request(move("orders", 1, 3, 1))
 
@@ -153,7 +153,7 @@ def test_a_migrated_cluster_is_refused(world: MemoryGroups, cluster: MemoryClust
 def test_an_oversized_request_is_refused_before_anything_is_sent(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 79: with a clear message, and the tree as it was."""
+    """With a clear message, and the tree as it was."""
     name = "wide" * 40
     cluster.topic(name, *[(1, 2)] * 5000)
     before = world.server.tree()
@@ -167,7 +167,7 @@ def test_an_oversized_request_is_refused_before_anything_is_sent(
 def test_throttles_come_with_the_request_and_are_removed_alone(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 48: rates of all brokers concerned, old and added replicas, other settings kept."""
+    """Rates of all brokers concerned, old and added replicas, other settings kept."""
     plan = plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)], throttle=1000)
     submit(world.ensemble, plan)
 
@@ -230,7 +230,7 @@ def test_a_reassignment_to_another_target_is_distinguished(
 
 
 def test_moves_asked_for_by_api_are_under_way_without_a_request(world: MemoryGroups) -> None:
-    """controller item 45: `adding_replicas` alone says so, on a tree of Kafka 2.8.2."""
+    """`adding_replicas` alone says so, on a tree of Kafka 2.8.2."""
     operator = world.operator(RecordedStore("kafka-2.8.2/10-reassign-running.jsonl"))
 
     _, rows, unreadable = list_reassignments(operator)

@@ -67,7 +67,7 @@ def test_nothing_that_kafka_left_is_unreadable(world: MemoryGroups, name: str) -
 def test_running_moves_are_seen_with_and_without_a_request(
     world: MemoryGroups, name: str, asked: bool
 ) -> None:
-    """controller item 45: on trees of each way to ask."""
+    """On trees of each way to ask."""
     store = RecordedStore(name)
     operator = world.operator(store)
 

@@ -234,7 +234,7 @@ def test_a_paused_plan_asks_for_nothing(world: MemoryGroups, cluster: MemoryClus
 def test_a_throttle_goes_with_each_phase_and_is_taken_off_at_the_end(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """controller item 48: in the transaction of the request; a controller of zkgroup takes its own off."""
+    """In the transaction of the request; a controller of zkgroup takes its own off."""
     _kept(world, throttle=1000)
     before = cluster.overrides("/config/brokers/3")
     run_plan(world.ensemble, "p", 0, QUIET)

@@ -54,7 +54,7 @@ def test_a_group_whose_partitions_are_where_they_belong_has_no_problem(world: Me
 
 
 def test_a_partition_without_owner_is_unowned(world: MemoryGroups) -> None:
-    """item 70: an unowned partition is named with the thread that should have it."""
+    """An unowned partition is named with the thread that should have it."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 3)), 1))
 
@@ -66,7 +66,7 @@ def test_a_partition_without_owner_is_unowned(world: MemoryGroups) -> None:
 
 
 def test_an_owner_that_is_no_member_is_named_with_its_session(world: MemoryGroups) -> None:
-    """item 70: an owner whose member is not registered is no owner."""
+    """An owner whose member is not registered is no owner."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
     stranger = world.server.client("stranger").session
@@ -84,7 +84,7 @@ def test_an_owner_that_is_no_member_is_named_with_its_session(world: MemoryGroup
 
 
 def test_an_owner_of_a_former_session_is_a_leftover(world: MemoryGroups) -> None:
-    """items 38 and 70: an equal text in another session than the registration's is not the member's claim."""
+    """An equal text in another session than the registration's is not the member's claim."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
     former = world.server.client("former").session
@@ -98,7 +98,7 @@ def test_an_owner_of_a_former_session_is_a_leftover(world: MemoryGroups) -> None
 
 
 def test_an_owner_other_than_the_plan_names_is_wrong(world: MemoryGroups) -> None:
-    """item 70: an owner that the plan does not name is wrong, with both names and since when."""
+    """An owner that the plan does not name is wrong, with both names and since when."""
     _two_members(world)
     world.write(Delete(Owner.path("g", TopicPartition("orders", 0)), 1))
     world.own("g", "orders", 0, "g_b-0")
@@ -131,7 +131,7 @@ def test_owners_of_unsubscribed_topics_are_reported(world: MemoryGroups) -> None
 
 @pytest.mark.parametrize("data", POISON)
 def test_a_corrupt_registration_is_reported_and_ignored(world: MemoryGroups, data: bytes) -> None:
-    """item 16: the registration that stops every JVM member is named, and the rest is checked without it."""
+    """The registration that stops every JVM member is named, and the rest is checked without it."""
     _two_members(world)
     world.raw_member("g", "corrupt", data)
 
@@ -143,7 +143,7 @@ def test_a_corrupt_registration_is_reported_and_ignored(world: MemoryGroups, dat
 
 @pytest.mark.parametrize("data", [b"", b" 1", b"1\n", b"x", b"99999999999999999999"])
 def test_a_corrupt_offset_is_reported_and_not_read_as_none(world: MemoryGroups, data: bytes) -> None:
-    """item 19: an unreadable offset is an error with its path, not a silent reset."""
+    """An unreadable offset is an error with its path, not a silent reset."""
     _two_members(world)
     world.commit("g", "orders", 1, data)
 
@@ -213,7 +213,7 @@ def test_a_result_published_for_an_older_membership_says_nothing_yet(world: Memo
 
 
 def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: MemoryGroups) -> None:
-    """item 67: a peer's expression that cannot be evaluated faithfully is reported and nothing is guessed."""
+    """A peer's expression that cannot be evaluated faithfully is reported and nothing is guessed."""
     world.topic("orders", 1)
     world.member("g", "a", Whitelist(r"\p{javaLowerCase}+"), {})
     world.member("g", "b", {"orders": 1})
@@ -229,7 +229,7 @@ def test_a_wildcard_that_python_cannot_evaluate_leaves_no_expectation(world: Mem
 def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwise(
     world: MemoryGroups,
 ) -> None:
-    """item 65: the published flag decides; without one it is Kafka's default."""
+    """The published flag decides; without one it is Kafka's default."""
     world.topic("__consumer_offsets", 2)
     world.topic("orders", 1)
     world.member("g", "a", Whitelist(".*"), {})
@@ -251,7 +251,7 @@ def test_internal_topics_are_left_out_of_wildcards_unless_a_member_says_otherwis
 def test_real_groups_of_kafka_are_judged_stable(
     world: MemoryGroups, file: str, group: str, members: int
 ) -> None:
-    """item 70: recorded groups of 0.8.2.2 members are converged, by their own range assignment."""
+    """Recorded groups of 0.8.2.2 members are converged, by their own range assignment."""
     operator = world.operator(RecordedStore(f"kafka-0.8.2.2/{file}.jsonl"))
 
     found = describe(operator, group)

@@ -103,12 +103,12 @@ def shares(strategy: str, group: list[EvaluatedMember], partitions: dict[str, li
 def test_the_table_of_the_specification(
     group: list[EvaluatedMember], partitions: dict[str, list[int]], expected: Shares
 ) -> None:
-    """Every case that was tried against a JVM member comes out the same (item 20)."""
+    """Every case that was tried against a JVM member comes out the same."""
     assert shares("range", group, partitions) == expected
 
 
 def test_thread_ids_sort_as_whole_strings() -> None:
-    """Twelve threads of one member sort 0, 1, 10, 11, 2 to 9 (item 6)."""
+    """Twelve threads of one member sort 0, 1, 10, 11, 2 to 9."""
     order = java_sorted(f"g_a-{n}" for n in range(12))
 
     assert [thread.removeprefix("g_a-") for thread in order] == [
@@ -121,21 +121,21 @@ def test_thread_ids_sort_as_whole_strings() -> None:
 
 
 def test_members_whose_names_extend_one_another_interleave() -> None:
-    """`g_c` with 3 threads and `g_c-1` with 2 sort by the whole text (item 23)."""
+    """`g_c` with 3 threads and `g_c-1` with 2 sort by the whole text."""
     found = shares("range", members(**{"g_c": {"t": 3}, "g_c-1": {"t": 2}}), {"t": [0, 1, 2, 3, 4]})
 
     assert found == {"t": {"g_c-0": [0], "g_c-1": [1], "g_c-1-0": [2], "g_c-1-1": [3], "g_c-2": [4]}}
 
 
 def test_ids_beyond_ascii_sort_by_utf_16_units() -> None:
-    """U+FF5E comes after U+1F600, whose first unit is a surrogate (item 24)."""
+    """U+FF5E comes after U+1F600, whose first unit is a surrogate."""
     assert java_sorted(["\uff5e", "\U0001f600", "a"]) == ["a", "\U0001f600", "\uff5e"]
     assert sorted(["\U0001f600", "\uff5e"]) == ["\uff5e", "\U0001f600"]
     assert utf16_key("\U0001f600") < utf16_key("\uff5e")
 
 
 def test_a_member_without_topics_changes_no_other_members_share() -> None:
-    """An empty subscription takes no part in the arithmetic (item 25)."""
+    """An empty subscription takes no part in the arithmetic."""
     group = members(c1={"t": 1}, c2={"t": 1})
     partitions = {"t": list(range(5))}
 
@@ -161,7 +161,7 @@ def test_the_order_of_the_input_has_no_effect() -> None:
 
 @pytest.mark.parametrize("name", ["Range", "RANGE", "round_robin", "rangee", ""])
 def test_unknown_strategies_are_refused(name: str) -> None:
-    """Kafka 0.8 would silently use range (item 29)."""
+    """Kafka 0.8 would silently use range."""
     with pytest.raises(ConfigError, match=", ".join(STRATEGIES)):
         assign(name, [], {})
 

@@ -22,12 +22,12 @@ from zkgroup.model import EvaluatedMember, TopicPartition
     ],
 )
 def test_the_java_hash(text: str, value: int) -> None:
-    """Signed 32 bits over UTF-16 units, as String.hashCode (item 26)."""
+    """Signed 32 bits over UTF-16 units, as String.hashCode."""
     assert java_hash(text) == value
 
 
 def test_one_topic_is_dealt_in_hash_order() -> None:
-    """`topic1` with 12 partitions is assigned as 10, 11, 0 to 9 (item 26)."""
+    """`topic1` with 12 partitions is assigned as 10, 11, 0 to 9."""
     group = [EvaluatedMember(f"c{letter}", {"topic1": 1}) for letter in "abcdefghijkl"]
 
     owners = assign("roundrobin", group, {"topic1": list(range(12))}).owners
@@ -64,7 +64,7 @@ def test_two_topics_are_dealt_in_one_pass() -> None:
     ids=["topics differ", "thread counts differ"],
 )
 def test_unequal_subscriptions_are_refused(group: list[EvaluatedMember]) -> None:
-    """A JVM member would fail its rebalance; here it is an error before any znode is touched (item 27)."""
+    """A JVM member would fail its rebalance; here it is an error before any znode is touched."""
     with pytest.raises(AssignmentError, match=r"topics 'a' and 'b' to differ in c\d-\d"):
         assign("roundrobin", group, {"a": [0], "b": [0]})
 
@@ -83,7 +83,7 @@ def test_a_group_that_wants_nothing_is_no_error() -> None:
 
 
 def test_a_tie_of_hashes_is_detected_and_broken_by_name() -> None:
-    """Java's hash of `Aa` and `BB` is equal; the assignment reports it (item 28)."""
+    """Java's hash of `Aa` and `BB` is equal; the assignment reports it."""
     group = [EvaluatedMember("c1", {"Aa": 1, "BB": 1}), EvaluatedMember("c2", {"Aa": 1, "BB": 1})]
 
     found = assign("roundrobin", group, {"BB": [0], "Aa": [0]})

@@ -30,7 +30,7 @@ NAMES = (golden_data.FOLDER / "java-regex/names.txt").read_text().split()
     ],
 )
 def test_normalisation(expression: str, normalised: str) -> None:
-    """Trim, comma to bar, no spaces, no quotes at the ends; again changes nothing (item 63)."""
+    """Trim, comma to bar, no spaces, no quotes at the ends; again changes nothing."""
     assert normalise(expression) == normalised
     assert normalise(normalised) == normalised
 
@@ -56,7 +56,7 @@ def accepts(subscription: Subscription, topic: str, exclude_internal: bool = Tru
     ],
 )
 def test_filters_of_kafkas_own_suite(subscription: Subscription, topic: str, accepted: bool) -> None:
-    """The whole name decides (items 63, 64)."""
+    """The whole name decides."""
     assert accepts(subscription, topic) is accepted
 
 
@@ -64,7 +64,7 @@ def test_filters_of_kafkas_own_suite(subscription: Subscription, topic: str, acc
 def test_internal_topics_are_left_out_of_both_lists_by_the_readers_setting(
     subscription: Subscription,
 ) -> None:
-    """Only the exact name is internal; a static subscription may name it (item 65)."""
+    """Only the exact name is internal; a static subscription may name it."""
     assert not accepts(subscription, "__consumer_offsets")
     assert accepts(subscription, "__consumer_offsets", exclude_internal=False)
     assert accepts(subscription, "__consumer_offsets2")
@@ -90,7 +90,7 @@ def test_a_name_that_no_znode_can_have_is_no_topic(name: str) -> None:
 
 
 def test_an_expression_means_what_java_makes_of_it_or_is_refused() -> None:
-    """Whatever is evaluated matches the names that a JVM matched, the rest is refused (item 67).
+    """Whatever is evaluated matches the names that a JVM matched, the rest is refused.
 
     How much is supported is the next test's subject.
     """
@@ -149,7 +149,7 @@ def is_supported(expression: str) -> bool:
     ],
 )
 def test_what_python_would_evaluate_otherwise_is_refused_by_name(expression: str, construct: str) -> None:
-    """The error names the construct, so that a person can rewrite the expression (item 67)."""
+    """The error names the construct, so that a person can rewrite the expression."""
     with pytest.raises(UnsupportedRegexError) as refused:
         compile_java(expression)
 

@@ -44,7 +44,7 @@ def receiver() -> ControlRequestHandler:
 
 @pytest.mark.parametrize("first", ["leader and isr", "stop", "update"])
 def test_an_older_controller_is_refused_whatever_showed_the_newer_one(first: str) -> None:
-    """Controller item 66: 11 for all three, an empty list, nothing done; the higher epoch is remembered."""
+    """11 for all three, an empty list, nothing done; the higher epoch is remembered."""
     one, cache = receiver(), MetadataCache()
     one = ControlRequestHandler(1, cache)
     match first:
@@ -63,7 +63,7 @@ def test_an_older_controller_is_refused_whatever_showed_the_newer_one(first: str
 
 
 def test_an_equal_or_higher_controller_epoch_is_accepted() -> None:
-    """Controller item 66: by each of the three."""
+    """By each of the three."""
     one = receiver()
     assert one.controller_epoch is None
     for epoch in (0, 0, 2, 3, 3):
@@ -89,7 +89,7 @@ def test_leaders_are_made_before_followers_and_answered_in_the_order_asked() -> 
 
 @pytest.mark.parametrize("epoch", [3, 4])
 def test_an_equal_or_lower_leader_epoch_has_error_13(epoch: int) -> None:
-    """Controller item 67: for that partition alone, and its state is untouched."""
+    """For that partition alone, and its state is untouched."""
     one = receiver()
     handled(one.leader_and_isr(leader_and_isr(state(leader=1, epoch=4))))
     known = dict(one.replicas)
@@ -104,7 +104,7 @@ def test_an_equal_or_lower_leader_epoch_has_error_13(epoch: int) -> None:
 
 
 def test_what_this_broker_does_not_replicate_is_not_in_the_response() -> None:
-    """Controller item 67; even where it is named as leader, and it is not remembered."""
+    """Even where it is named as leader, and it is not remembered."""
     one = receiver()
 
     actions, response = handled(
@@ -287,7 +287,7 @@ def test_metadata_goes_to_the_cache_alone() -> None:
 
 
 def test_a_batch_that_comes_twice_ends_as_it_did_the_first_time() -> None:
-    """Controller item 68, the receiver's half: in the order LeaderAndIsr, UpdateMetadata, StopReplica."""
+    """The receiver's half: in the order LeaderAndIsr, UpdateMetadata, StopReplica."""
     cache = MetadataCache()
     one = ControlRequestHandler(1, cache)
     ends = []

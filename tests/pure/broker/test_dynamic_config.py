@@ -90,7 +90,7 @@ def test_all_three_payloads_are_understood() -> None:
 
 
 def test_an_unreadable_notification_stops_no_later_one() -> None:
-    """Controller item 12: later ones are applied, and all of them are deleted in time (K35)."""
+    """Later ones are applied, and all of them are deleted in time (K35)."""
     world, node = alone()
     for payload in (b"", b"{", b"17", b'{"version":9}', b'{"version":2,"entity_path":"x/y"}', b'"/"'):
         _notify(world, payload)

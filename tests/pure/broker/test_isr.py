@@ -72,7 +72,7 @@ def shrinking(isr: Isr) -> IsrWrite:
 
 
 def test_a_write_keeps_the_decision_and_changes_the_isr_alone() -> None:
-    """Controller item 70: leader epoch and the deciding controller's epoch stay; on the known version."""
+    """Leader epoch and the deciding controller's epoch stay; on the known version."""
     write = shrinking(led())
 
     assert write.topic_partition == ORDERS
@@ -172,7 +172,7 @@ def test_an_accepted_write_is_the_isr_and_its_version_the_next_condition() -> No
 
 @pytest.mark.parametrize("outcome", [BAD_VERSION, Unanswered("connection lost")])
 def test_a_conflict_with_identical_content_was_the_own_lost_reply(outcome: Outcome) -> None:
-    """Controller item 70: it counts as success, with the stored version."""
+    """It counts as success, with the stored version."""
     isr = led()
     shrinking(isr)
 
@@ -185,7 +185,7 @@ def test_a_conflict_with_identical_content_was_the_own_lost_reply(outcome: Outco
 
 @pytest.mark.parametrize("changed", [{"leader": 2}, {"epoch": 6}, {"leader": -1, "epoch": 6}])
 def test_a_conflict_with_another_decision_stops_it(changed: dict[str, int]) -> None:
-    """Controller item 70: no more writes until the controller's next LeaderAndIsr."""
+    """No more writes until the controller's next LeaderAndIsr."""
     isr = led()
     shrinking(isr)
     isr.written(BAD_VERSION)

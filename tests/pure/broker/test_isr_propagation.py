@@ -24,12 +24,12 @@ def sent_at(
 
 
 def test_nothing_is_sent_before_five_seconds_without_a_change() -> None:
-    """Controller item 71: checked each 2.5 s, so a change at 4 s is sent at 10 s, with the one before."""
+    """Checked each 2.5 s, so a change at 4 s is sent at 10 s, with the one before."""
     assert sent_at(IsrChangePropagation(0), 60_000, {100: ORDERS, 4_000: ONE}) == [(10_000, 2)]
 
 
 def test_changes_that_do_not_stop_are_sent_after_sixty_seconds() -> None:
-    """Controller item 71: the oldest change waits at most 60 s, up to the next check."""
+    """The oldest change waits at most 60 s, up to the next check."""
     changes = {now: TopicPartition("t", now) for now in range(100, 200_000, 2_000)}
 
     found = sent_at(IsrChangePropagation(0), 130_000, changes)
@@ -39,7 +39,7 @@ def test_changes_that_do_not_stop_are_sent_after_sixty_seconds() -> None:
 
 
 def test_changes_are_checked_each_two_and_a_half_seconds() -> None:
-    """Controller item 71: nothing is sent between two checks, however long there was no change."""
+    """Nothing is sent between two checks, however long there was no change."""
     notices = IsrChangePropagation(0)
     notices.changed([ORDERS], 0)
 

@@ -86,7 +86,7 @@ def in_order(response: Response) -> tuple[int, list[tuple[str, int, int]]]:
 
 
 def test_all_are_answered_as_by_real_brokers() -> None:
-    """Controller items 66 and 67; only a stale UpdateMetadata has 11 where theirs has -1, by mistake."""
+    """Only a stale UpdateMetadata has 11 where theirs has -1, by mistake."""
     receivers = brokers_at_the_start()
     waiting: dict[tuple[int, int], deque[Response]] = {}
     compared: Counter[int] = Counter()

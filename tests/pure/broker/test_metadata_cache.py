@@ -176,7 +176,7 @@ def test_brokers_are_replaced_and_partitions_added() -> None:
 
 
 def test_leader_minus_2_removes_the_partition_and_with_the_last_one_the_topic() -> None:
-    """Controller item 69: a query then answers 3."""
+    """A query then answers 3."""
     cache = filled(update_metadata(state(epoch=7), state(OTHER)))
 
     cache.update(update_metadata(state(leader=LEADER_DURING_DELETE), state(ORDERS, 1, epoch=0)), 0)

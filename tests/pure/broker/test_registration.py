@@ -84,7 +84,7 @@ def test_a_registration_whose_reply_was_lost_is_adopted() -> None:
 
 
 def test_after_an_expiry_the_own_stale_registration_is_deleted_at_once() -> None:
-    """Controller item 73: the former session still lives by the server's clock (KAFKA-7165)."""
+    """The former session still lives by the server's clock (KAFKA-7165)."""
     world, node = alone()
     stale = world.find(PATH).stat
     node.client.abandon(node.client.incarnation, "given up")
@@ -158,7 +158,7 @@ def test_a_stale_registration_lives_longer_where_the_servers_have_a_new_leader()
 
 
 def test_an_id_in_use_names_session_and_host() -> None:
-    """Controller item 73: another live owner; nothing of it is touched and nothing more is asked."""
+    """Another live owner; nothing of it is touched and nothing more is asked."""
     world = SteppedBrokers()
     name = _else(world, 1, "other", 9001, zkgroup={"role": "data"})
     session = world.server.clients[name].session
@@ -224,7 +224,7 @@ def test_brokers_of_kafka_that_no_session_holds_are_told_apart() -> None:
 
 
 def test_a_generated_id_is_given_to_one_broker() -> None:
-    """Controller item 74: above 1000, and never an id that an operator has assigned."""
+    """Above 1000, and never an id that an operator has assigned."""
     world = SteppedBrokers()
     world.server.put(BrokerSequence.path())
     _else(world, 1001, zkgroup={"role": "data"})

@@ -74,7 +74,7 @@ class Bench:
 def test_the_first_automatic_commit_comes_one_interval_after_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """item 60: not a millisecond before, and then once an interval."""
+    """Not a millisecond before, and then once an interval."""
     bench = Bench(monkeypatch)
     bench.pass_time(INTERVAL_MS - 1)
     assert bench.offset() == b"-1"
@@ -91,7 +91,7 @@ def test_the_first_automatic_commit_comes_one_interval_after_the_start(
 def test_an_automatic_commit_that_is_refused_is_logged_and_the_next_one_comes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """item 60: another client wrote the offset; the refusal is only logged, and the timer continues."""
+    """Another client wrote the offset; the refusal is only logged, and the timer continues."""
     bench = Bench(monkeypatch)
     bench.pass_time(INTERVAL_MS)
     bench.server.write(SetData(Offset.path("g", ZERO), b"20", -1))

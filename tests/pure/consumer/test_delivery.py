@@ -46,7 +46,7 @@ def test_on_assigned_of_an_earlier_claim_starts_nothing_of_a_later_one(rig: Rig)
 
 
 def test_nothing_is_delivered_outside_the_lease(rig: Rig) -> None:
-    """item 50: no delivery starts at or after the deadline; a later one opens it again."""
+    """No delivery starts at or after the deadline; a later one opens it again."""
     rig.own()
     rig.feed(3)
     rig.host.clock.advance(LEASE_MS - 1)
@@ -64,7 +64,7 @@ def test_nothing_is_delivered_outside_the_lease(rig: Rig) -> None:
 
 
 def test_a_revoked_partition_delivers_nothing_more(rig: Rig) -> None:
-    """item 36: what was buffered is dropped at once; the others go on (item 40)."""
+    """What was buffered is dropped at once; the others go on."""
     rig.own(A)
     rig.own(B)
     rig.feed(2, A)
@@ -145,7 +145,7 @@ class Drained:
 
 
 def test_a_revocation_waits_for_the_record_in_hand(rig: Rig) -> None:
-    """item 35: its position is committed with the release, so a clean move repeats nothing."""
+    """Its position is committed with the release, so a clean move repeats nothing."""
     rig.own()
     rig.feed(5)
     rig.take(3)
@@ -173,7 +173,7 @@ def test_an_idle_partition_is_drained_at_once(rig: Rig) -> None:
 
 
 def test_draining_ends_in_time_with_what_is_acknowledged() -> None:
-    """item 41: the release is late by the deadline at most; what was processed is still committed."""
+    """The release is late by the deadline at most; what was processed is still committed."""
     rig = Rig(auto_ack=False)
     rig.own()
     rig.feed(3)

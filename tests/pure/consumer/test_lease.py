@@ -41,7 +41,7 @@ def test_a_lease_has_the_granted_values(lease_table: LeaseTable) -> None:
 
 
 def test_it_is_valid_until_its_deadline_and_not_at_it(lease_table: LeaseTable, clock: FakeClock) -> None:
-    """item 50: the last millisecond belongs to the next owner."""
+    """The last millisecond belongs to the next owner."""
     lease = granted(lease_table)
     clock.advance(3999)
     last = (lease.is_valid, lease.remaining_ms)

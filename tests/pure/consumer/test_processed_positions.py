@@ -87,7 +87,7 @@ def test_the_end_of_a_delivery_is_recorded_before_a_commit_can_cover_it() -> Non
 
 
 def test_a_committed_position_is_no_news(rig: Rig) -> None:
-    """item 56: what is written already is not written again."""
+    """What is written already is not written again."""
     rig.own(offset=40)
     nothing_yet = rig.delivery.to_commit().positions
     rig.feed(2)
@@ -102,7 +102,7 @@ def test_a_committed_position_is_no_news(rig: Rig) -> None:
 
 
 def test_a_seek_back_may_be_committed(rig: Rig) -> None:
-    """item 59: each seek has a number, by which the member knows the first position after it."""
+    """Each seek has a number, by which the member knows the first position after it."""
     rig.own(offset=40)
     rig.delivery.seek(A, 10)
     sought = rig.delivery.to_commit()
@@ -169,7 +169,7 @@ def test_an_operators_reset_is_applied_at_once(rig: Rig) -> None:
 
 @pytest.mark.parametrize("offset", [None, -1])
 def test_the_start_is_committed_before_the_first_record(rig: Rig, offset: int | None) -> None:
-    """item 61: without a committed offset the policy's position is committed, then delivery begins."""
+    """Without a committed offset the policy's position is committed, then delivery begins."""
     rig.own(offset=offset)
     order = rig.delivery.fetch_buffer.order()
     assert list(order.unresolved) == [A]

@@ -65,7 +65,7 @@ def test_a_name_that_is_none_is_a_configuration_error(name: str, told: str) -> N
     ],
 )
 def test_an_impossible_value_names_its_setting(name: str, value: object) -> None:
-    """item 29: unknown strategies are refused, and so is every other value outside its range."""
+    """Unknown strategies are refused, and so is every other value outside its range."""
     with pytest.raises(ConfigError, match=f"setting {name}: expected"):
         GroupSettings(**{name: value})  # type: ignore[arg-type]
 

@@ -101,7 +101,7 @@ def test_a_partition_that_no_broker_can_lead_keeps_its_last_member() -> None:
 
 
 def test_brokers_that_lead_nothing_are_announced_to_all() -> None:
-    """Controller item 62: every broker's live list changes, the new broker gets every partition (K27)."""
+    """Every broker's live list changes, the new broker gets every partition (K27)."""
     world = SteppedControllers((1, 2))
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -116,7 +116,7 @@ def test_brokers_that_lead_nothing_are_announced_to_all() -> None:
 
 
 def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
-    """Controller item 61: it is sent its roles, in a new leader epoch; what it led alone gets one too
+    """It is sent its roles, in a new leader epoch; what it led alone gets one too
     (K7)."""
     world, controller = loaded_cluster({0: (1, 2), 1: (1,), 2: (2, 1)})
     quiet(world)
@@ -404,7 +404,7 @@ def test_a_leader_that_serves_is_the_only_one_in_sync() -> None:
 
 
 def test_the_state_of_a_later_controller_is_left_alone() -> None:
-    """Controller item 20: a higher controller epoch than zkgroup's is not overwritten."""
+    """A higher controller epoch than zkgroup's is not overwritten."""
     world, controller = loaded_cluster({0: (1, 2), 1: (1, 2)})
     world.set_state(tp(0), controller_epoch=99)
     world.stop_broker(1)
@@ -415,7 +415,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
-    """Controller item 34, K25: an ISR that its leader has changed meanwhile; the others are written once."""
+    """K25: an ISR that its leader has changed meanwhile; the others are written once."""
     world = SteppedControllers()
     world.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
     world.new_controller()
@@ -429,7 +429,7 @@ def test_only_the_conflicting_partition_is_decided_again() -> None:
 
 
 def test_an_unclean_election_needs_the_topics_word_or_the_setting() -> None:
-    """Controller item 29: read from the topic's configuration when it makes a difference."""
+    """Read from the topic's configuration when it makes a difference."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.make_topic("u", {0: (1, 2)}, {"unclean.leader.election.enable": "true"})

@@ -37,7 +37,7 @@ def since(host: Host, count: int) -> list[type]:
 
 
 def test_a_thousand_leaderships_are_handed_over() -> None:
-    """Controller item 60: none remains, what has one replica is left alone, asked again it is the same."""
+    """None remains, what has one replica is left alone, asked again it is the same."""
     world, controller = loaded_cluster(t=dict.fromkeys(range(MANY), (1, 2)), single={0: (1,)})
     before = world.state(tp(0, "single"))
     count = len(world.hosts[1].requests)
@@ -114,7 +114,7 @@ def test_a_broker_that_is_shutting_down_is_elected_for_nothing_until_it_is_back(
 
 
 def test_two_that_stop_together_do_not_hand_over_to_each_other() -> None:
-    """Controller item 32: both asked before either was answered."""
+    """Both asked before either was answered."""
     world, controller = loaded_cluster(t={0: (1, 2, 3), 1: (2, 1, 3)})
     controller.ask_shutdown(1, 1)
     controller.ask_shutdown(2, 2)

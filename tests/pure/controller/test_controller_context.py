@@ -111,7 +111,7 @@ def test_an_older_answer_does_not_overwrite_a_newer_one() -> None:
 
 
 def test_a_state_without_leader_and_isr_is_known() -> None:
-    """Controller item 36: it is as good a state as any; it has no leader."""
+    """It is as good a state as any; it has no leader."""
     context = cluster({"t": {0: (1, 2)}})
 
     context.state_seen(tp(0), LeaderIsrAndControllerEpoch(PartitionState(-1, 4, (), 1), 9))

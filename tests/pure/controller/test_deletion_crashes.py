@@ -64,7 +64,7 @@ def crashed_after(writes: int) -> bool:
 
 
 def test_a_crash_after_any_write_of_a_deletion_ends_with_the_topic_gone(in_parts: None) -> None:
-    """Controller item 54: each write in turn; the successor finishes, and touches nothing else."""
+    """Each write in turn; the successor finishes, and touches nothing else."""
     assert rounds(crashed_after) > 2
 
 

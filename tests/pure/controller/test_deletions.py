@@ -37,7 +37,7 @@ def deletions(world: SteppedControllers, broker: int) -> list[tuple[bool, tuple[
 
 
 def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
-    """Controller item 54: hidden, stopped, deleted, and then its znodes; nothing else is touched."""
+    """Hidden, stopped, deleted, and then its znodes; nothing else is touched."""
     world, controller = two_topic_cluster()
     kept = left_of(world, "u"), world.state(tp(0, "u"))
     world.mark("t")
@@ -50,7 +50,7 @@ def test_a_topic_goes_with_logs_configuration_and_marker() -> None:
 
 
 def test_brokers_hide_the_topic_before_they_stop_it() -> None:
-    """Controller item 54: UpdateMetadata with leader -2 to all comes first, and no LeaderAndIsr any more."""
+    """UpdateMetadata with leader -2 to all comes first, and no LeaderAndIsr any more."""
     world, _ = two_topic_cluster()
     before = {id_: len(host.requests) for id_, host in world.hosts.items()}
     world.mark("t")
@@ -65,7 +65,7 @@ def test_brokers_hide_the_topic_before_they_stop_it() -> None:
 
 
 def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
-    """Controller item 54, K21: made at the first moment at which its name is free."""
+    """K21: made at the first moment at which its name is free."""
     world, _ = two_topic_cluster()
     world.mark("t", run=False)
     world.run(lambda: world.server.find(Topic.path("t")) is None)
@@ -80,7 +80,7 @@ def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
 
 
 def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
-    """Controller item 55, K20: metadata hides the topic at once; it goes when the broker is back."""
+    """K20: metadata hides the topic at once; it goes when the broker is back."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -169,7 +169,7 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
 
 
 def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
-    """Controller item 56, K19: the topic stays visible, after a failover too."""
+    """K19: the topic stays visible, after a failover too."""
     world, controller = two_topic_cluster(delete_topics=False)
     for _ in range(2):
         before = left_of(world, "t")
@@ -184,7 +184,7 @@ def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
 
 
 def test_a_marker_of_an_unknown_topic_disappears() -> None:
-    """Controller item 57: at once, and at a failover; names that no topic can have as well."""
+    """At once, and at a failover; names that no topic can have as well."""
     world, controller = two_topic_cluster()
     world.mark("nobody", run=False)
     world.mark("no body?")
@@ -197,7 +197,7 @@ def test_a_marker_of_an_unknown_topic_disappears() -> None:
 
 
 def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
-    """Controller item 57: it is not taken for unknown, in whatever order the news comes."""
+    """It is not taken for unknown, in whatever order the news comes."""
     world, _ = two_topic_cluster()
     world.make_topic("v", {0: (1,)})
     world.mark("v")
@@ -232,7 +232,7 @@ def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
 
 
 def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
-    """Controller item 53, K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
+    """K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -247,7 +247,7 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
 
 
 def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
-    """Controller item 53, K23: no one knows the old lists any more, so all partitions go."""
+    """K23: no one knows the old lists any more, so all partitions go."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -274,7 +274,7 @@ def test_a_partition_that_never_got_a_state_is_deleted() -> None:
 
 
 def test_a_topic_that_is_being_moved_waits_for_the_end_of_the_move() -> None:
-    """Controller item 46: nothing is deleted of it while the move is open; then all of it goes."""
+    """Nothing is deleted of it while the move is open; then all of it goes."""
     world, controller = two_topic_cluster()
     world.hosts[3].silent = True
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 2)),)).encode())

@@ -18,7 +18,7 @@ KINDS = [row.kind for row in EVENT_HANDLERS]
 
 
 def test_equal_events_wait_once() -> None:
-    """Controller item 78: however often it is enqueued; an event of another topic is another event."""
+    """However often it is enqueued; an event of another topic is another event."""
     queue = EventQueue(KINDS)
 
     added = [
@@ -33,7 +33,7 @@ def test_equal_events_wait_once() -> None:
 
 
 def test_an_event_that_is_being_handled_can_be_enqueued_again() -> None:
-    """Controller item 78: a change after its handler has begun to read is not lost."""
+    """A change after its handler has begun to read is not lost."""
     queue = EventQueue(KINDS)
     queue.add(QueuedEvent(event_kinds.BROKERS), 1)
     assert queue.take() == (QueuedEvent(event_kinds.BROKERS), Waited(1, is_own=False))
@@ -93,7 +93,7 @@ def due(context: ControllerContext, percentage: int = 10) -> list[int]:
 
 
 def test_balance_needs_more_than_the_percentage() -> None:
-    """Controller item 59: 11 of 100 is too many, 10 of 100 and 1 of 10 is not; all of them are one batch."""
+    """11 of 100 is too many, 10 of 100 and 1 of 10 is not; all of them are one batch."""
     assert due(balanced(100, 11)) == list(range(11))
     assert due(balanced(100, 10)) == []
     assert due(balanced(10, 1)) == []
@@ -101,7 +101,7 @@ def test_balance_needs_more_than_the_percentage() -> None:
 
 
 def test_no_balance_during_a_reassignment() -> None:
-    """Controller item 59: whichever partition it is of."""
+    """Whichever partition it is of."""
     context = balanced(10, 5)
     context.moves.add(tp(9))
 
@@ -109,7 +109,7 @@ def test_no_balance_during_a_reassignment() -> None:
 
 
 def test_balance_skips_what_an_election_would_refuse() -> None:
-    """Controller item 59: a dead, stopping or out-of-sync preferred replica, also one that cannot serve."""
+    """A dead, stopping or out-of-sync preferred replica, also one that cannot serve."""
     context = balanced(10, 5)
     leadership = context.leadership(tp(0))
     assert leadership is not None

@@ -77,7 +77,7 @@ def test_writes_are_cut_below_the_limit_and_never_divided() -> None:
 
 
 def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
-    """Controller item 79, K33: with what, the bound and what was found; the others go."""
+    """K33: with what, the bound and what was found; the others go."""
     packed = pack(MINE, [write(0), write(1, 900_000), write(2)])
 
     assert [one.about for packet in packed.packets for one in packet.writes] == [0, 2]

@@ -27,7 +27,7 @@ def asked(
 
 
 def test_entries_that_cannot_be_carried_out_are_dropped_and_the_others_begin() -> None:
-    """Controller item 42: each with its reason; a broker that is down is no reason (item 40)."""
+    """Each with its reason; a broker that is down is no reason."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "going": {0: (1, 2)}})
     context.deletions.add("going")
     context.brokers[8] = broker(8, role="controller")
@@ -61,7 +61,7 @@ def test_a_topic_that_cannot_be_read_is_no_missing_one() -> None:
 
 
 def test_a_move_under_way_outlives_a_request_to_delete_its_topic() -> None:
-    """Controller item 46: the deletion waits; a new controller sees by the union that it had begun."""
+    """The deletion waits; a new controller sees by the union that it had begun."""
     context = cluster({"t": {0: (3, 1, 2), 1: (1, 2)}})
     context.deletions.add("t")
 
@@ -140,7 +140,7 @@ def test_a_request_that_was_made_again_is_another_one() -> None:
 
 
 def test_a_topics_own_keys_are_a_request() -> None:
-    """Controller item 45, recipes 17: found without an entry, the move is finished; with one it wins."""
+    """recipes 17: found without an entry, the move is finished; with one it wins."""
     context = cluster({"t": {0: (3, 1, 2), 1: (1, 2)}})
     context.topic_seen("t", Topic({0: (3, 1, 2), 1: (1, 2)}, 2, {0: (3,)}, {0: (1, 2)}), 1)
     moves = OpenReassignments()

@@ -100,7 +100,7 @@ def carried_on(choose: Callable[[int], Iterable[int]]) -> None:
 
 
 def test_throttles_stand_before_the_request_and_go_with_the_plan() -> None:
-    """Controller item 48: rates with every broker concerned, lists with the topic; what else stands stays."""
+    """Rates with every broker concerned, lists with the topic; what else stands stays."""
     cluster = kept(throttle=1000)
     for path in ("/config/brokers", "/config/topics/t"):
         cluster.world.server.put(path)

@@ -45,7 +45,7 @@ def is_open(world: SteppedControllers) -> bool:
 
 
 def test_a_request_moves_all_leaders_and_goes() -> None:
-    """Controller item 58: by the ISR as it is now, though its change was not reported (K30)."""
+    """By the ISR as it is now, though its change was not reported (K30)."""
     world, _ = tilted()
     ask(world, tp(0), tp(1), tp(2))
 
@@ -65,7 +65,7 @@ def _last(requests: list[ControlRequest]) -> LeaderAndIsrRequest:
 
 
 def test_unknown_partitions_keep_no_request_and_hinder_no_other() -> None:
-    """Controller item 58, K18: unknown topics and numbers beside partitions that can be elected."""
+    """K18: unknown topics and numbers beside partitions that can be elected."""
     world, controller = tilted()
     ask(world, tp(0, "nobody"), tp(0), tp(17), tp(1))
 
@@ -75,7 +75,7 @@ def test_unknown_partitions_keep_no_request_and_hinder_no_other() -> None:
 
 
 def test_what_fails_keeps_no_request() -> None:
-    """Controller item 58: one not in sync, one that is led so already, one that is being deleted."""
+    """One not in sync, one that is led so already, one that is being deleted."""
     world, controller = tilted()
     ask(world, tp(3))
     world.set_state(tp(0), isr=(2, 3))
@@ -96,7 +96,7 @@ def test_what_fails_keeps_no_request() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"not JSON", b'{"version":1,"partitions":[]}'])
 def test_a_request_that_says_nothing_goes_too(data: bytes) -> None:
-    """Controller item 58: else no other could ever be made."""
+    """Else no other could ever be made."""
     world, _ = tilted()
     world.server.put(PreferredElection.path(), data)
     world.run()
@@ -106,7 +106,7 @@ def test_a_request_that_says_nothing_goes_too(data: bytes) -> None:
 
 
 def test_a_request_found_at_a_failover_is_carried_out() -> None:
-    """Controller item 58: the next controller does it; so it is too after a crash in the middle."""
+    """The next controller does it; so it is too after a crash in the middle."""
     world, controller = tilted()
     world.crash(controller)
     ask(world, tp(0), tp(1))
@@ -137,7 +137,7 @@ def test_a_request_that_is_replaced_meanwhile_is_carried_out_as_well() -> None:
 
 
 def test_the_balance_is_checked_five_seconds_after_loading_and_then_at_each_interval() -> None:
-    """Controller item 59: the first time soon, then an interval after the end of the one before."""
+    """The first time soon, then an interval after the end of the one before."""
     world = SteppedControllers(rebalance_interval_ms=INTERVAL_MS)
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -174,7 +174,7 @@ def notify(world: SteppedControllers, number: int) -> None:
 
 @pytest.mark.parametrize(("count", "leads"), [(10, 2), (9, 1)])
 def test_more_than_a_tenth_must_be_led_by_others(count: int, leads: int) -> None:
-    """Controller item 59: one of ten is 10 % and stays; one of nine is 11 % and is moved."""
+    """One of ten is 10 % and stays; one of nine is 11 % and is moved."""
     world = SteppedControllers()
     world.make_topic("t", dict.fromkeys(range(count), (1, 2)))
     world.new_controller()
@@ -187,7 +187,7 @@ def test_more_than_a_tenth_must_be_led_by_others(count: int, leads: int) -> None
 
 
 def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() -> None:
-    """Controller item 59: a move that is open stops it; a replica that is dead or behind is passed over."""
+    """A move that is open stops it; a replica that is dead or behind is passed over."""
     world = SteppedControllers(rebalance_interval_ms=10_000)
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
     world.make_topic("u", {0: (2, 3)})
@@ -209,7 +209,7 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
 
 
 def test_the_balance_reads_what_was_not_reported() -> None:
-    """Controller item 59, K30: a leader of 0.8.2.2 takes a replica back into the ISR and notifies no one."""
+    """K30: a leader of 0.8.2.2 takes a replica back into the ISR and notifies no one."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()

@@ -136,7 +136,7 @@ AT_EVERY_POINT = ("overlapping", "more replicas, old brokers", "fewer replicas",
 
 @pytest.mark.parametrize("name", MOVES)
 def test_another_controller_ends_what_one_has_begun(name: str) -> None:
-    """Controller item 39: killed at every transaction and every request, each time once."""
+    """Killed at every transaction and every request, each time once."""
     moving = MOVES[name]
     whole = carried_through(moving, set())
     ended(whole, moving, moving.after)
@@ -152,7 +152,7 @@ def test_another_controller_ends_what_one_has_begun(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_next_controller_is_killed_as_well(seed: int) -> None:
-    """Controller item 39: two controllers die at points drawn by a seed, the third one ends the move."""
+    """Two controllers die at points drawn by a seed, the third one ends the move."""
     draw = random.Random(seed)
     moving = draw.choice([MOVES["overlapping"], MOVES["elsewhere, old brokers"], MOVES["more replicas"]])
     count = points(moving)

@@ -24,7 +24,7 @@ REQUEST = Reassignment.path()
 
 
 def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
-    """Controller item 44: the version of the request is a condition; both ends are written once."""
+    """The version of the request is a condition; both ends are written once."""
     cluster = loaded_cluster((1, 2, 3), {0: (1,), 1: (1,)})
     cluster.replicas.holds_back.add(3)
     node = cluster.controller
@@ -42,7 +42,7 @@ def test_an_end_that_meets_a_changed_request_loses_no_entry() -> None:
 
 
 def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -> None:
-    """Controller item 44: a conflict reads the request again, and an end that was decided on the one before
+    """A conflict reads the request again, and an end that was decided on the one before
     must not check the version of the new one."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2), 1: (1,)})
     node = cluster.controller
@@ -152,7 +152,7 @@ def first_deletion(cluster: Cluster) -> Callable[[BrokerRequest], bool]:
 
 
 def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> None:
-    """Recipes 17 [M]: an answer to the second copy says nothing of the first, which may still arrive."""
+    """Recipes 17: an answer to the second copy says nothing of the first, which may still arrive."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     node = cluster.controller
     cluster.request({tp(0): (2,)})
@@ -175,7 +175,7 @@ def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> 
 
 
 def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
-    """Recipes 17 [M]: the way back waits, and no LeaderAndIsr goes to the held replica meanwhile."""
+    """Recipes 17: the way back waits, and no LeaderAndIsr goes to the held replica meanwhile."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.request({tp(0): (2,)})
     cluster.keeps = first_deletion(cluster)

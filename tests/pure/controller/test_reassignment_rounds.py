@@ -27,7 +27,7 @@ def packets(node: ElectorNode, cluster: Cluster) -> int:
 
 
 def test_the_steps_of_the_table_in_their_order() -> None:
-    """Controller item 38: the list is the target and the rest; states and lists as 4.4 has them."""
+    """The list is the target and the rest; states and lists as 4.4 has them."""
     cluster = loaded_cluster((1, 2, 3, 4, 5, 6), {0: (1, 2, 3)})
     seen: list[Stood] = []
 
@@ -74,7 +74,7 @@ def test_a_topic_names_its_moves_where_every_broker_can_read_it(version: int, te
 
 
 def test_a_move_that_only_the_topic_names_is_finished() -> None:
-    """Controller item 45, recipes 17: another client has deleted the request; the keys are enough."""
+    """recipes 17: another client has deleted the request; the keys are enough."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
@@ -90,7 +90,7 @@ def test_a_move_that_only_the_topic_names_is_finished() -> None:
 
 
 def test_a_target_that_is_down_is_waited_for() -> None:
-    """Controller item 40 (K12): nothing is written, the status says why, and it is done when it comes."""
+    """K12: nothing is written, the status says why, and it is done when it comes."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.stop(3)
     cluster.rest()
@@ -107,7 +107,7 @@ def test_a_target_that_is_down_is_waited_for() -> None:
 
 
 def test_a_target_that_dies_on_the_way_is_waited_for_by_the_next_controller_too() -> None:
-    """Controller item 40: the list is not left at the union for ever, whichever controller is active."""
+    """The list is not left at the union for ever, whichever controller is active."""
     cluster = loaded_cluster((1, 2, 3, 4), {0: (1, 2)})
     cluster.replicas.holds_back.update((3, 4))
     cluster.request({tp(0): (3, 4)})
@@ -148,7 +148,7 @@ def test_a_broker_dies_and_comes_back_at_every_point(dead: int) -> None:
 
 
 def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
-    """Controller item 42: each with its record; also the empty list that 0.8.2.2 would have applied."""
+    """Each with its record; also the empty list that 0.8.2.2 would have applied."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2), 1: (1, 2), 2: (1, 2)})
     entries = (
         b'{"topic":"t","partition":0,"replicas":[3]},{"topic":"t","partition":1,"replicas":[]},'
@@ -175,7 +175,7 @@ def test_bad_entries_are_removed_and_the_others_carried_out() -> None:
 def test_an_entry_of_an_unreadable_topic_is_dropped_once_the_topic_is_gone(
     is_known: bool, deletion: str
 ) -> None:
-    """Controller item 42: until then it waits, as the topic may have that partition. It once stayed until
+    """Until then it waits, as the topic may have that partition. It once stayed until
     the next controller came (ClusterSimulation(1008348))."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     path, state = Topic.path("u"), PartitionState.path(tp(0, "u"))
@@ -202,7 +202,7 @@ def test_an_entry_of_an_unreadable_topic_is_dropped_once_the_topic_is_gone(
 
 
 def test_a_request_that_names_nothing_is_removed() -> None:
-    """Controller item 43 (K17): no controller of 0.8.2.2 ever does."""
+    """K17: no controller of 0.8.2.2 ever does."""
     cluster = loaded_cluster((1,), {0: (1,)})
     cluster.world.write(Create(REQUEST, b'{"version":1,"partitions":[]}'))
     finished(cluster)
@@ -248,7 +248,7 @@ def deleted_once_moved(cluster: Cluster) -> None:
 
 
 def test_a_topic_is_deleted_after_its_move() -> None:
-    """Controller item 46: requested while it moves, the deletion begins when the move has ended."""
+    """Requested while it moves, the deletion begins when the move has ended."""
     cluster = marked_while_it_moves((3, 2))
     cluster.run(limit_ms=4_000)
     assert cluster.world.server.find(Topic.path("t")) is not None
@@ -260,7 +260,7 @@ def test_a_topic_is_deleted_after_its_move() -> None:
 @pytest.mark.parametrize("version", [1, 4])
 @pytest.mark.parametrize("target", [(3, 2), (1, 2, 3), (3, 1, 2)])
 def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Brokers, version: int) -> None:
-    """Controller item 46: it finds the marker and the move at once, and the list is that of the way already;
+    """It finds the marker and the move at once, and the list is that of the way already;
     of a growth it is the target's, so that nothing but the ISR shows that it has not ended."""
     cluster = marked_while_it_moves(target, version)
     cluster.kill(cluster.controller)
@@ -278,7 +278,7 @@ def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Broker
 def test_a_broker_that_starts_anew_does_not_hold_up_a_deletion_behind_its_move(
     broker: int, noticed: bool
 ) -> None:
-    """Controller item 46: until the move is over another one leads, and a broker that is back, at once or
+    """Until the move is over another one leads, and a broker that is back, at once or
     later, is sent it again; else the deletion would wait for the move, and the move for ever."""
     cluster = marked_while_it_moves((3, 2))
     cluster.replicas.stop(broker)
@@ -334,7 +334,7 @@ def test_the_oldest_records_go() -> None:
 
 
 def test_a_topic_that_would_become_too_big_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Controller item 79: nothing is sent that no server takes; the status says how big."""
+    """Nothing is sent that no server takes; the status says how big."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     monkeypatch.setattr("zkgroup.znodes.brokers.check_size", _at_most(60))
     cluster.request({tp(0): (3,)})

@@ -208,7 +208,7 @@ def test_a_leader_of_the_target_stays_only_while_it_lives_and_is_in_sync() -> No
 
 
 def test_no_replica_leaves_the_isr_while_the_target_is_not_whole() -> None:
-    """Recipes 17 [M]: step 8 only with a leader of the target and all of it in sync, else it plans again."""
+    """Recipes 17: step 8 only with a leader of the target and all of it in sync, else it plans again."""
     old_leader = at(Stage.SHRINK, replicas=UNION, isr=UNION, leader=1)
     fallen = at(Stage.SHRINK, replicas=UNION, isr=(1, 4, 5), leader=4)
 
@@ -307,7 +307,7 @@ def test_held_replicas_that_leave_anyway_do_not_stop_the_end() -> None:
 
 
 def test_a_partition_without_leader_is_announced_once_it_has_one() -> None:
-    """Controller item 36: elections are others' work; without one no one could catch up."""
+    """Elections are others' work; without one no one could catch up."""
     assert waiting(at(Stage.PLAN, replicas=UNION, leader=-1, isr=(1,)))[0] == "waits for a leader"
     assert waiting(at(Stage.PLAN, replicas=UNION, leader=-1, isr=()))[0] == "waits for a leader"
 

@@ -108,7 +108,7 @@ def test_the_last_moves_take_the_request_with_them() -> None:
 
 @pytest.mark.parametrize("what", ["request", "state", "topic", "controller"])
 def test_an_end_that_is_no_longer_true_is_not_written(what: str) -> None:
-    """Recipes 17 [M]: request changed, ISR changed, topic grown, or deposed: nothing at all is written."""
+    """Recipes 17: request changed, ISR changed, topic grown, or deposed: nothing at all is written."""
     with Blocking(MemoryZooKeeper().client()) as zk:
         tree = Tree(zk)
         path = {
@@ -211,7 +211,7 @@ def test_lists_of_one_topic_are_written_together() -> None:
 
 
 def test_a_topic_too_big_for_a_znode_is_refused_before_it_is_sent() -> None:
-    """Controller item 79: the union can be what makes it too big; the message says how big."""
+    """The union can be what makes it too big; the message says how big."""
     context = ControllerContext()
     context.topic_seen("t", Topic({number: tuple(range(10_000, 10_006)) for number in range(19_000)}), 0)
     step = WriteUnion(tuple(range(10_000, 19_000)), (), ())

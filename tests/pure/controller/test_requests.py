@@ -66,7 +66,7 @@ def metadata(built: BuiltRequests) -> UpdateMetadataRequest:
 
 
 def test_leader_and_isr_then_metadata_then_stop() -> None:
-    """Controller item 68: in this order for each broker, to stop before to delete, however called."""
+    """In this order for each broker, to stop before to delete, however called."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (2, 1)}}))
     one = batch()
     one.stop_replica([1, 2], tp(1), delete=True)
@@ -139,7 +139,7 @@ def test_an_update_without_partitions_names_the_brokers_alone() -> None:
 
 
 def test_an_update_of_all_names_every_partition_with_a_state() -> None:
-    """Controller item 36: one without leader is a state too; one that has none yet is left out."""
+    """One without leader is a state too; one that has none yet is left out."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     context.topic_seen("u", Topic({0: (1,)}), 0)
     context.state_seen(tp(1), leadership(-1, (), version=1))
@@ -276,7 +276,7 @@ def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:
 
 
 def test_a_replica_that_is_being_deleted_is_sent_nothing_and_not_named() -> None:
-    """Recipes 17 [M]: not even to the leader, which would let it back into the ISR."""
+    """Recipes 17: not even to the leader, which would let it back into the ISR."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
     pending_deletes = PendingDeletes()
     pending_deletes.delete_asked(tp(0), [2])
@@ -306,7 +306,7 @@ def test_a_deletion_holds_until_its_answer_or_the_end_of_the_incarnation() -> No
 
 
 def test_during_a_move_a_broker_that_has_not_answered_this_epoch_is_held() -> None:
-    """Recipes 17 [M]: a predecessor's request may be under way to it; in-sync replicas are not held."""
+    """Recipes 17: a predecessor's request may be under way to it; in-sync replicas are not held."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     context.moves.add(tp(0))
     pending_deletes = PendingDeletes()
@@ -335,7 +335,7 @@ def lead(*numbers: int) -> BrokerRequest:
 
 
 def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
-    """Controller item 68: a failure keeps the order, however often it happens."""
+    """A failure keeps the order, however often it happens."""
     queue = SendQueue(1, 1)
     queue.put([lead(0), stop(1)])
     assert queue.next() is None

@@ -18,13 +18,13 @@ def reason(answer: object) -> str:
 
 
 def test_the_first_live_replica_begins_and_all_live_ones_are_in_sync() -> None:
-    """Controller item 26: in the order of the replica list, whatever the order of the live ones."""
+    """In the order of the replica list, whatever the order of the live ones."""
     assert selectors.initialise((3, 1, 2), [1, 2]) == Choice(1, (1, 2), (1, 2))
     assert selectors.initialise((3, 1, 2), {2, 1, 3}) == Choice(3, (3, 1, 2), (3, 1, 2))
 
 
 def test_without_a_live_replica_a_partition_does_not_begin() -> None:
-    """Controller item 26: it stays new."""
+    """It stays new."""
     assert reason(selectors.initialise((3, 1), [2])) == "no replica of 3, 1 is live"
     assert reason(selectors.initialise((), [2])) == "it has no replicas"
 
@@ -35,12 +35,12 @@ def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
 
 
 def test_the_replica_list_comes_before_the_isr() -> None:
-    """Controller item 28: 1 stands first in the ISR, 2 in the replica list. The ISR keeps its order."""
+    """1 stands first in the ISR, 2 in the replica list. The ISR keeps its order."""
     assert selectors.offline((3, 2, 1), (1, 3, 2), [1, 2]) == Choice(2, (1, 2), (2, 1))
 
 
 def test_an_unclean_election_needs_to_be_allowed() -> None:
-    """Controller item 28: no broker of the ISR is live; if it is allowed the ISR is the new leader alone."""
+    """No broker of the ISR is live; if it is allowed the ISR is the new leader alone."""
     assert reason(selectors.offline((1, 2, 3), (1,), [2, 3])) == (
         "no in-sync replica of 1 is live, and unclean election is off"
     )
@@ -48,7 +48,7 @@ def test_an_unclean_election_needs_to_be_allowed() -> None:
 
 
 def test_a_clean_election_is_preferred_to_an_unclean_one() -> None:
-    """Controller item 28: allowed or not, an in-sync replica wins over an earlier one that is not."""
+    """Allowed or not, an in-sync replica wins over an earlier one that is not."""
     assert selectors.offline((1, 2, 3), (3,), [2, 3], unclean=True) == Choice(3, (3,), (2, 3))
 
 
@@ -59,14 +59,14 @@ def test_no_replica_is_live() -> None:
 
 
 def test_an_empty_isr_elects_the_only_replica_there_is() -> None:
-    """Controller item 36: left by a Kafka controller. There is no other who could know more (recipes 15)."""
+    """Left by a Kafka controller. There is no other who could know more (recipes 15)."""
     assert selectors.offline((2,), (), [1, 2]) == Choice(2, (2,), (2,))
     assert reason(selectors.offline((2,), (), [1])) == "no replica of 2 is live"
     assert reason(selectors.offline((), (), [1])) == "it has no replicas"
 
 
 def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
-    """Controller item 36: none of them is known to have everything (recipes 15)."""
+    """None of them is known to have everything (recipes 15)."""
     assert "only an unclean election" in reason(selectors.offline((1, 2), (), [1, 2]))
     assert selectors.offline((1, 2), (), [1, 2], unclean=True) == Choice(1, (1,), (1, 2), unclean=True)
 
@@ -92,14 +92,14 @@ def test_a_held_replica_is_not_elected_and_is_sent_nothing() -> None:
 def test_a_topic_overrides_the_broker_both_ways(
     word: str | None, broker_setting: bool, allowed: bool
 ) -> None:
-    """Controller item 29: the topic's own word first; a word that is neither loses nothing."""
+    """The topic's own word first; a word that is neither loses nothing."""
     overrides = {} if word is None else {"unclean.leader.election.enable": word}
 
     assert selectors.unclean_allowed(overrides, broker_setting) is allowed
 
 
 def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
-    """Controller item 30: otherwise the election is refused, whichever other broker could lead."""
+    """Otherwise the election is refused, whichever other broker could lead."""
     assert (
         reason(selectors.preferred((1, 2), leadership(2, (1, 2)), [2]))
         == "the preferred replica 1 is not live"
@@ -110,7 +110,7 @@ def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
 
 
 def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
-    """Controller item 30: no write, also where it is not live any more."""
+    """No write, also where it is not live any more."""
     assert selectors.preferred((1, 2), leadership(1, (1, 2)), [1, 2]) == NotNeeded(1)
     assert selectors.preferred((1, 2), leadership(1, (1, 2)), []) == NotNeeded(1)
 
@@ -123,7 +123,7 @@ def test_all_replicas_get_the_leader_of_a_preferred_election() -> None:
 
 
 def test_the_target_has_an_order_of_its_own() -> None:
-    """Controller item 31: the first of the target that is live and in sync; the ISR stays as it is."""
+    """The first of the target that is live and in sync; the ISR stays as it is."""
     assert selectors.reassigned((5, 4, 6), (1, 4, 5), [4, 5, 6]) == Choice(5, (1, 4, 5), (5, 4, 6))
     assert selectors.reassigned((5, 4, 6), (1, 4, 5), [1, 4, 6]) == Choice(4, (1, 4, 5), (5, 4, 6))
     assert "no replica of the target 5, 4 is live and in sync" in reason(
@@ -132,7 +132,7 @@ def test_the_target_has_an_order_of_its_own() -> None:
 
 
 def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
-    """Controller item 32: all that are shutting down, not the asking one alone; they get LeaderAndIsr too
+    """All that are shutting down, not the asking one alone; they get LeaderAndIsr too
     (K26)."""
     answer = selectors.controlled_shutdown((1, 2, 3, 4), (4, 2, 1, 3), live=[3, 4], shutting_down=[1, 2])
 
@@ -140,20 +140,20 @@ def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
 
 
 def test_a_broker_that_stops_needs_a_successor_in_sync() -> None:
-    """Controller item 32: otherwise the partition is left alone."""
+    """Otherwise the partition is left alone."""
     answer = selectors.controlled_shutdown((1, 2, 3), (1, 2), live=[3], shutting_down=[1, 2])
 
     assert reason(answer) == "no in-sync replica of 1, 2 stays"
 
 
 def test_a_leader_that_goes_offline_leaves_no_leader() -> None:
-    """Controller item 33: -1, and the ISR without it; a follower's leaves the leader."""
+    """-1, and the ISR without it; a follower's leaves the leader."""
     assert selectors.without_replica(leadership(1, (1, 2)), 1, (1, 2, 3)) == (NO_LEADER, (2,))
     assert selectors.without_replica(leadership(1, (1, 2)), 2, (1, 2, 3)) == (1, (1,))
 
 
 def test_the_last_member_stays_in_the_isr() -> None:
-    """Controller item 33: it alone has everything, whatever unclean election says (K39)."""
+    """It alone has everything, whatever unclean election says (K39)."""
     assert selectors.without_replica(leadership(1, (1,)), 1, (1, 2, 3)) == (NO_LEADER, (1,))
 
 
@@ -171,14 +171,14 @@ def test_a_leader_that_is_on_no_list_does_not_lead_without_being_in_sync() -> No
 
 
 def test_what_is_out_already_needs_no_write() -> None:
-    """Controller item 36: without leader, without ISR, and the last member for the second time."""
+    """Without leader, without ISR, and the last member for the second time."""
     assert selectors.without_replica(leadership(1, (1, 2)), 3, (1, 2, 3)) is None
     assert selectors.without_replica(leadership(NO_LEADER, ()), 1, (1, 2, 3)) is None
     assert selectors.without_replica(leadership(NO_LEADER, (1,)), 1, (1, 2, 3)) is None
 
 
 def test_the_state_of_a_later_controller_is_not_overwritten() -> None:
-    """Controller item 20: a greater controller epoch in it says that a newer controller is active."""
+    """A greater controller epoch in it says that a newer controller is active."""
     assert leadership(1, (1,), epoch=6).is_of_later_controller(5)
     assert not leadership(1, (1,), epoch=5).is_of_later_controller(5)
     assert not leadership(1, (1,), epoch=4).is_of_later_controller(5)

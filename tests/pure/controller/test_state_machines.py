@@ -50,7 +50,7 @@ def name(word: str) -> str:
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(PartitionPhase, repeat=2)))
 def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionPhase) -> None:
-    """Controller item 25: each pair is allowed or refused; what is refused stays as it was and is named."""
+    """Each pair is allowed or refused; what is refused stays as it was and is named."""
     table = partition_table()
     table.begin(tp(0), before)
 
@@ -67,7 +67,7 @@ def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionP
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(ReplicaPhase, repeat=2)))
 def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) -> None:
-    """Controller item 25: each pair is allowed or refused; what is refused stays as it was and is named."""
+    """Each pair is allowed or refused; what is refused stays as it was and is named."""
     table = replica_table()
     replica = PartitionAndReplica(tp(0), 4)
     table.begin(replica, before)
@@ -84,7 +84,7 @@ def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) 
 
 
 def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
-    """Controller item 25: those before it and those after it."""
+    """Those before it and those after it."""
     table = partition_table()
     table.begin(tp(1), PartitionPhase.NON_EXISTENT)
     table.begin(tp(2), PartitionPhase.OFFLINE)
@@ -97,7 +97,7 @@ def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
 
 
 def test_what_could_not_be_done_is_put_back_and_tried_again_later() -> None:
-    """Controller item 26: a partition without live replica stays new, and is found when a broker starts."""
+    """A partition without live replica stays new, and is found when a broker starts."""
     table = partition_table()
     for each in (tp(0), tp(1)):
         table.begin(each, PartitionPhase.NEW)
@@ -120,7 +120,7 @@ def test_what_is_forgotten_is_in_no_phase() -> None:
 
 
 def test_a_partition_starts_as_its_leader_does() -> None:
-    """Controller item 36: without leader it is offline; without state it is new."""
+    """Without leader it is offline; without state it is new."""
     assert partition_at_start(None, [1]) is PartitionPhase.NEW
     assert partition_at_start(1, [1]) is PartitionPhase.ONLINE
     assert partition_at_start(2, [1]) is PartitionPhase.OFFLINE
@@ -128,6 +128,6 @@ def test_a_partition_starts_as_its_leader_does() -> None:
 
 
 def test_replicas_of_dead_brokers_start_as_ineligible_for_deletion() -> None:
-    """Controller item 35: of every topic, not only of those being deleted."""
+    """Of every topic, not only of those being deleted."""
     assert replica_at_start(2, [1]) is ReplicaPhase.DELETION_INELIGIBLE
     assert replica_at_start(1, [1]) is ReplicaPhase.ONLINE

@@ -46,7 +46,7 @@ def test_the_first_words_are_the_live_brokers_then_all_roles_then_everything() -
 
 
 def test_first_states_are_made_with_their_parents() -> None:
-    """Controller items 26 and 50: the first live replica leads, all live ones are in sync, leader epoch 0."""
+    """The first live replica leads, all live ones are in sync, leader epoch 0."""
     world = SteppedControllers((2, 3))
     world.make_topic("t", {0: (1, 3, 2), 1: (1,)})
     controller = world.new_controller()
@@ -73,7 +73,7 @@ def test_the_list_of_partitions_exists_also_where_no_replica_lives() -> None:
 
 @pytest.mark.parametrize("first", range(0, 60, 15))
 def test_a_topic_made_at_any_moment_of_loading_is_not_lost(first: int) -> None:
-    """Controller item 23: the watches are armed before anything is read (K11)."""
+    """The watches are armed before anything is read (K11)."""
     for steps in range(first, first + 15):
         _is_not_lost_after(steps)
 
@@ -139,7 +139,7 @@ def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
 
 
 def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
-    """Controller item 36 and recipes 15: one replica in all is elected, of several the status names how."""
+    """recipes 15: one replica in all is elected, of several the status names how."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (3,)})
     world.crash(world.new_controller())
@@ -209,7 +209,7 @@ def test_loading_asks_by_the_topic_and_not_by_the_partition(monkeypatch: pytest.
 
 
 def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
-    """Controller item 25: refused, logged, and the others of the batch are moved."""
+    """Refused, logged, and the others of the batch are moved."""
     world = world_of_two_topics()
     controller = world.new_controller()
     active = controller.active
@@ -232,7 +232,7 @@ def test_how_long_loading_took_is_recorded() -> None:
 
 
 def test_nothing_of_a_former_controller_survives() -> None:
-    """Controller item 24: the active controller is dropped with everything that it knew, and the next one
+    """The active controller is dropped with everything that it knew, and the next one
     begins anew."""
     world = world_of_two_topics()
     controller = world.new_controller()
@@ -252,7 +252,7 @@ def test_nothing_of_a_former_controller_survives() -> None:
 
 
 def test_notifications_left_over_are_deleted() -> None:
-    """Controller item 64: those of the time without a controller, one that no one can read among them."""
+    """Those of the time without a controller, one that no one can read among them."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     world.write(Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True))
@@ -263,7 +263,7 @@ def test_notifications_left_over_are_deleted() -> None:
 
 
 def test_what_happened_while_the_connection_was_away_is_seen() -> None:
-    """Controller item 22: it stays active; broker gone, topic new and ISR changed are found by reading
+    """It stays active; broker gone, topic new and ISR changed are found by reading
     again."""
     world = world_of_two_topics()
     controller = world.new_controller()

@@ -21,7 +21,7 @@ def topic_of(world: SteppedControllers, name: str) -> Topic:
 
 
 def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
-    """Controller item 50: every partition has a state, sent to its replicas, and all know who leads."""
+    """Every partition has a state, sent to its replicas, and all know who leads."""
     world = SteppedControllers()
     world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (3, 1)})
@@ -35,7 +35,7 @@ def test_a_new_topic_gets_its_states_and_its_brokers_their_roles() -> None:
 
 
 def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
-    """Controller item 27: it is left as it is; one of Kafka is then taken over by zkgroup (recipes 13)."""
+    """It is left as it is; one of Kafka is then taken over by zkgroup (recipes 13)."""
     world = SteppedControllers()
     controller = world.new_controller()
     here = PartitionState(2, 5, (2,), 1)
@@ -54,7 +54,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
-    """Controller item 27: between the reading and the write, by a Kafka controller that lost its znode."""
+    """Between the reading and the write, by a Kafka controller that lost its znode."""
     world = SteppedControllers()
     controller = world.new_controller()
     world.make_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)})
@@ -73,7 +73,7 @@ def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> No
 
 
 def test_growth_leaves_the_old_partitions_as_they_are() -> None:
-    """Controller item 52: the new ones are made; for known ones the context wins (recipes 15)."""
+    """The new ones are made; for known ones the context wins (recipes 15)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()
@@ -200,7 +200,7 @@ def test_a_controller_that_hosts_nothing_gives_way() -> None:
 
 
 def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted() -> None:
-    """Controller item 63: also one that no one can read."""
+    """Also one that no one can read."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.new_controller()

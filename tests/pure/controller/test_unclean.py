@@ -180,7 +180,7 @@ def test_old_records_go() -> None:
 
 @pytest.mark.parametrize(("setting", "word", "leader"), [(False, "true", 2), (True, "false", -1)])
 def test_a_topic_overrides_the_setting_both_ways(setting: bool, word: str, leader: int) -> None:
-    """Controller item 29: the topic's own word decides when its only in-sync replica dies."""
+    """The topic's own word decides when its only in-sync replica dies."""
     world = SteppedControllers(unclean_election=setting)
     world.make_topic("t", {0: (1, 2)}, {UNCLEAN_SETTING: word})
     world.new_controller()

@@ -79,7 +79,7 @@ def test_the_legal_transitions_are_those_of_kafka() -> None:
     ],
 )
 def test_the_protocol_with_most_votes_is_selected(lists: list[str], selected: str) -> None:
-    """coordinator item 30: votes count among the protocols of all; the leader (first here) decides a tie."""
+    """Votes count among the protocols of all; the leader (first here) decides a tie."""
     group = group_of(*(member(f"m{n}", *names.split()) for n, names in enumerate(lists)))
 
     assert group.select_protocol() == selected
@@ -100,7 +100,7 @@ def test_the_protocol_with_most_votes_is_selected(lists: list[str], selected: st
 def test_a_member_needs_a_protocol_that_all_have(
     kind: str, protocols: tuple[str, ...], is_supported: bool
 ) -> None:
-    """coordinator item 8: the type is the group's, and one protocol is listed by every member."""
+    """The type is the group's, and one protocol is listed by every member."""
     group = group_of(member("a", "range", "rr", "only-a"), member("b", "rr", "range"))
     group.state = ConsumerGroupState.STABLE
 
@@ -114,7 +114,7 @@ def test_a_member_needs_a_protocol_that_all_have(
 def test_an_empty_group_takes_any_type_that_is_named(
     kind: str, protocols: tuple[str, ...], is_supported: bool
 ) -> None:
-    """coordinator item 7: also another type than it had before."""
+    """Also another type than it had before."""
     group = GroupMetadata("g")
     group.protocol_type = "connect"
 
@@ -161,7 +161,7 @@ def test_the_leader_is_the_first_member_and_then_the_earliest_that_is_left() -> 
 
 
 def test_a_leader_that_has_not_joined_gives_way_to_the_earliest_that_has() -> None:
-    """coordinator item 58: and one that has joined stays."""
+    """One that has joined stays."""
     members = [member(name) for name in "abc"]
     group = group_of(*members)
     assert not group.elect_joined_leader()
@@ -175,7 +175,7 @@ def test_a_leader_that_has_not_joined_gives_way_to_the_earliest_that_has() -> No
 
 
 def test_members_are_listed_static_first() -> None:
-    """coordinator item 29: by group.instance.id, then the dynamic ones by member id."""
+    """By group.instance.id, then the dynamic ones by member id."""
     group = group_of(member("d2"), member("s1", instance="z"), member("d1"), member("s2", instance="a"))
 
     assert [each.member_id for each in group.members_in_order()] == ["s2", "s1", "d1", "d2"]

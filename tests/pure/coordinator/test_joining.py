@@ -26,7 +26,7 @@ NO_TYPE: dict[str, Any] = {"protocol_type": ""}
     ],
 )
 def test_a_session_timeout_is_within_its_bounds(session_ms: int, error: ErrorCode | None) -> None:
-    """coordinator item 3: bounds included; no group comes of a join that is refused for it."""
+    """Bounds included; no group comes of a join that is refused for it."""
     coordinator = Coordinator()
 
     assert coordinator.join(session_ms=session_ms) is error
@@ -39,7 +39,7 @@ def test_the_session_timeout_is_checked_before_the_member() -> None:
 
 
 def test_an_id_on_an_unknown_group_makes_no_group() -> None:
-    """coordinator item 5: J2."""
+    """J2."""
     coordinator = Coordinator()
 
     assert coordinator.join("x") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -48,7 +48,7 @@ def test_an_id_on_an_unknown_group_makes_no_group() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_id_that_a_group_does_not_know(count: int) -> None:
-    """coordinator item 6: J10, in a group with members and in one without."""
+    """J10, in a group with members and in one without."""
     coordinator = Coordinator()
     if count:
         coordinator.stable()
@@ -60,7 +60,7 @@ def test_an_id_that_a_group_does_not_know(count: int) -> None:
 
 @pytest.mark.parametrize("options", [NO_TYPE, {"protocols": ()}])
 def test_a_first_join_without_protocols_is_refused(options: dict[str, Any]) -> None:
-    """coordinator item 7: the group stays, Empty and without a type (J3, J6)."""
+    """The group stays, Empty and without a type (J3, J6)."""
     coordinator = Coordinator()
 
     assert coordinator.join(**options) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -71,7 +71,7 @@ def test_a_first_join_without_protocols_is_refused(options: dict[str, Any]) -> N
 @pytest.mark.parametrize("options", [{"protocol_type": "connect"}, {"protocols": (("x", b""),)}, NO_TYPE])
 @pytest.mark.parametrize("member", ["", "unknown"])
 def test_a_join_of_another_kind_disturbs_nobody(options: dict[str, Any], member: str) -> None:
-    """coordinator item 8: J6, before J7 and J10."""
+    """J6, before J7 and J10."""
     coordinator = Coordinator()
     coordinator.stable(2)
 
@@ -80,7 +80,7 @@ def test_a_join_of_another_kind_disturbs_nobody(options: dict[str, Any], member:
 
 
 def test_an_error_has_no_generation_and_no_protocol() -> None:
-    """coordinator item 9: and the id that came with the request."""
+    """It has the id that came with the request."""
     coordinator = Coordinator()
     refused = coordinator.joined(coordinator.send_join("x"))
 
@@ -89,7 +89,7 @@ def test_an_error_has_no_generation_and_no_protocol() -> None:
 
 
 def test_a_member_first_gets_an_id() -> None:
-    """coordinator items 12, 13: it is no member until it joins with it, and keeps it."""
+    """It is no member until it joins with it, and keeps it."""
     coordinator = Coordinator()
     given = coordinator.joined(coordinator.send_join(v4=True, client="app"))
     described = coordinator.describe()
@@ -104,7 +104,7 @@ def test_a_member_first_gets_an_id() -> None:
 
 @pytest.mark.parametrize("state", ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_an_id_is_given_in_every_state_and_changes_none(state: str) -> None:
-    """coordinator item 12: and again in each of them with a new id."""
+    """Asked again in the same state, the id is a new one."""
     coordinator, _ = group_in(state)
     given = {coordinator.joined(coordinator.send_join(v4=True)).member_id for _ in range(2)}
 
@@ -113,7 +113,7 @@ def test_an_id_is_given_in_every_state_and_changes_none(state: str) -> None:
 
 
 def test_an_old_client_gets_its_id_with_its_generation() -> None:
-    """coordinator item 14: versions 0 to 3 park at once."""
+    """Versions 0 to 3 park at once."""
     coordinator = Coordinator()
     number = coordinator.send_join(client="old")
     assert coordinator.error(number) is None
@@ -123,7 +123,7 @@ def test_an_old_client_gets_its_id_with_its_generation() -> None:
 
 
 def test_an_id_that_is_not_used_is_forgotten() -> None:
-    """coordinator items 15, 17: after the session timeout of its request; it has no heartbeats."""
+    """After the session timeout of its request; it has no heartbeats."""
     coordinator = Coordinator()
     member = coordinator.joined(coordinator.send_join(v4=True, session_ms=100)).member_id
     assert coordinator.beat(member, 0) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -146,7 +146,7 @@ def test_an_id_is_not_taken_with_an_instance_id() -> None:
 
 @pytest.mark.parametrize("how", ["joins", "leaves", "expires"])
 def test_a_pending_id_delays_the_others(how: str) -> None:
-    """coordinator item 16: until it joins, leaves or expires."""
+    """Until it joins, leaves or expires."""
     coordinator = Coordinator()
     members = coordinator.stable(2, session_ms=5000, rebalance_ms=5000)
     pending = coordinator.joined(coordinator.send_join(v4=True, session_ms=200)).member_id
@@ -163,7 +163,7 @@ def test_a_pending_id_delays_the_others(how: str) -> None:
 
 
 def test_a_pending_id_does_not_outlast_the_join_timer() -> None:
-    """coordinator item 16: it may join later, which is another rebalance."""
+    """It may join later, which is another rebalance."""
     coordinator = Coordinator()
     (member,) = coordinator.stable(rebalance_ms=300, session_ms=5000)
     pending = coordinator.joined(coordinator.send_join(v4=True, session_ms=5000)).member_id
@@ -208,7 +208,7 @@ def group_in(state: str) -> tuple[Coordinator, list[str]]:
 def test_a_member_joins_again(
     state: str, who: int, protocols: Any, error: ErrorCode | None, after: str
 ) -> None:
-    """coordinator items 23-27: parked, or answered at once with the present generation; the leader of a
+    """Parked, or answered at once with the present generation; the leader of a
     stable group always starts a rebalance.
     """
     coordinator, members = group_in(state)
@@ -234,7 +234,7 @@ def test_a_member_joins_again(
     ],
 )
 def test_metadata_is_equal_in_number_order_and_bytes(protocols: Any, is_equal: bool) -> None:
-    """coordinator item 25: what counts as changed."""
+    """What counts as changed."""
     coordinator = Coordinator()
     _, follower = coordinator.stable(2, protocols=(("a", b"1"), ("b", b"2")))
     coordinator.send_join(follower, protocols=protocols)
@@ -258,7 +258,7 @@ def test_a_join_that_is_repeated_replaces_the_first() -> None:
     ("state", "rebalances"), [("PreparingRebalance", 0), ("CompletingRebalance", 1), ("Stable", 1)]
 )
 def test_a_new_member_starts_a_rebalance(state: str, rebalances: int) -> None:
-    """coordinator item 25: unless one is being prepared; parked syncs get 27."""
+    """Unless one is being prepared; parked syncs get 27."""
     coordinator, members = group_in(state)
     sync = coordinator.send_sync(members[1], 1) if state == "CompletingRebalance" else None
     before = len(coordinator.logged)
@@ -297,7 +297,7 @@ def test_a_rejoin_changes_the_timeouts() -> None:
 def test_the_initial_delay_waits_for_members(
     delay: int, timeout: int, joins: list[int], completes: int
 ) -> None:
-    """coordinator items 10, 11: extended by each member that joins, up to the rebalance timeout."""
+    """Extended by each member that joins, up to the rebalance timeout."""
     coordinator = Coordinator(CoordinatorSettings(group_initial_rebalance_delay_ms=delay))
     numbers = []
     for at_ms in joins:
@@ -315,7 +315,7 @@ def test_the_initial_delay_waits_for_members(
 
 
 def test_a_group_that_was_empty_again_waits_once() -> None:
-    """coordinator item 11: no extension when its generation is above 0."""
+    """No extension when its generation is above 0."""
     coordinator = Coordinator()
     coordinator.leave(*coordinator.stable())
     numbers = [coordinator.send_join()]
@@ -351,7 +351,7 @@ def test_the_delay_ends_no_earlier_when_all_leave() -> None:
 
 
 def test_a_generation_for_each_join_phase() -> None:
-    """coordinator item 28: one more each time, also when the group empties."""
+    """One more each time, also when the group empties."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     found = [coordinator.generation, *(coordinator.rejoin(leader, follower) for _ in range(3))]
@@ -365,7 +365,7 @@ def test_a_generation_for_each_join_phase() -> None:
 
 
 def test_a_member_that_does_not_join_in_time_is_removed() -> None:
-    """coordinator item 21: although it sends heartbeats, which are answered with 27."""
+    """Although it sends heartbeats, which are answered with 27."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2, session_ms=5000)
     number = coordinator.send_join(leader, session_ms=5000)
@@ -381,7 +381,7 @@ def test_a_member_that_does_not_join_in_time_is_removed() -> None:
 
 
 def test_the_longest_rebalance_timeout_counts() -> None:
-    """coordinator item 22: of the members when the timer is armed; later ones do not lengthen it."""
+    """Of the members when the timer is armed; later ones do not lengthen it."""
     coordinator = Coordinator()
     joins = [coordinator.send_join(rebalance_ms=each, session_ms=9000) for each in (300, 700)]
     coordinator.advance(100)
@@ -398,7 +398,7 @@ def test_the_longest_rebalance_timeout_counts() -> None:
 
 
 def test_a_silent_member_ends_the_join_phase_earlier() -> None:
-    """coordinator item 20: its session runs on."""
+    """Its session runs on."""
     coordinator = Coordinator()
     leader, _ = coordinator.stable(2, session_ms=200, rebalance_ms=5000)
     number = coordinator.send_join(leader, session_ms=200, rebalance_ms=5000)
@@ -408,7 +408,7 @@ def test_a_silent_member_ends_the_join_phase_earlier() -> None:
 
 
 def test_a_new_member_waits_for_five_minutes_at_most() -> None:
-    """coordinator item 18: then its join gets 25 and it is gone; the other member is not affected."""
+    """Then its join gets 25 and it is gone; the other member is not affected."""
     coordinator = Coordinator()
     (member,) = coordinator.stable(rebalance_ms=900_000, session_ms=400_000)
     number = coordinator.send_join(rebalance_ms=900_000, session_ms=400_000)
@@ -422,7 +422,7 @@ def test_a_new_member_waits_for_five_minutes_at_most() -> None:
 
 
 def test_after_its_first_generation_a_member_has_its_session() -> None:
-    """coordinator item 19: the five minutes no longer apply."""
+    """The five minutes no longer apply."""
     coordinator = Coordinator()
     coordinator.completing(session_ms=100, rebalance_ms=5000)
     coordinator.advance(100)
@@ -431,7 +431,7 @@ def test_after_its_first_generation_a_member_has_its_session() -> None:
 
 
 def test_the_leader_sees_the_metadata_of_the_selected_protocol() -> None:
-    """coordinator item 29: static members first."""
+    """Static members first."""
     coordinator = Coordinator()
     protocols = (("rr", b"of rr"), ("range", b"of range"))
     leader = coordinator.send_join(protocols=protocols)
@@ -447,7 +447,7 @@ def test_the_leader_sees_the_metadata_of_the_selected_protocol() -> None:
 
 
 def test_an_empty_group_is_stored() -> None:
-    """coordinator item 47: with its new generation."""
+    """With its new generation."""
     coordinator = Coordinator()
     coordinator.leave(*coordinator.stable())
     last = coordinator.written[-1]

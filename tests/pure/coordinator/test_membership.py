@@ -24,7 +24,7 @@ def dead() -> Coordinator:
 
 
 def test_a_heartbeat_says_what_the_group_does() -> None:
-    """coordinator items 43, 46: 0 in Stable and CompletingRebalance, 27 in PreparingRebalance."""
+    """0 in Stable and CompletingRebalance, 27 in PreparingRebalance."""
     coordinator = Coordinator()
     found = {"never seen": coordinator.beat("x", 1)}
     members = coordinator.completing(2)
@@ -63,7 +63,7 @@ def test_a_heartbeat_says_what_the_group_does() -> None:
     ],
 )
 def test_what_keeps_a_session_alive(sign: str, is_alive: bool) -> None:
-    """coordinator item 44: heartbeats, commits and syncs; no join that is answered at once, no fetch, nothing
+    """Heartbeats, commits and syncs; no join that is answered at once, no fetch, nothing
     that is refused.
     """
     coordinator = Coordinator()
@@ -88,7 +88,7 @@ def test_what_keeps_a_session_alive(sign: str, is_alive: bool) -> None:
 
 
 def test_a_commit_keeps_a_session_alive_during_a_rebalance() -> None:
-    """coordinator item 44: in PreparingRebalance as well."""
+    """In PreparingRebalance as well."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2, rebalance_ms=9000)
     coordinator.send_join(leader, rebalance_ms=9000)
@@ -100,7 +100,7 @@ def test_a_commit_keeps_a_session_alive_during_a_rebalance() -> None:
 
 
 def test_a_member_that_waits_does_not_expire() -> None:
-    """coordinator item 45: in a join or in a sync; its session begins when it is answered."""
+    """In a join or in a sync; its session begins when it is answered."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2, session_ms=100, rebalance_ms=5000)
     number = coordinator.send_join(leader, session_ms=100, rebalance_ms=5000)
@@ -125,7 +125,7 @@ def test_a_member_that_waits_does_not_expire() -> None:
 
 
 def test_a_silent_member_is_removed() -> None:
-    """coordinator item 20: at the end of its session, not before; the others are to join again."""
+    """At the end of its session, not before; the others are to join again."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     coordinator.advance(TIMEOUT_MS - 1)
@@ -137,7 +137,7 @@ def test_a_silent_member_is_removed() -> None:
 
 
 def test_the_last_member_leaves() -> None:
-    """coordinator item 47: Empty, one generation more, stored."""
+    """Empty, one generation more, stored."""
     coordinator = Coordinator()
     assert coordinator.leave(*coordinator.stable()) == (NONE, [NONE])
 
@@ -148,7 +148,7 @@ def test_the_last_member_leaves() -> None:
 
 
 def test_one_of_several_leaves() -> None:
-    """coordinator item 48: the others are to join again, and it is no member."""
+    """The others are to join again, and it is no member."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     coordinator.leave(follower)
@@ -158,7 +158,7 @@ def test_one_of_several_leaves() -> None:
 
 
 def test_a_member_that_is_unknown_leaves() -> None:
-    """coordinator item 49: each entry has the error; a group that is deleted has no entries."""
+    """Each entry has the error; a group that is deleted has no entries."""
     coordinator = Coordinator()
     assert coordinator.leave("x", group="never seen") == (NONE, [UNKNOWN])
     coordinator.stable()
@@ -167,7 +167,7 @@ def test_a_member_that_is_unknown_leaves() -> None:
 
 
 def test_an_operator_removes_static_members() -> None:
-    """coordinator item 50: by their instance ids; another member's id is fenced."""
+    """By their instance ids; another member's id is fenced."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b", "c")
     fenced = LeavingIdentity(member_id=members["a"], group_instance_id="c")
@@ -178,7 +178,7 @@ def test_an_operator_removes_static_members() -> None:
 
 
 def test_a_member_leaves_while_its_join_waits() -> None:
-    """coordinator item 51: the join ends with 25, and the others go on."""
+    """The join ends with 25, and the others go on."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     number = coordinator.send_join(leader)
@@ -200,7 +200,7 @@ def test_a_member_leaves_while_its_sync_waits() -> None:
 
 @pytest.mark.parametrize("state", ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_a_pending_id_leaves(state: str) -> None:
-    """coordinator item 16: 0, and the group stays as it is."""
+    """0, and the group stays as it is."""
     coordinator = Coordinator()
     if state in ("PreparingRebalance", "Stable"):
         coordinator.stable(2)
@@ -215,7 +215,7 @@ def test_a_pending_id_leaves(state: str) -> None:
 
 
 def test_a_full_group_takes_nobody_more() -> None:
-    """coordinator item 60: the fifth is refused while the first four wait, and later."""
+    """The fifth is refused while the first four wait, and later."""
     coordinator = Coordinator()
     numbers = [coordinator.send_join() for _ in range(4)]
     refused = coordinator.joined(coordinator.send_join())
@@ -229,7 +229,7 @@ def test_a_full_group_takes_nobody_more() -> None:
 
 
 def test_a_pending_id_takes_no_room_and_is_forgotten_when_refused() -> None:
-    """coordinator item 60: as Kafka 3.9.1 does; in 2.8.2 it goes on to delay the others."""
+    """As Kafka 3.9.1 does; in 2.8.2 it goes on to delay the others."""
     coordinator = Coordinator()
     pending = [coordinator.joined(coordinator.send_join(v4=True)).member_id for _ in range(6)]
     joins = [coordinator.send_join(each) for each in pending]
@@ -239,7 +239,7 @@ def test_a_pending_id_takes_no_room_and_is_forgotten_when_refused() -> None:
 
 
 def test_a_group_that_is_loaded_too_large_loses_those_that_join_last() -> None:
-    """coordinator item 61: six members, and four places."""
+    """Six members, and four places."""
     names = [f"m{number}" for number in range(6)]
     coordinator = Coordinator()
     coordinator.load(

@@ -45,7 +45,7 @@ ILLEGAL, REBALANCE = ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRE
     ],
 )
 def test_a_commit_is_checked(state: str, member: str, generation: int, error: ErrorCode) -> None:
-    """coordinator items 62-64: what is refused is not written."""
+    """What is refused is not written."""
     coordinator = Coordinator()
     known = ""
     if state in ("Stable", "PreparingRebalance"):
@@ -76,7 +76,7 @@ def test_a_first_join_can_commit_at_generation_0() -> None:
 
 
 def test_a_generation_that_is_over_cannot_commit() -> None:
-    """coordinator item 67: the fence of Kafka's consumers."""
+    """The fence of Kafka's consumers."""
     coordinator = Coordinator()
     leader, follower = coordinator.stable(2)
     assert coordinator.commit(follower, 1) is NONE
@@ -87,7 +87,7 @@ def test_a_generation_that_is_over_cannot_commit() -> None:
 
 
 def test_partitions_are_refused_one_by_one() -> None:
-    """coordinator item 66: metadata that is too long, counted in characters, and unknown partitions."""
+    """Metadata that is too long, counted in characters, and unknown partitions."""
     coordinator = Coordinator()
     good, long, wide, unknown = (TopicPartition("t", number) for number in range(4))
     number = coordinator.send_commit(
@@ -135,7 +135,7 @@ def test_an_unknown_partition_keeps_its_own_error() -> None:
     ],
 )
 def test_a_commit_is_answered_when_it_is_written(outcome: WriteOutcome, error: ErrorCode) -> None:
-    """coordinator item 74: with what became of it."""
+    """With what became of it."""
     coordinator = Coordinator(stores=False)
     number = coordinator.send_commit()
     assert number not in coordinator.answers
@@ -146,7 +146,7 @@ def test_a_commit_is_answered_when_it_is_written(outcome: WriteOutcome, error: E
 
 
 def test_offsets_are_read_without_a_membership() -> None:
-    """coordinator item 65: also of a group that is unknown, which ZooKeeper consumers may have."""
+    """Also of a group that is unknown, which ZooKeeper consumers may have."""
     coordinator = Coordinator()
     found = coordinator.fetch(group="never seen")
 
@@ -157,7 +157,7 @@ def test_offsets_are_read_without_a_membership() -> None:
 
 @pytest.mark.parametrize("require_stable", [True, False])
 def test_a_commit_in_flight_makes_a_partition_unstable(require_stable: bool) -> None:
-    """coordinator item 68: for those that ask for stable offsets, until all commits of it have ended."""
+    """For those that ask for stable offsets, until all commits of it have ended."""
     coordinator = Coordinator(stores=False)
     coordinator.send_commit()
     coordinator.send_commit()
@@ -174,7 +174,7 @@ def test_a_commit_in_flight_makes_a_partition_unstable(require_stable: bool) -> 
 
 
 def test_a_group_is_described() -> None:
-    """coordinator item 69: in full while it is stable; an unknown one is Dead, which is no error."""
+    """In full while it is stable; an unknown one is Dead, which is no error."""
     coordinator = Coordinator()
     unknown = coordinator.describe("never seen")
     assert (unknown.error, unknown.state, unknown.members) == (NONE, "Dead", ())
@@ -195,7 +195,7 @@ def test_a_group_is_described() -> None:
 
 
 def test_groups_are_listed_by_state() -> None:
-    """coordinator item 69: those in any state without a filter."""
+    """Those in any state without a filter."""
     coordinator = Coordinator()
     coordinator.commit(group="offsets only")
     coordinator.stable()
@@ -213,7 +213,7 @@ def test_groups_are_listed_by_state() -> None:
 
 
 def test_a_group_is_deleted_when_it_is_empty() -> None:
-    """coordinator item 70: 68 with members, 69 for one that is unknown; its generation begins anew."""
+    """68 with members, 69 for one that is unknown; its generation begins anew."""
     coordinator = Coordinator()
     assert coordinator.delete() is ErrorCode.GROUP_ID_NOT_FOUND
     (member,) = coordinator.stable()
@@ -250,7 +250,7 @@ def test_nobody_joins_while_a_group_is_deleted() -> None:
     ],
 )
 def test_a_group_that_could_not_be_deleted_is_there_again(outcome: WriteOutcome, error: ErrorCode) -> None:
-    """coordinator item 70: with its generation, and no generation is given again."""
+    """With its generation, and no generation is given again."""
     coordinator = Coordinator()
     coordinator.leave(*coordinator.stable())
     coordinator.stores = False

@@ -58,7 +58,7 @@ def _by_client(differences: list[Difference]) -> dict[tuple[str, str], int]:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_conversation_gets_the_same_answers(name: str) -> None:
-    """coordinator items 2-27, 31-40, 43-53, 56-60, 62-67, 69, 70, 79: error, generation, leader, members,
+    """Error, generation, leader, members,
     protocol, assignment and offsets of every answer, except where `EXCEPTIONS` says why not.
     """
     replay = _replayed(name)

@@ -41,7 +41,7 @@ def stored(coordinator: Coordinator) -> GroupRecord:
     ],
 )
 def test_a_group_has_the_slot_that_java_gives_it(group: str, of_50: int, of_2: int) -> None:
-    """coordinator item 82: Java's hash; its smallest number, which has no absolute value, counts as 0."""
+    """Java's hash; its smallest number, which has no absolute value, counts as 0."""
     assert (slot_of(group, 50), slot_of(group, 2)) == (of_50, of_2)
 
 
@@ -112,7 +112,7 @@ UNKNOWN_GROUP = {
 
 
 def test_answers_while_a_slot_is_loaded() -> None:
-    """coordinator item 1: 14, which SyncGroup gives as 27 and Heartbeat as 0; groups of other slots work."""
+    """14, which SyncGroup gives as 27 and Heartbeat as 0; groups of other slots work."""
     coordinator = Coordinator(slots=2)
     assert (slot_of("g", 2), slot_of("groupId", 2)) == (1, 0)
     coordinator.do(SlotLoading(1, 1))
@@ -132,7 +132,7 @@ def test_answers_while_a_slot_is_loaded() -> None:
 
 
 def test_a_group_that_is_loaded_is_listed_while_others_are_not() -> None:
-    """coordinator item 1: the list has what there is, beside the error."""
+    """The list has what there is, beside the error."""
     coordinator = Coordinator(slots=2)
     coordinator.commit(group="groupId")
     coordinator.do(SlotLoading(1, 1))
@@ -142,7 +142,7 @@ def test_a_group_that_is_loaded_is_listed_while_others_are_not() -> None:
 
 
 def test_answers_for_a_slot_of_another_broker() -> None:
-    """coordinator item 2: 16 everywhere; the list is without the group, and without an error."""
+    """16 everywhere; the list is without the group, and without an error."""
     coordinator = Coordinator()
     coordinator.stable()
     coordinator.do(SlotUnloaded(0, 1))
@@ -172,12 +172,12 @@ def test_answers_of_a_coordinator_that_stops() -> None:
     ],
 )
 def test_the_empty_group_id_is_a_group_of_offsets_only(api: str, error: ErrorCode) -> None:
-    """coordinator item 4: no member can be in it, and offsets can."""
+    """No member can be in it, and offsets can."""
     assert errors(Coordinator(), "")[api] is error
 
 
 def test_no_member_joins_the_empty_group_id_where_it_has_offsets() -> None:
-    """coordinator item 4: also once the group is there, for its commit."""
+    """Also once the group is there, for its commit."""
     coordinator = Coordinator()
     coordinator.commit(group="")
 
@@ -202,7 +202,7 @@ def test_a_group_id_of_zookeeper_consumers_may_be_longer_than_a_new_one() -> Non
 
 
 def test_a_moved_group_keeps_its_generation() -> None:
-    """coordinator items 71, 72: members need not join again, also those with several protocols; their
+    """Members need not join again, also those with several protocols; their
     sessions begin anew.
     """
     old = Coordinator()
@@ -224,7 +224,7 @@ def test_a_moved_group_keeps_its_generation() -> None:
 
 
 def test_a_generation_that_was_given_and_not_stored_is_never_given_again() -> None:
-    """coordinator item 73: its members are told so, and the next generation comes from the next block."""
+    """Its members are told so, and the next generation comes from the next block."""
     old = Coordinator()
     (leader,) = old.stable()
     joined = old.joined(old.send_join(leader))
@@ -238,7 +238,7 @@ def test_a_generation_that_was_given_and_not_stored_is_never_given_again() -> No
 
 
 def test_an_empty_group_keeps_its_generation_over_a_move() -> None:
-    """coordinator item 73: its next generation is behind its block as well."""
+    """Its next generation is behind its block as well."""
     old = Coordinator()
     old.leave(*old.stable())
     new = Coordinator()
@@ -251,7 +251,7 @@ def test_an_empty_group_keeps_its_generation_over_a_move() -> None:
 
 
 def test_parked_requests_of_a_moved_slot_are_answered() -> None:
-    """coordinator item 75: joins and syncs get 16, and no timer fires afterwards."""
+    """Joins and syncs get 16, and no timer fires afterwards."""
     coordinator = Coordinator()
     _, follower = coordinator.completing(2)
     sync = coordinator.send_sync(follower, 1)
@@ -267,7 +267,7 @@ def test_parked_requests_of_a_moved_slot_are_answered() -> None:
 
 
 def test_a_write_that_ends_after_its_slot_moved_changes_nothing() -> None:
-    """coordinator item 74: the members have their answer, and the group is another coordinator's."""
+    """The members have their answer, and the group is another coordinator's."""
     coordinator = Coordinator(stores=False)
     number = coordinator.send_join()
     coordinator.complete()
@@ -283,7 +283,7 @@ def test_a_write_that_ends_after_its_slot_moved_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("epoch", "is_taken"), [(4, False), (5, True), (6, True)])
 def test_a_load_of_an_older_epoch_is_ignored(epoch: int, is_taken: bool) -> None:
-    """coordinator item 76: the slot stays as it is."""
+    """The slot stays as it is."""
     coordinator = Coordinator()
     coordinator.load(epoch=5)
     coordinator.do(SlotLoading(0, epoch))
@@ -293,7 +293,7 @@ def test_a_load_of_an_older_epoch_is_ignored(epoch: int, is_taken: bool) -> None
 
 @pytest.mark.parametrize(("epoch", "is_taken"), [(4, False), (5, True), (6, True), (None, True)])
 def test_an_unload_of_an_older_epoch_is_ignored(epoch: int | None, is_taken: bool) -> None:
-    """coordinator item 76: an unload without epoch follows a refused write, and is always right."""
+    """An unload without epoch follows a refused write, and is always right."""
     coordinator = Coordinator()
     coordinator.load(epoch=5)
     coordinator.do(SlotUnloaded(0, epoch))
@@ -302,7 +302,7 @@ def test_an_unload_of_an_older_epoch_is_ignored(epoch: int | None, is_taken: boo
 
 
 def test_what_was_read_for_an_older_epoch_is_not_taken() -> None:
-    """coordinator item 76: a load that a later one has overtaken."""
+    """A load that a later one has overtaken."""
     coordinator = Coordinator()
     coordinator.do(SlotLoading(0, 1))
     coordinator.do(SlotLoading(0, 2))

@@ -16,7 +16,7 @@ TWO = (("range", b"r"), ("rr", b"x"))
 
 
 def test_a_static_member_needs_no_id_first() -> None:
-    """coordinator item 52: it is parked at once, also in later versions."""
+    """It is parked at once, also in later versions."""
     assert Coordinator().join(instance="i", v4=True) is None
 
 
@@ -32,7 +32,7 @@ def test_a_member_id_that_no_answer_could_carry_is_refused(options: dict[str, An
 
 
 def test_a_static_member_returns_without_a_rebalance() -> None:
-    """coordinator item 53: new id, same generation, old assignment; the former id is fenced everywhere."""
+    """New id, same generation, old assignment; the former id is fenced everywhere."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b")
     back = coordinator.joined(coordinator.send_join(instance="b"))
@@ -64,7 +64,7 @@ def test_a_fenced_member_id_is_reported_before_an_old_generation() -> None:
 
 
 def test_a_leader_that_returns_does_not_assign() -> None:
-    """coordinator item 54: its answer names its former id as leader."""
+    """Its answer names its former id as leader."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b")
     back = coordinator.joined(coordinator.send_join(instance="a"))
@@ -74,7 +74,7 @@ def test_a_leader_that_returns_does_not_assign() -> None:
 
 
 def test_a_changed_subscription_of_a_returning_member_is_stored_and_waits() -> None:
-    """coordinator item 53: Kafka starts no rebalance for it."""
+    """Kafka starts no rebalance for it."""
     coordinator = Coordinator()
     coordinator.static("a", "b")
     back = coordinator.joined(coordinator.send_join(instance="b", protocols=(("range", b"new"),)))
@@ -88,7 +88,7 @@ def test_a_changed_subscription_of_a_returning_member_is_stored_and_waits() -> N
 
 
 def test_a_returning_member_that_changes_the_protocol_starts_a_rebalance() -> None:
-    """coordinator item 55: the next generation would select another one."""
+    """The next generation would select another one."""
     coordinator = Coordinator()
     coordinator.static("a", "b", protocols=TWO)
     number = coordinator.send_join(instance="b", protocols=(("rr", b"x"),))
@@ -107,7 +107,7 @@ def test_a_returning_member_that_changes_the_protocol_starts_a_rebalance() -> No
     ],
 )
 def test_a_replacement_that_is_not_stored_is_taken_back(outcome: WriteOutcome, error: ErrorCode) -> None:
-    """coordinator item 55: id, protocols and timeouts; the former process goes on."""
+    """Id, protocols and timeouts; the former process goes on."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b")
     coordinator.stores = False
@@ -151,7 +151,7 @@ def test_a_member_that_returns_twice_before_it_is_stored() -> None:
 
 
 def test_a_member_that_returns_while_its_group_syncs() -> None:
-    """coordinator item 56: a rebalance, as the leader knows the former id; a waiting sync is fenced."""
+    """A rebalance, as the leader knows the former id; a waiting sync is fenced."""
     coordinator = Coordinator()
     numbers = [coordinator.send_join(instance=each) for each in "ab"]
     coordinator.advance(100)
@@ -164,7 +164,7 @@ def test_a_member_that_returns_while_its_group_syncs() -> None:
 
 
 def test_a_member_that_returns_while_its_group_joins() -> None:
-    """coordinator item 56: it takes the place of its former join, which is fenced."""
+    """It takes the place of its former join, which is fenced."""
     coordinator = Coordinator()
     first, second = coordinator.send_join(instance="a"), coordinator.send_join(instance="a")
     assert coordinator.error(first) is FENCED
@@ -183,7 +183,7 @@ def absent(**options: Any) -> tuple[Coordinator, dict[str, str], int]:
 
 
 def test_a_static_member_may_be_absent() -> None:
-    """coordinator item 57: it stays in the group, until its session ends or it should have synced."""
+    """It stays in the group, until its session ends or it should have synced."""
     coordinator, members, number = absent(session_ms=5000)
     coordinator.advance(500)
     joined = coordinator.joined(number)
@@ -197,7 +197,7 @@ def test_a_static_member_may_be_absent() -> None:
 
 
 def test_a_member_that_is_there_leads_for_an_absent_leader() -> None:
-    """coordinator item 58: the absent one stays a member."""
+    """The absent one stays a member."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b", session_ms=5000)
     number = coordinator.send_join(members["b"], instance="b", protocols=(("range", b"n"),))
@@ -208,7 +208,7 @@ def test_a_member_that_is_there_leads_for_an_absent_leader() -> None:
 
 
 def test_a_group_waits_for_absent_static_members() -> None:
-    """coordinator item 58: nobody has joined, so the join phase begins anew."""
+    """Nobody has joined, so the join phase begins anew."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b", session_ms=5000)
     coordinator.leave("", "a")
@@ -223,7 +223,7 @@ def test_a_group_waits_for_absent_static_members() -> None:
     [("a", "unregistered", UNKNOWN), ("a", "b", FENCED), ("", "unregistered", None)],
 )
 def test_an_instance_id_belongs_to_its_member(member: str, instance: str, error: ErrorCode | None) -> None:
-    """coordinator item 59: J9 and J10."""
+    """J9 and J10."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b")
 

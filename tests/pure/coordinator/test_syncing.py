@@ -31,7 +31,7 @@ from zkgroup.model.error_codes import ErrorCode
     ],
 )
 def test_a_sync_is_checked(state: str, member: str, generation: int, error: ErrorCode) -> None:
-    """coordinator item 33: the group, the member, the generation, the state."""
+    """The group, the member, the generation, the state."""
     coordinator = Coordinator()
     known = ""
     if state == "CompletingRebalance":
@@ -67,7 +67,7 @@ def test_a_sync_is_checked(state: str, member: str, generation: int, error: Erro
     ],
 )
 def test_a_sync_names_its_protocol(protocol: dict[str, Any], error: ErrorCode) -> None:
-    """coordinator item 35: from version 5 on both must be given; a success returns both."""
+    """From version 5 on both must be given; a success returns both."""
     coordinator = Coordinator()
     (member,) = coordinator.completing()
     number = coordinator.send_sync(member, 1, **protocol)
@@ -79,14 +79,14 @@ def test_a_sync_names_its_protocol(protocol: dict[str, Any], error: ErrorCode) -
 
 
 def test_a_missing_protocol_comes_before_everything_else() -> None:
-    """coordinator item 35: also where the group is unknown."""
+    """Also where the group is unknown."""
     coordinator = Coordinator()
 
     assert coordinator.sync("x", 1, requires_protocol=True) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_followers_get_their_assignments_with_the_leader() -> None:
-    """coordinator item 31: one that came before waits, one that comes after does not."""
+    """One that came before waits, one that comes after does not."""
     coordinator = Coordinator()
     leader, early, late = coordinator.completing(3)
     waiting = coordinator.send_sync(early, 1)
@@ -99,7 +99,7 @@ def test_followers_get_their_assignments_with_the_leader() -> None:
 
 
 def test_only_members_have_assignments() -> None:
-    """coordinator item 32: one that the leader left out gets nothing, other ids are dropped."""
+    """One that the leader left out gets nothing, other ids are dropped."""
     coordinator = Coordinator()
     leader, follower = coordinator.completing(2)
     coordinator.send_sync(leader, 1, {leader: b"0", "stranger": b"x"})
@@ -114,7 +114,7 @@ def test_only_members_have_assignments() -> None:
 
 
 def test_a_stable_group_answers_what_is_stored() -> None:
-    """coordinator item 34: whatever the leader sends now."""
+    """Whatever the leader sends now."""
     coordinator = Coordinator()
     leader, _ = coordinator.stable(2)
     writes = len(coordinator.written)
@@ -144,7 +144,7 @@ def keep_alive(coordinator: Coordinator, members: list[str], ms: int) -> None:
 
 
 def test_a_leader_that_dies_before_it_syncs() -> None:
-    """coordinator item 36: its session ends, waiting followers get 27, another one leads."""
+    """Its session ends, waiting followers get 27, another one leads."""
     coordinator = Coordinator()
     leader, follower = coordinator.completing(2, session_ms=200)
     waiting = coordinator.send_sync(follower, 1)
@@ -157,7 +157,7 @@ def test_a_leader_that_dies_before_it_syncs() -> None:
 
 
 def test_nobody_syncs() -> None:
-    """coordinator item 37: heartbeats do not keep the members."""
+    """Heartbeats do not keep the members."""
     coordinator = Coordinator()
     members = coordinator.completing(2, session_ms=9000)
     keep_alive(coordinator, members, 300)
@@ -169,7 +169,7 @@ def test_nobody_syncs() -> None:
 
 
 def test_one_follower_does_not_sync() -> None:
-    """coordinator item 38: it is removed from the stable group, and the others are to join again."""
+    """It is removed from the stable group, and the others are to join again."""
     coordinator = Coordinator()
     leader, follower = coordinator.completing(2, session_ms=9000)
     coordinator.send_sync(leader, 1, {})
@@ -184,7 +184,7 @@ def test_one_follower_does_not_sync() -> None:
 
 
 def test_the_leader_does_not_sync() -> None:
-    """coordinator item 39: syncs that wait end with 27."""
+    """Syncs that wait end with 27."""
     coordinator = Coordinator()
     leader, follower = coordinator.completing(2, session_ms=9000)
     waiting = coordinator.send_sync(follower, 1)
@@ -195,7 +195,7 @@ def test_the_leader_does_not_sync() -> None:
 
 
 def test_all_have_synced() -> None:
-    """coordinator item 40: the timer is gone."""
+    """The timer is gone."""
     coordinator = Coordinator()
     members = coordinator.stable(2, session_ms=9000)
     assert coordinator.describe().sync_expires_ms is None
@@ -214,7 +214,7 @@ def syncing() -> tuple[Coordinator, list[str], list[int]]:
 
 
 def test_nobody_is_answered_before_the_assignment_is_stored() -> None:
-    """coordinator item 31: write first, answer then; one write a generation."""
+    """Write first, answer then; one write a generation."""
     coordinator, _, numbers = syncing()
     assert [coordinator.error(number) for number in numbers] == [None, None]
     assert coordinator.describe().phase is GroupPhase.STORING
@@ -234,7 +234,7 @@ def test_nobody_is_answered_before_the_assignment_is_stored() -> None:
     ],
 )
 def test_an_assignment_that_is_not_stored(outcome: WriteOutcome, error: ErrorCode) -> None:
-    """coordinator item 41: all waiting syncs get the code, nobody keeps an assignment, a rebalance starts."""
+    """All waiting syncs get the code, nobody keeps an assignment, a rebalance starts."""
     coordinator, members, numbers = syncing()
     coordinator.complete(outcome)
 
@@ -258,7 +258,7 @@ def test_an_assignment_that_zookeeper_consumers_refuse_removes_the_members() -> 
 
 
 def test_a_write_that_ends_after_a_rebalance_began() -> None:
-    """coordinator item 42: changes nothing."""
+    """Changes nothing."""
     coordinator, members, numbers = syncing()
     coordinator.send_join(members[1], protocols=(("range", b"changed"),))
     assert [coordinator.error(number) for number in numbers] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
@@ -270,7 +270,7 @@ def test_a_write_that_ends_after_a_rebalance_began() -> None:
 
 
 def test_a_write_of_the_generation_before_does_not_end_the_next_one() -> None:
-    """coordinator item 42: also where that one waits for its own assignment."""
+    """Also where that one waits for its own assignment."""
     coordinator, members, _ = syncing()
     numbers = [coordinator.send_join(each) for each in reversed(members)]
     coordinator.send_join(members[0])

@@ -133,7 +133,7 @@ def commit(pair: Pair) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_review(policy: str) -> None:
-    """recipes 6 [M]: an idle owner applies a marker by the same two reads, in the same order."""
+    """recipes 6: an idle owner applies a marker by the same two reads, in the same order."""
 
     def look(pair: Pair) -> None:
         pair.believe(pc=Pc.COMMIT_READS_OFFSETS, todo=((P, None),))
@@ -243,7 +243,7 @@ PLAYED = {
 @pytest.mark.parametrize("name", PLAYED)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
-    """recipes 5, 6, 7 [M]. Commits: offsets first, then owners and markers; resets by mzxid before any other
+    """recipes 5, 6, 7. Commits: offsets first, then owners and markers; resets by mzxid before any other
     reading. Releases: commit and delete at once; else offset, then owner, and a delete under what was read.
     Claims: create, set, bump; without a reply the offset is read first, then the owner: mine is adopted with
     that offset, anybody's is waited for, nobody's is wanted; one that nobody holds goes without a commit."""

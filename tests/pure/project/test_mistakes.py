@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.mistakes.catalogue import MISTAKES, PARTS, Mistake, StaleError
-from tests.programs.mistakes.run import HEAD, PAGE, Result, table, with_mistake
+from tests.programs.mistakes.run import Result, table, with_mistake
 from tests.programs.mistakes.tree import Copy
 from tests.project import ROOT, setup_cfg
 
@@ -98,15 +98,3 @@ def test_table_names_what_caught_each_mistake() -> None:
         "| claim | It is wrong. | `t.py` test_a | 1.2 |",
         "| claim | It is wrong. | **no test** | 2.0 |",
     ]
-
-
-def test_table_in_the_docs_is_of_these_mistakes() -> None:
-    """In the mistakes' order, and each named test exists; `--docs` rewrites the table."""
-    lines = PAGE.read_text(encoding="utf-8").partition(HEAD)[2].splitlines()[2:]
-    rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
-
-    assert [(part, says) for part, says, *_ in rows] == [(each.part, each.says) for each in MISTAKES]
-    for _, says, caught, _ in rows:
-        file, _, test = caught.partition(" ")
-        source = (ROOT / file.strip("`")).read_text(encoding="utf-8")
-        assert f"def {test}(" in source, says

@@ -70,7 +70,7 @@ def assert_legal(
 def test_range_covers_every_partition_once_in_contiguous_blocks(
     group: list[EvaluatedMember], partitions: dict[str, list[int]]
 ) -> None:
-    """Loads of a topic differ by at most 1 and do not rise along the threads (items 21, 22)."""
+    """Loads of a topic differ by at most 1 and do not rise along the threads."""
     owners = assign("range", group, partitions).owners
 
     assert_legal(group, partitions, owners)
@@ -86,7 +86,7 @@ def test_range_covers_every_partition_once_in_contiguous_blocks(
 def test_range_is_in_java_order_whatever_the_names(
     group: list[EvaluatedMember], partitions: dict[str, list[int]]
 ) -> None:
-    """Item 24: whole thread ids by their UTF-16 units; the first thread has the first partitions."""
+    """Whole thread ids by their UTF-16 units; the first thread has the first partitions."""
     owners = assign("range", group, partitions).owners
 
     for topic, numbers in partitions.items():
@@ -100,7 +100,7 @@ def test_range_is_in_java_order_whatever_the_names(
 def test_round_robin_is_in_java_order_whatever_the_names(
     group: list[EvaluatedMember], partitions: dict[str, list[int]]
 ) -> None:
-    """Items 24, 26: partitions by the hash of `[topic,number]`, dealt to threads in UTF-16 order."""
+    """Partitions by the hash of `[topic,number]`, dealt to threads in UTF-16 order."""
     owners = assign("roundrobin", group, partitions).owners
 
     topics = {topic for member in group for topic in member.threads}

@@ -56,7 +56,7 @@ sent: st.SearchStrategy[Sent] = (
 @given(st.lists(sent, max_size=12))
 @example([LeaderAndIsrRequest(9, 1, (state(PARTITIONS[0], 2, isr=(2,), replicas=(1, 2)),), ())] * 2)
 def test_a_fence_never_goes_back(requests: list[Sent]) -> None:
-    """Controller items 66 and 67: the controller epoch never falls; a leader epoch only with a deletion.
+    """The controller epoch never falls; a leader epoch only with a deletion.
 
     A refused request changes nothing, and every answer names each requested partition once and no other. A
     follower whose request lacked the leader's address accepts the same epoch again.
@@ -156,7 +156,7 @@ def progress(able: Iterable[int], lost: Iterable[int]) -> dict[int, Follower]:
 def test_a_stored_replica_is_counted_whatever_becomes_of_the_writes(
     script: list[tuple[set[int], set[int], str, bool]],
 ) -> None:
-    """Controller item 70: the maximal ISR has every stored replica, also when a lost write is applied late.
+    """The maximal ISR has every stored replica, also when a lost write is applied late.
 
     The leader is always in the ISR, and is never stuck: once answers come again, the wanted ISR is stored.
     """

@@ -152,7 +152,7 @@ def test_whatever_is_stored_is_read_or_reported(codec: Any, data: st.DataObject)
 @settings(max_examples=FEW)
 @given(st.data())
 def test_what_was_read_is_written_whole_or_refused(codec: Any, data: st.DataObject) -> None:
-    """It comes back equal and 0.8.2.2's parser reads it; others are a ConfigError (controller item 5)."""
+    """It comes back equal and 0.8.2.2's parser reads it; others are a ConfigError."""
     with suppress(CorruptZnodeError, ConfigError):
         value = codec.decode("/x", data.draw(documents(codec)))
         written = value.encode()
@@ -163,7 +163,7 @@ def test_what_was_read_is_written_whole_or_refused(codec: Any, data: st.DataObje
 @pytest.mark.parametrize("codec", KEEPING, ids=lambda each: each.__name__)
 @given(st.dictionaries(st.text(max_size=6), INT32_JSON, max_size=3))
 def test_keys_that_we_do_not_know_are_kept(codec: Any, unknown: dict[str, object]) -> None:
-    """Unknown keys are kept with any value that 0.8.2.2 can read (controller item 4)."""
+    """Unknown keys are kept with any value that 0.8.2.2 can read."""
     fields = {**unknown, **EXAMPLES[codec]}
 
     assert json.loads(codec.decode("/x", json.dumps(fields).encode()).encode()) == fields
@@ -240,7 +240,7 @@ def test_names_of_users_and_clients_are_encoded_and_decoded(user: str, client: s
 
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=4), st.text(min_size=1), st.text())
 def test_a_configuration_survives_the_round_trip(overrides: dict[str, str], name: str, value: str) -> None:
-    """Any names and texts; 0.8.2.2 reads the same (controller item 6)."""
+    """Any names and texts; 0.8.2.2 reads the same."""
     config = TopicConfig(overrides).changed({name: value})
     written = config.encode()
 

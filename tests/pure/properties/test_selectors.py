@@ -31,7 +31,7 @@ def sound(choice: object, live: frozenset[int], deleting: frozenset[int]) -> boo
 def test_an_offline_election_is_clean_whenever_it_can_be(
     replicas: Brokers, isr: Brokers, live: frozenset[int], deleting: frozenset[int], unclean: bool
 ) -> None:
-    """Controller item 28: without a live in-sync replica it is none, unclean, or of an emptied ISR."""
+    """Without a live in-sync replica it is none, unclean, or of an emptied ISR."""
     able = [each for each in replicas if each in live - deleting]
     in_sync = [each for each in able if each in isr]
 
@@ -53,7 +53,7 @@ def test_an_offline_election_is_clean_whenever_it_can_be(
 def test_an_isr_never_grows_by_decision(
     replicas: Brokers, isr: Brokers, live: frozenset[int], deleting: frozenset[int], leader: int
 ) -> None:
-    """Controller items 30, 31, 32 and 33: only leaders add to it; no decision empties it."""
+    """Only leaders add to it; no decision empties it."""
     before = LeaderIsrAndControllerEpoch(PartitionState(leader, 3, isr, 1), 0)
     shutting_down = frozenset(range(1, 7)) - live
     answers = (

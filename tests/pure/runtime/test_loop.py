@@ -150,7 +150,7 @@ def test_answers_and_watches_come_back_as_events(bench: Bench) -> None:
 
 
 def test_the_loss_of_a_session_jumps_the_queue(bench: Bench) -> None:
-    """item 51: nothing queued before it is handled first, and older news of that session is dropped."""
+    """Nothing queued before it is handled first, and older news of that session is dropped."""
     bench.wire.tell(Connected(session(1)))
     bench.loop.post(Answered(1, SyncDone()))
     bench.wire.tell(Suspended(1))

@@ -358,7 +358,7 @@ class Rare(NamedTuple):
 RARE_BUGS = {
     "deaf to the epoch": Rare(
         _deaf_to_the_epoch,
-        "recipes 13 [M]: any change of /controller_epoch that is not ours ends the rule",
+        "recipes 13: any change of /controller_epoch that is not ours ends the rule",
         {"test_a_real_candidate_that_bumps_late_is_given_way_to": "stays active in an epoch"},
     ),
     "no grace": Rare(
@@ -373,7 +373,7 @@ RARE_BUGS = {
     ),
     "no recovery": Rare(
         _no_recovery,
-        "recipes 13 [M]: recovery always, as a real controller can pause over the grace, or go on with a "
+        "recipes 13: recovery always, as a real controller can pause over the grace, or go on with a "
         "batch in a new session",
         {
             "test_a_real_controller_that_sleeps_over_the_grace_is_repaired": "has decided",
@@ -382,7 +382,7 @@ RARE_BUGS = {
     ),
     "recovers after a real predecessor only": Rare(
         _recovers_after_a_real_predecessor_only,
-        "recipes 13 [M]: recovery derives from ZooKeeper alone, so a successor finishes it",
+        "recipes 13: recovery derives from ZooKeeper alone, so a successor finishes it",
         {
             "test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does": "has decided",
             "test_a_successor_finishes_the_recovery": "is left in the foreign epoch",
@@ -390,12 +390,12 @@ RARE_BUGS = {
     ),
     "lease never ends": Rare(
         _lease_never_ends,
-        "recipes 13 [M]: no request is sent after the own lease has ended",
+        "recipes 13: no request is sent after the own lease has ended",
         {"test_no_request_is_sent_after_the_own_lease": "S18 .* goes out"},
     ),
     "unanswered deletions hold nothing": Rare(
         _unanswered_deletions_hold_nothing,
-        "recipes 17 [M]: a replica is held while its deletion is unanswered, on any connection",
+        "recipes 17: a replica is held while its deletion is unanswered, on any connection",
         {"test_a_replica_with_an_unanswered_deletion_is_held": "S13 .* deletes its records"},
     ),
     "an answer to the second copy is enough": Rare(
@@ -415,7 +415,7 @@ RARE_BUGS = {
     ),
     "takes every broker for informed": Rare(
         _takes_every_broker_for_informed,
-        "recipes 17 [M]: while a move is open, who is not in sync is held until his broker has answered a "
+        "recipes 17: while a move is open, who is not in sync is held until his broker has answered a "
         "request of this epoch",
         {
             "test_a_replica_is_held_until_its_broker_has_answered_the_successor": "S13 .* its records",
@@ -424,12 +424,12 @@ RARE_BUGS = {
     ),
     "held replicas are elected": Rare(
         _held_replicas_are_elected,
-        "recipes 17 [M]: held replicas get no LeaderAndIsr, so none of them is elected",
+        "recipes 17: held replicas get no LeaderAndIsr, so none of them is elected",
         {"test_a_held_replica_is_not_elected": "S13 .* deletes its records"},
     ),
     "held replicas are named": Rare(
         _held_replicas_are_named,
-        "recipes 17 [M]: held replicas are left out of every replica list, also to the leader",
+        "recipes 17: held replicas are left out of every replica list, also to the leader",
         {"test_a_held_replica_is_not_named_to_its_leader": "S13 .* deletes its records"},
     ),
 }

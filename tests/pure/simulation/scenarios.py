@@ -104,7 +104,7 @@ def of_partition(request: Request) -> bool:
 
 
 def adopted_claim_takes_the_fence_of_its_own_read() -> None:
-    """Recipes 5 [M]: the response to the claim is lost; a successor takes over between the two reads of the
+    """Recipes 5: the response to the claim is lost; a successor takes over between the two reads of the
     read-back.
 
     In the other order (owner, then offset) the successor's fence would be taken for ours, and the next
@@ -123,7 +123,7 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
 
 
 def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
-    """Recipes 5 [M]: as above, path by path, with the successor at each step of the read-back.
+    """Recipes 5: as above, path by path, with the successor at each step of the read-back.
 
     So one request for both is seen as well: with the owner first in it, something fits between the two.
     """
@@ -154,7 +154,7 @@ def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
 
 
 def client_that_changed_its_session_silently_is_not_believed() -> None:
-    """Recipes 2 [M]: at the registration, before the claim, before a commit. Nothing is claimed or
+    """Recipes 2: at the registration, before the claim, before a commit. Nothing is claimed or
     committed in a session that the member does not know; after the session event it is a member again."""
     for moment in (
         writes_to("/ids/", Create),
@@ -180,7 +180,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
 
 
 def release_without_commit_deletes_its_own_znode_only() -> None:
-    """Recipes 7 [T]: a foreign writer changed the offset, and a successor claims before the delete."""
+    """Recipes 7: a foreign writer changed the offset, and a successor claims before the delete."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -213,7 +213,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
 
 
 def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
-    """Recipes 6 [M]: comparing the marker with the offset for equality loses the reset."""
+    """Recipes 6: comparing the marker with the offset for equality loses the reset."""
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit="reassert")
     member = stage.join("a")
     stage.commit(member, {tp(0): 50})
@@ -229,7 +229,7 @@ def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
 
 
 def reset_is_applied_by_the_owner_only() -> None:
-    """Recipes 6 [M]: a fence is never taken from an offset read that is not followed by "owner is mine"."""
+    """Recipes 6: a fence is never taken from an offset read that is not followed by "owner is mine"."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -245,7 +245,7 @@ def reset_is_applied_by_the_owner_only() -> None:
 
 
 def refusal_at_the_registration_ends_everything() -> None:
-    """Recipes 10 [M]: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
+    """Recipes 10: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
     stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
@@ -257,7 +257,7 @@ def refusal_at_the_registration_ends_everything() -> None:
 
 
 def leaving_member_that_is_not_registered_has_left() -> None:
-    """Recipes 10 [M]: otherwise it retries for ever."""
+    """Recipes 10: otherwise it retries for ever."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
@@ -281,7 +281,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
 
 
 def neighbour_on_the_same_client_is_another_member() -> None:
-    """Recipes 1 [T]: one session, two members: neither adopts nor deletes the other's claim."""
+    """Recipes 1: one session, two members: neither adopts nor deletes the other's claim."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     second = stage.join("b", client="shared", run_ms=None)
@@ -294,7 +294,7 @@ def neighbour_on_the_same_client_is_another_member() -> None:
 
 
 def neighbour_in_the_way_is_waited_for() -> None:
-    """Recipes 1 [T]: a partition that another member of the session has not released is not adopted."""
+    """Recipes 1: a partition that another member of the session has not released is not adopted."""
     stage = SteppedGroup(topics={"t": 2}, revoke_timeout_ms=60_000)
     stage.hangs.add("b")
     stage.join("b", client="shared")
@@ -310,7 +310,7 @@ def neighbour_in_the_way_is_waited_for() -> None:
 
 
 def sticky_readers_of_one_change_agree() -> None:
-    """Recipes 4 [M]: both find the assignment too old; the loser of the write reads the winner's."""
+    """Recipes 4: both find the assignment too old; the loser of the write reads the winner's."""
     stage = SteppedGroup(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
@@ -334,7 +334,7 @@ def two_that_never_committed_are_distinguished() -> None:
 
 
 def new_session_of_the_client_is_an_event_before_its_first_request() -> None:
-    """Recipes 9 [M]: partitions of the old session are lost before the new one is used."""
+    """Recipes 9: partitions of the old session are lost before the new one is used."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 4})

@@ -18,7 +18,7 @@ PAIRS = 1
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_crash_at_every_thirtieth_point(name: str) -> None:
-    """Controller item 39: S11-S17, L6, L7, and every acknowledged record, at every point of every action."""
+    """S11-S17, L6, L7, and every acknowledged record, at every point of every action."""
     points = points_of(name)
 
     crash_at(name, points, each_thirtieth(len(points), name))

@@ -40,7 +40,7 @@ KAFKAS_FOLLOWERS = ClusterSetup(
 
 
 def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
-    """Recipes 17 [M]: the connection breaks over StopReplica(delete), a copy is in flight, and the operator
+    """Recipes 17: the connection breaks over StopReplica(delete), a copy is in flight, and the operator
     asks for the replica back. It breaks once more over the first request of the new epoch. The replica comes
     back when its broker has answered that one, and so refuses the copy."""
     simulation = begun(ALONE)
@@ -69,7 +69,7 @@ def test_a_replica_with_an_unanswered_deletion_is_held() -> None:
 
 
 def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None:
-    """Recipes 17 [M]: a controller dies with a deletion in flight, and the replica is requested again. Its
+    """Recipes 17: a controller dies with a deletion in flight, and the replica is requested again. Its
     broker still follows the leader, has no request of the successor, and would accept the copy."""
     simulation = begun(KAFKAS_FOLLOWERS)
     world = simulation.world
@@ -86,7 +86,7 @@ def test_a_replica_is_held_until_its_broker_has_answered_the_successor() -> None
 
 
 def test_a_held_replica_is_not_named_to_its_leader() -> None:
-    """Recipes 17 [M]: the same, and Kafka's tool has written it into the replica list (recipes 15). Elections
+    """Recipes 17: the same, and Kafka's tool has written it into the replica list (recipes 15). Elections
     do not wait for it: the leader gets another ISR, and a list without the replica."""
     simulation = begun(KAFKAS_FOLLOWERS)
     world = simulation.world
@@ -112,7 +112,7 @@ def test_a_held_replica_is_not_named_to_its_leader() -> None:
 
 
 def test_a_held_replica_is_not_elected() -> None:
-    """Recipes 17 [M]: a controller dies with a deletion in flight, and all replicas in sync die too. An
+    """Recipes 17: a controller dies with a deletion in flight, and all replicas in sync die too. An
     operator requests an unclean election."""
     simulation = begun(ALONE)
     world = simulation.world

@@ -16,7 +16,7 @@ from tests.simulation import Simulation
 
 
 def test_drawn_schedules_hold() -> None:
-    """Item 54, recipes 12: S1-S10, S22 throughout, L1-L5 after the faults."""
+    """recipes 12: S1-S10, S22 throughout, L1-L5 after the faults."""
     figures = hold_for_members(range(FIRST))
 
     wanted = ("deliveries", "commits accepted", "fenced writes refused", "sessions expired", "release.ok")

@@ -35,7 +35,7 @@ from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
 
 def test_a_real_candidate_that_bumps_late_is_given_way_to() -> None:
-    """Recipes 13 [M]: Kafka's controller created `/controller`, expired and came back; zkgroup's was active
+    """Recipes 13: Kafka's controller created `/controller`, expired and came back; zkgroup's was active
     meanwhile, and resigns at the new epoch, not at its next write."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
@@ -114,7 +114,7 @@ def _one_rules_for(simulation: ClusterSimulation, ms: int) -> None:
 
 
 def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
-    """Recipes 13 [M]: it wakes after zkgroup's controller took over, finds `/controller` changed, stays
+    """Recipes 13: it wakes after zkgroup's controller took over, finds `/controller` changed, stays
     active (K1), and sends its write. Recovery has changed the version that the write expects."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
@@ -136,7 +136,7 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
 
 
 def test_a_kafka_controller_that_continues_in_a_new_session_is_repaired() -> None:
-    """Recipes 13 [M]: it expires in the middle of a batch, zkgroup's controller takes over, and then it goes
+    """Recipes 13: it expires in the middle of a batch, zkgroup's controller takes over, and then it goes
     on writing (K3). Its decisions of the old epoch are replaced."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
@@ -151,7 +151,7 @@ def test_a_kafka_controller_that_continues_in_a_new_session_is_repaired() -> Non
 
 
 def test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does() -> None:
-    """Recipes 13 [M]: the same, where the active controller's predecessor is zkgroup's."""
+    """Recipes 13: the same, where the active controller's predecessor is zkgroup's."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = asleep_over_a_write(simulation)
@@ -176,7 +176,7 @@ def _is_decided_by_ours(simulation: ClusterSimulation, real: Kafka08Controller) 
 
 
 def test_a_successor_finishes_the_recovery() -> None:
-    """Recipes 13 [M]: the first winner after a real controller dies at any point; its successor finds
+    """Recipes 13: the first winner after a real controller dies at any point; its successor finds
     by the records alone which states are foreign, and rewrites them."""
     recovered(lambda points: each_thirtieth(points, "recovery"))
 
@@ -205,7 +205,7 @@ def recovered(choose: Callable[[int], Iterable[int]]) -> None:
 
 
 def test_no_request_is_sent_after_the_own_lease() -> None:
-    """Recipes 13 [M]: an expired controller wakes with a deletion to send, after the replica is in sync
+    """Recipes 13: an expired controller wakes with a deletion to send, after the replica is in sync
     again."""
     simulation = begun(ALONE)
     world = simulation.world

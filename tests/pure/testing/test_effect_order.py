@@ -43,7 +43,7 @@ def test_nothing_is_assigned_without_a_claim() -> None:
 
 
 def test_a_release_waits_for_the_callback() -> None:
-    """item 35: a partition is not released while it is delivered and until its callback has returned."""
+    """A partition is not released while it is delivered and until its callback has returned."""
     rules = owner_of_one()
     with pytest.raises(EffectOrderError, match="application returned"):
         rules.effect(release(ONE))
@@ -55,7 +55,7 @@ def test_a_release_waits_for_the_callback() -> None:
 
 
 def test_a_claim_waits_for_the_releases_of_its_rebalance() -> None:
-    """item 35: a rebalance releases all revoked partitions before it claims new ones."""
+    """A rebalance releases all revoked partitions before it claims new ones."""
     rules = owner_of_one()
     rules.effect(Revoke(3, (ONE,), 1000, "rebalance"))
     rules.event(Revoked(3, {}))
@@ -77,7 +77,7 @@ def test_a_token_is_assigned_once() -> None:
 
 
 def test_a_lost_partition_is_not_committed() -> None:
-    """item 51: after `Lose` no offset of the partition is written."""
+    """After `Lose` no offset of the partition is written."""
     rules = owner_of_one()
     write = ask(SetData("/consumers/g/offsets/t/0", b"5", 2))
     rules.effect(write)

@@ -65,7 +65,7 @@ def recorded(name: str, number: int) -> Frame:
 
 @pytest.mark.parametrize(("folder", "least"), [(KAFKA, 200), (PYTHON, 4)])
 def test_every_recorded_request_is_read_and_written_as_it_was(folder: str, least: int) -> None:
-    """Header and body, to the last byte; the headers say what the recorder saw (controller item 65)."""
+    """Header and body, to the last byte; the headers say what the recorder saw."""
     seen: Counter[str] = Counter()
     for frame in spoken(folder):
         if frame.direction != "request":
@@ -82,7 +82,7 @@ def test_every_recorded_request_is_read_and_written_as_it_was(folder: str, least
 
 @pytest.mark.parametrize(("folder", "least"), [(KAFKA, 195), (PYTHON, 4)])
 def test_every_recorded_response_is_read_and_written_as_it_was(folder: str, least: int) -> None:
-    """Header and body, to the last byte (controller item 65)."""
+    """Header and body, to the last byte."""
     seen: Counter[str] = Counter()
     for frame in spoken(folder):
         if frame.direction != "response":
@@ -124,7 +124,7 @@ def test_every_other_recorded_request_is_refused_by_its_name() -> None:
 
 
 def test_a_delete_flag_that_is_neither_yes_nor_no_is_refused() -> None:
-    """Kafka 0.8.2.2 closed the connection at this very frame (controller item 65)."""
+    """Kafka 0.8.2.2 closed the connection at this very frame."""
     name, number = REFUSED_FLAG
 
     with pytest.raises(CorruptFrameError) as raised:
@@ -174,7 +174,7 @@ def test_a_deletion_deletes_and_names_the_partition() -> None:
 
 
 def test_lists_may_be_empty() -> None:
-    """Requests that name no partition were answered 0 by a real broker (controller item 65)."""
+    """Requests that name no partition were answered 0 by a real broker."""
     name = "23-refused-requests.jsonl"
 
     assert request_of(recorded(name, 610)) == StopReplicaRequest(2, 2, False, ())

@@ -87,7 +87,7 @@ def test_other_versions_are_refused_by_name() -> None:
 
 
 def test_an_unsupported_api_versions_is_answered_in_version_0() -> None:
-    """coordinator item 78: error 35 and the range of ApiVersions itself alone, as Kafka 2.8.2 answered."""
+    """Error 35 and the range of ApiVersions itself alone, as Kafka 2.8.2 answered."""
     refused = {
         decode_response(ApiVersionsResponse, frame.data[4:])[1]
         for frame in READ

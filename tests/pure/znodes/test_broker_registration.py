@@ -46,7 +46,7 @@ def test_version_4_is_the_default() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_every_format_has_its_keys_and_is_read_again(version: int) -> None:
-    """Each version adds its keys to those before, and 0.8.2.2 can parse all (controller item 3)."""
+    """Each version adds its keys to those before, and 0.8.2.2 can parse all."""
     registration = BrokerRegistration.of(
         [PLAIN] if version == 1 else [PLAIN, SECURE],
         NOW,
@@ -101,7 +101,7 @@ def test_a_broker_without_a_plain_listener_has_no_host_and_port() -> None:
 
 
 def test_rack_map_and_features_may_be_missing() -> None:
-    """Of every version, as their writers leave them out or a foreign one does (controller item 3)."""
+    """Of every version, as their writers leave them out or a foreign one does."""
     for version in range(2, 6):
         broker = BrokerRegistration.decode(
             "/x",
@@ -114,7 +114,7 @@ def test_rack_map_and_features_may_be_missing() -> None:
 
 @pytest.mark.parametrize("version", [0, -1])
 def test_version_0_is_refused(version: int) -> None:
-    """Kafka knows none; the path is named (controller item 3)."""
+    """Kafka knows none; the path is named."""
     data = b'{"version":%d,"host":"h","port":1,"jmx_port":-1,"timestamp":"5"}' % version
 
     with pytest.raises(CorruptZnodeError, match=r"/brokers/ids/7.*version 1"):
@@ -182,7 +182,7 @@ def test_what_kafka_cannot_read_is_corrupt(text: str) -> None:
     ids=str,
 )
 def test_what_no_reader_should_meet_is_not_written(arguments: dict[str, Any], message: str) -> None:
-    """One clear error before anything is sent (controller item 5, K34)."""
+    """One clear error before anything is sent (K34)."""
     given: dict[str, Any] = {"listeners": [PLAIN], "timestamp_ms": NOW, **arguments}
 
     with pytest.raises(ConfigError, match=message):

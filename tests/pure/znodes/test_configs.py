@@ -50,7 +50,7 @@ def test_no_data_means_no_overrides() -> None:
     ],
 )
 def test_another_version_or_a_value_that_is_no_text_is_corrupt(text: str) -> None:
-    """0.8.2.2 fails on each with a cast error or "requirement failed" (controller item 8)."""
+    """0.8.2.2 fails on each with a cast error or "requirement failed"."""
     with pytest.raises(CorruptZnodeError, match="/config/topics/t"):
         TopicConfig.decode("/config/topics/t", text.encode())
 
@@ -68,13 +68,13 @@ def test_another_version_or_a_value_that_is_no_text_is_corrupt(text: str) -> Non
     ids=lambda value: str(value)[:40],
 )
 def test_a_configuration_that_would_fail_brokers_is_not_written(config: TopicConfig, message: str) -> None:
-    """All values are texts, names are not empty, and it fits a request (controller item 8)."""
+    """All values are texts, names are not empty, and it fits a request."""
     with pytest.raises(ConfigError, match=message):
         config.encode()
 
 
 def test_quotes_backslashes_and_foreign_letters_survive() -> None:
-    """Kafka 0.8.2.2 escapes nothing (K34); we do, and its parser understands it (controller item 6)."""
+    """Kafka 0.8.2.2 escapes nothing (K34); we do, and its parser understands it."""
     config = TopicConfig({'a"b\\c': 'é"\\\n\x1a/ 日本'})
 
     assert b'"a\\"b\\\\c":"\xc3\xa9\\"\\\\\\n\\u001a/ ' in config.encode()
@@ -237,7 +237,7 @@ def test_numbers_of_notifications_are_read_from_their_names() -> None:
     ],
 )
 def test_the_oldest_registration_chooses_the_payload(versions: list[int], expected: str) -> None:
-    """Never more than one of the three (controller item 11)."""
+    """Never more than one of the three."""
     brokers = [BrokerRegistration("h", 1, version=version) for version in versions]
 
     assert notify_format(brokers, users_known=True) == expected

@@ -30,7 +30,7 @@ PLAN = StoredPlan(
 
 
 def test_the_bare_id_of_old_controllers_is_read() -> None:
-    """Before 0.8 it was all there is (controller item 7)."""
+    """Before 0.8 it was all there is."""
     controller = ControllerRegistration.decode("/controller", b"3")
 
     assert controller == ControllerRegistration(3, None, BARE)
@@ -39,7 +39,7 @@ def test_the_bare_id_of_old_controllers_is_read() -> None:
 
 
 def test_a_controller_of_3_4_and_later_is_read() -> None:
-    """Version 2 shows whether a KRaft controller has taken over (controller item 7)."""
+    """Version 2 shows whether a KRaft controller has taken over."""
     zookeeper = b'{"version":2,"brokerid":1,"timestamp":"5","kraftControllerEpoch":-1}'
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"5","kraftControllerEpoch":1}'
 

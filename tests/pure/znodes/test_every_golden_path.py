@@ -71,7 +71,7 @@ def test_every_codec_and_every_reason_is_used() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_recorded_znode_is_encoded_as_it_was_recorded(folder: str) -> None:
-    """Decoding and encoding gives the bytes that Kafka wrote, of every version (controller items 3, 4)."""
+    """Decoding and encoding gives the bytes that Kafka wrote, of every version."""
     seen: Counter[str] = Counter()
     for file, path, data in recorded(folder):
         codec = codec_for(path)

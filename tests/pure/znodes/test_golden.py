@@ -24,7 +24,7 @@ FREQUENT = (
 
 
 def test_every_matching_znode_of_kafka_0_8_2_2_is_encoded_as_it_was_recorded() -> None:
-    """Decoding and encoding gives the recorded bytes again (items 1, 2, 3, 7, 8)."""
+    """Decoding and encoding gives the recorded bytes again."""
     seen: Counter[str] = Counter()
     for znode in golden_data.trees("kafka-0.8.2.2"):
         codec = codec_for(znode.path)
@@ -86,7 +86,7 @@ def test_there_are_as_many_verdicts_as_were_recorded() -> None:
 
 @pytest.mark.parametrize("case", REGISTRATIONS, ids=lambda case: case["case"])
 def test_a_registration_is_readable_exactly_when_a_jvm_member_can_work_with_it(case: dict[str, Any]) -> None:
-    """Corrupt data raises CorruptZnodeError, other data has the JVM's value (items 14, 15, 16)."""
+    """Corrupt data raises CorruptZnodeError, other data has the JVM's value."""
     data = golden_data.data_of(case)
     if case["verdict"] == "poison":
         with pytest.raises(CorruptZnodeError) as refused:
@@ -105,7 +105,7 @@ def test_a_registration_is_readable_exactly_when_a_jvm_member_can_work_with_it(c
 
 @pytest.mark.parametrize("case", OFFSETS, ids=lambda case: repr(case["data"]))
 def test_an_offset_is_readable_exactly_when_a_jvm_member_can_work_with_it(case: dict[str, Any]) -> None:
-    """Corrupt data raises CorruptZnodeError with the path, other data has the JVM's value (items 16, 19)."""
+    """Corrupt data raises CorruptZnodeError with the path, other data has the JVM's value."""
     data = golden_data.data_of(case)
     if case["verdict"] == "poison":
         with pytest.raises(CorruptZnodeError, match="/consumers/g/offsets/t3/0"):

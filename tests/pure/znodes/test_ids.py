@@ -12,7 +12,7 @@ from zkgroup.znodes import ids
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "a\n", "a\x00"])
 def test_bad_group_and_topic_names_are_refused(name: str) -> None:
-    """Empty, dots alone and illegal characters are refused, unlike in Kafka's own check (item 13)."""
+    """Empty, dots alone and illegal characters are refused, unlike in Kafka's own check."""
     with pytest.raises(ConfigError, match="expected letters"):
         ids.validate_group(name)
     with pytest.raises(ConfigError, match="expected letters"):
@@ -43,7 +43,7 @@ def test_bad_consumer_ids_are_refused(name: str) -> None:
 
 
 def test_a_generated_member_id_has_kafkas_shape() -> None:
-    """Group, host, epoch milliseconds and 8 hex digits; an explicit id is used as it is (item 5)."""
+    """Group, host, epoch milliseconds and 8 hex digits; an explicit id is used as it is."""
     generated = ids.make_member_id("g", None, "my-host.local", 1396019241689, "631e0040")
 
     assert generated == "g_my-host.local-1396019241689-631e0040"

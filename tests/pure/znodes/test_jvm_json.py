@@ -106,6 +106,6 @@ def test_a_huge_number_is_refused_without_being_converted() -> None:
     ],
 )
 def test_escaping_matches_kafkas(text: str, escaped: str) -> None:
-    """The vectors of Kafka's own test and the control characters; everything else stays raw (item 4)."""
+    """The vectors of Kafka's own test and the control characters; everything else stays raw."""
     assert escape(text) == escaped
     assert parse(f'["{escaped}"]'.encode()) == [text]

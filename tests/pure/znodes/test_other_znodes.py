@@ -50,7 +50,7 @@ def test_paths_are_kafkas() -> None:
 
 
 def test_an_owner_is_the_bare_thread_id() -> None:
-    """No newline, no JSON, nothing after it (item 7)."""
+    """No newline, no JSON, nothing after it."""
     owner = Owner("g_a-1-0")
 
     assert owner.encode() == b"g_a-1-0"
@@ -88,7 +88,7 @@ def test_an_owner_names_a_member_by_its_thread_id_or_by_its_id_alone() -> None:
     ("value", "data"), [(0, b"0"), (42, b"42"), (-1, b"-1"), (2**63 - 1, b"9223372036854775807")]
 )
 def test_an_offset_is_exactly_its_decimal_digits(value: int, data: bytes) -> None:
-    """Zero is `0`; there is no sign, no white space, no newline (item 8)."""
+    """Zero is `0`; there is no sign, no white space, no newline."""
     assert Offset(value).encode() == data
     assert Offset.decode("/x", data) == Offset(value)
 
@@ -198,7 +198,7 @@ def test_the_partition_of_a_reset_marker_is_read_from_the_right() -> None:
 
 
 def test_partitions_of_a_topic_are_its_keys_in_numeric_order() -> None:
-    """Gaps are kept, replica lists do not matter (item 18)."""
+    """Gaps are kept, replica lists do not matter."""
     topic = Topic.decode("/x", b'{"version":1,"partitions":{"10":[1],"0":[],"2":[3,1]}}')
 
     assert topic.numbers == (0, 2, 10)
@@ -253,7 +253,7 @@ def test_broker_registrations_of_versions_2_and_3_are_read() -> None:
     ],
 )
 def test_a_broker_without_host_and_port_is_corrupt(text: str) -> None:
-    """A JVM member fails every rebalance because of it; zkgroup reports the path (item 16)."""
+    """A JVM member fails every rebalance because of it; zkgroup reports the path."""
     with pytest.raises(CorruptZnodeError, match="/brokers/ids/7"):
         BrokerRegistration.decode("/brokers/ids/7", text.encode())
 

@@ -16,7 +16,7 @@ EXTENSIONS = {"zkgroup": "0.1.0", "strategy": "range", "exclude_internal": "true
 
 
 def test_a_static_registration_has_exactly_kafkas_bytes() -> None:
-    """Two threads of one topic at a fixed time give the text that Kafka 0.8.2.2 writes (items 1, 2)."""
+    """Two threads of one topic at a fixed time give the text that Kafka 0.8.2.2 writes."""
     registration = Registration.of(StaticSubscription({"topic1": 2}), 1396019252998)
 
     assert registration.encode() == (
@@ -25,7 +25,7 @@ def test_a_static_registration_has_exactly_kafkas_bytes() -> None:
 
 
 def test_our_keys_come_after_kafkas_and_are_text() -> None:
-    """Keys are version, subscription, pattern, timestamp, then extensions with text values (item 3)."""
+    """Keys are version, subscription, pattern, timestamp, then extensions with text values."""
     data = Registration.of(StaticSubscription({"t": 1}), 1, EXTENSIONS).encode()
     fields = json.loads(data)
 
@@ -35,7 +35,7 @@ def test_our_keys_come_after_kafkas_and_are_text() -> None:
 
 
 def test_a_wildcard_expression_is_stored_escaped_as_kafka_does() -> None:
-    """The escaped text equals the one recorded from a JVM member (item 4)."""
+    """The escaped text equals the one recorded from a JVM member."""
     registration = Registration.of(Whitelist('(orders|x"y\\d/zé)', 2), 1)
 
     assert b'{"(orders|x\\"y\\\\d\\/z\xc3\xa9)":2}' in registration.encode()
@@ -44,7 +44,7 @@ def test_a_wildcard_expression_is_stored_escaped_as_kafka_does() -> None:
 
 
 def test_a_subscription_comes_back_as_it_was_asked_for() -> None:
-    """Static, white and black lists survive the round trip through the znode (item 30)."""
+    """Static, white and black lists survive the round trip through the znode."""
     for wanted in (
         StaticSubscription({"b": 2, "a": 1}),
         Whitelist("a.*", 3),
@@ -76,7 +76,7 @@ def test_a_subscription_comes_back_as_it_was_asked_for() -> None:
     ids=lambda registration: f"{registration.subscription} {registration.pattern} {registration.extensions}",
 )
 def test_nothing_is_encoded_that_a_jvm_member_would_read_otherwise(registration: Registration) -> None:
-    """Encoded bytes are decoded with the JVM's rules before they are returned (item 16)."""
+    """Encoded bytes are decoded with the JVM's rules before they are returned."""
     with pytest.raises(ConfigError):
         registration.encode()
 

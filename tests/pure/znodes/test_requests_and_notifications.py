@@ -18,7 +18,7 @@ CLICKS = TopicPartition("clicks", 3)
 
 
 def test_a_reassignment_has_exactly_the_keys_that_kafka_2_8_read() -> None:
-    """Other keys are not written again; Kafka performed the recorded request (controller item 10)."""
+    """Other keys are not written again; Kafka performed the recorded request."""
     recorded = {
         write.data for write in golden_data.writes("kafka-2.8.2") if write.path == Reassignment.path()
     }
@@ -74,7 +74,7 @@ def test_what_a_tool_of_0_8_2_2_can_leave_is_read() -> None:
 def test_a_request_that_no_controller_should_meet_is_not_written(
     moves: tuple[Move, ...], message: str
 ) -> None:
-    """One clear error instead of a znode that stays, or a connection that closes (controller item 79)."""
+    """One clear error instead of a znode that stays, or a connection that closes."""
     with pytest.raises(ConfigError, match=message):
         Reassignment(moves).encode()
 

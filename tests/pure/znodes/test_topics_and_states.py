@@ -18,7 +18,7 @@ THIRD = (
 
 
 def test_a_rewritten_topic_keeps_its_id_and_what_we_do_not_know() -> None:
-    """Losing the id breaks newer brokers; unknown keys stay as they are (controller item 4)."""
+    """Losing the id breaks newer brokers; unknown keys stay as they are."""
     topic = Topic.decode("/x", THIRD)
     again = topic.with_replicas(1, (2, 1))
 
@@ -57,7 +57,7 @@ def test_a_version_1_topic_with_later_keys_loses_none() -> None:
 
 
 def test_all_three_versions_are_readable_by_0_8_2_2() -> None:
-    """Its parser accepts them and skips unknown keys (controller item 4)."""
+    """Its parser accepts them and skips unknown keys."""
     for version in (1, 2, 3):
         topic = Topic({0: (1,), 10: (2, 1)}, version=version)
         assert parse(topic.encode()) == json.loads(topic.encode())
@@ -82,13 +82,13 @@ def test_all_three_versions_are_readable_by_0_8_2_2() -> None:
     ids=str,
 )
 def test_a_topic_that_no_reader_should_meet_is_not_written(topic: Topic, message: str) -> None:
-    """Numbers within a Java int, each broker once (controller item 5)."""
+    """Numbers within a Java int, each broker once."""
     with pytest.raises(ConfigError, match=message):
         topic.encode()
 
 
 def test_a_topic_too_big_for_one_request_is_refused() -> None:
-    """With its size, before ZooKeeper closes the connection on it (controller item 79)."""
+    """With its size, before ZooKeeper closes the connection on it."""
     topic = Topic(dict.fromkeys(range(40_000), (1001, 1002, 1003)))
 
     with pytest.raises(ConfigError, match="topic of 40000 partitions: expected at most 900000 bytes"):

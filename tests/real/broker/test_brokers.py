@@ -63,7 +63,7 @@ def behind(zk_chaos_server: ChaosZooKeeper, witness: Blocking) -> Iterator[tuple
 
 
 def test_a_broker_makes_chroot_and_parents(zk_server: Any) -> None:
-    """Controller item 1: the chroot level by level, then all that any tool looks for; null, as Kafka's."""
+    """The chroot level by level, then all that any tool looks for; null, as Kafka's."""
     address = zk_server.address + "/kafka/west"
     with Broker(address, broker=1, settings=QUICK) as broker:
         broker.wait_registered(PATIENCE_S)
@@ -77,7 +77,7 @@ def test_a_broker_makes_chroot_and_parents(zk_server: Any) -> None:
 
 @pytest.mark.parametrize("version", [1, 4, 5])
 def test_a_registration_is_ephemeral_and_says_where_the_broker_is(cluster: Cluster, version: int) -> None:
-    """Controller item 2: host, port, `jmx_port`, and the time as a text; gone when the broker is."""
+    """Host, port, `jmx_port`, and the time as a text; gone when the broker is."""
     cluster.add(1, settings=BrokerSettings(registration_version=version))
     znode = cluster.zk.read(PATH)
     found = cluster.registration(1)
@@ -93,7 +93,7 @@ def test_a_registration_is_ephemeral_and_says_where_the_broker_is(cluster: Clust
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_null_and_empty_parents_and_markers_are_alike(cluster: Cluster, data: bytes | None) -> None:
-    """Controller item 9: every parent is made by somebody else before, and so is the marker of a deletion."""
+    """Every parent is made by somebody else before, and so is the marker of a deletion."""
     for path in (*common_parents(), *later_parents()):
         cluster.zk.multi(Create(path, data))
     cluster.add(1)
@@ -107,7 +107,7 @@ def test_null_and_empty_parents_and_markers_are_alike(cluster: Cluster, data: by
 
 
 def test_brokers_never_share_an_id_that_was_given_out(zk_server: Any) -> None:
-    """Controller item 74: five at a time; all above 1000."""
+    """Five at a time; all above 1000."""
     brokers = [Broker(zk_server.address, settings=QUICK) for _ in range(5)]
     try:
         for broker in brokers:
@@ -163,7 +163,7 @@ class Machine:
 def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:
-    """Controller item 73, K37: the old session lives on at the server for 20 s; nobody waits for it."""
+    """K37: the old session lives on at the server for 20 s; nobody waits for it."""
     cluster, chaos = behind
     machine = Machine(chaos.address)
     try:
@@ -186,7 +186,7 @@ def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
 
 
 def test_old_notifications_are_deleted_by_ctime(cluster: Cluster) -> None:
-    """Controller item 13: beyond 15 minutes of the servers' time; younger ones are kept."""
+    """Beyond 15 minutes of the servers' time; younger ones are kept."""
     clock = FakeClock()
     machine = Machine(cluster.address, clock)
     try:
@@ -234,7 +234,7 @@ def test_a_broker_that_leaves_hands_its_leaderships_over(cluster: Cluster) -> No
 
 
 def test_watches_and_connections_at_rest(cluster: Cluster, zk_server: Any) -> None:
-    """Controller item 75: 3B + T + R + 6 watches as the server counts, and a connection a broker.
+    """3B + T + R + 6 watches as the server counts, and a connection a broker.
 
     Three more are for requests that Kafka does not know: to resign, unclean elections, stored plans. And each
     broker watches for the number of slots of group coordinators.
@@ -258,7 +258,7 @@ def _counted(zk_server: Any) -> tuple[int, int]:
 def test_without_zookeeper_brokers_serve_on_and_converge_when_it_is_back(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:
-    """Controller item 72, until every session has ended: the cluster is as it was when ZooKeeper is back."""
+    """Until every session has ended: the cluster is as it was when ZooKeeper is back."""
     cluster, chaos = behind
     cluster.add(1, 2)
     cluster.create_topic("t", (1, 2), (2, 1))

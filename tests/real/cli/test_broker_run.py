@@ -101,7 +101,7 @@ def test_a_controller_is_active_until_a_signal(
 def test_the_second_waits_and_takes_over_from_one_that_is_killed(
     shell: Shell, zk_server: ServerTree, witness: Blocking
 ) -> None:
-    """Controller items 14 and 17. While it waits it is in no list of brokers (recipes 14)."""
+    """While it waits it is in no list of brokers (recipes 14)."""
     with shell.start(*SERVED) as first:
         first.until_event("controller")
         with shell.start(*SERVED, "--id", "8") as second:

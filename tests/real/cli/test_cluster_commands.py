@@ -416,7 +416,7 @@ def test_a_topic_that_is_created_meanwhile_is_no_error_either(
 
 
 def test_a_topic_grows_on_confirmation(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 52: old partitions and configuration untouched; what cannot go back is said."""
+    """Old partitions and configuration untouched; what cannot go back is said."""
     cluster.topic("orders", (1, 2), (2, 3))
 
     shown = shell.run("topic", "alter", "orders", "--partitions", "3")

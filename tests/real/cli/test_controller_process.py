@@ -101,7 +101,7 @@ def test_zkgroup_brokers_carry_a_plan_out(shell: Shell, brokers: dict[int, Proce
 def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(
     shell: Shell, brokers: dict[int, Process], witness: Blocking
 ) -> None:
-    """recipes 17 and controller item 48: the preferred leader of before, and nothing is slowed any more.
+    """recipes 17: the preferred leader of before, and nothing is slowed any more.
 
     The broker that is to have the replica stands still until the move is cancelled: it would have it at once.
     """

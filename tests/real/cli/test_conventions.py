@@ -188,7 +188,7 @@ def test_a_traceback_needs_two_v(lone_shell: Shell) -> None:
 
 
 def test_a_missing_chroot_is_a_usage_error(shell: Shell) -> None:
-    """item 12: a configuration error; nothing is created."""
+    """A configuration error; nothing is created."""
     address = shell.environment["ZKGROUP_ZOOKEEPER"]
 
     ran = shell.run("group", "list", "-z", f"{address}/nothing")

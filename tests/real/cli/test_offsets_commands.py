@@ -80,7 +80,7 @@ def test_an_unknown_source_is_a_usage_error(shell: Shell, idle: ServerGroups) ->
 
 
 def test_export_and_import_are_a_round_trip(shell: Shell, idle: ServerGroups, tmp_path: Path) -> None:
-    """item 62: the 0.8.2 lines by default, JSON and CSV on demand; each imports."""
+    """The 0.8.2 lines by default, JSON and CSV on demand; each imports."""
     lines = shell.run("offsets", "export", "billing")
     assert lines.lines == [f"/consumers/billing/offsets/orders/{n}:{10 * n}" for n in range(3)]
     for form in ("table", "json", "csv", "ndjson"):

@@ -59,7 +59,7 @@ def _throttles(shell: Shell) -> list[dict[str, str]]:
 def test_a_throttle_that_a_cancelled_move_leaves_is_reported_until_it_is_removed(
     shell: Shell, cluster: ServerCluster
 ) -> None:
-    """controller item 48: by the cancel, by `status` and by `doctor`, with the command that removes it."""
+    """By the cancel, by `status` and by `doctor`, with the command that removes it."""
     _execute(shell, "--throttle", "20kB")
     moving = shell.json("status")
     cancelled = shell.run("reassign", "cancel", "--execute")
@@ -93,7 +93,7 @@ def test_a_throttle_that_a_cancelled_move_leaves_is_reported_until_it_is_removed
 
 
 def test_a_cancel_that_waits_removes_the_throttle(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 48: once nothing moves any more; a rate set by hand elsewhere stays."""
+    """Once nothing moves any more; a rate set by hand elsewhere stays."""
     cluster.broker(9)
     by_hand = {"leader.replication.throttled.rate": "1000"}
     shell.run(

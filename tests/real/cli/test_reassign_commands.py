@@ -29,7 +29,7 @@ def _file(shell: Shell, *moves: tuple[str, int, list[int]]) -> list[str]:
 
 
 def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster: ServerCluster) -> None:
-    """controller items 37 and 41: the tool's part, with a rollback file that the next execution takes."""
+    """The tool's part, with a rollback file that the next execution takes."""
     words = _file(shell, ("orders", 0, [3, 1]), ("orders", 1, [2, 1]))
 
     shown = shell.json("reassign", "execute", *words)
@@ -60,7 +60,7 @@ def test_a_move_is_shown_asked_for_verified_and_moved_back(shell: Shell, cluster
 
 
 def test_a_move_that_only_the_topic_znode_shows_is_in_progress(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 45: asked for by Kafka's API, so that there is no request in the admin znode."""
+    """Asked for by Kafka's API, so that there is no request in the admin znode."""
     words = _file(shell, ("orders", 0, [3, 1]))
     path = Topic.path("orders")
     moving = Topic({0: (3, 1, 2), 1: (2, 1)}, version=2, adding={0: (3,)}, removing={0: (2,)})
@@ -102,7 +102,7 @@ def test_the_undo_of_a_move_executes_the_rollback_file(shell: Shell, cluster: Se
 
 
 def test_a_throttle_has_a_unit_and_is_removed_when_all_is_done(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 48: removed only then, and only with --execute."""
+    """Removed only then, and only with --execute."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
     bare = shell.run("reassign", "execute", *words, "--throttle", "1000")
@@ -171,7 +171,7 @@ def test_waiting_ends_with_exit_3_when_the_time_is_over(shell: Shell, cluster: S
 
 
 def test_waiting_for_the_end_removes_the_throttle(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 48: once every move is done, by the command that set it."""
+    """Once every move is done, by the command that set it."""
     words = _file(shell, ("orders", 0, [3, 1]))
 
     def controller() -> None:
@@ -229,7 +229,7 @@ def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: ServerClu
 
 
 def test_generate_prints_what_kafkas_tool_prints(shell: Shell, cluster: ServerCluster) -> None:
-    """controller item 47: two lines of JSON under their titles; `execute` takes the second."""
+    """Two lines of JSON under their titles; `execute` takes the second."""
     file = shell.home / "topics.json"
     file.write_text('{"topics":[{"topic":"orders"}],"version":1}')
 

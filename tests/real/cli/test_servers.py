@@ -35,7 +35,7 @@ def records(tmp_path: Path) -> Path:
 def test_a_member_without_a_source_owns_until_a_signal(
     shell: Shell, groups: ServerGroups, number: signal.Signals
 ) -> None:
-    """item 53: assigned, then revoked and gone after a clean leave with exit code 0."""
+    """Assigned, then revoked and gone after a clean leave with exit code 0."""
     groups.topic("orders", 2)
 
     words = ("consume", "g", "--topic", "orders:2", "--consumer-id", "c1", *QUICK)

@@ -42,7 +42,7 @@ def third_party(zk_server: ServerTree) -> Iterator[KazooClient]:
 
 
 def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server: ServerTree) -> None:
-    """Whoever is told that a registration, owner or offset came to be reads its data at once (item 9)."""
+    """Whoever is told that a registration, owner or offset came to be reads its data at once."""
     leaves = [
         Registration.path(GROUP, MEMBER),
         Owner.path(GROUP, ORDERS_0),
@@ -71,7 +71,7 @@ def test_leaf_is_never_seen_without_its_data(third_party: KazooClient, zk_server
 
 
 def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk_server: ServerTree) -> None:
-    """Without other settings everything that a member creates has the ACL world:anyone:cdrwa (item 11)."""
+    """Without other settings everything that a member creates has the ACL world:anyone:cdrwa."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         member.wait_until_assigned(PATIENCE_S)
         member.commit({ORDERS_0: 7})
@@ -83,7 +83,7 @@ def test_every_znode_of_a_member_is_open_by_default(third_party: KazooClient, zk
 
 
 def test_leaves_live_as_long_as_the_protocol_says(third_party: KazooClient, zk_server: ServerTree) -> None:
-    """Registration and owners are ephemeral, of one session; parents and offsets persist (item 10)."""
+    """Registration and owners are ephemeral, of one session; parents and offsets persist."""
     with GroupMember(zk_server.address, group=GROUP, topics=["orders"], settings=SETTINGS) as member:
         member.wait_until_assigned(PATIENCE_S)
 

@@ -56,7 +56,7 @@ def offsets(blocking: Blocking) -> Mapping[int, int]:
 def test_two_members_share_and_leave_together_with_their_sessions(
     api: Api, zk_server: ServerTree, blocking: Blocking
 ) -> None:
-    """items 10, 53: a clean leave removes registration and owners at once."""
+    """A clean leave removes registration and owners at once."""
     with api.member(zk_server.address, settings=settings(consumer_id="a", **REAL)) as first:
         first.wait_until_stable(PATIENCE_S)
         with api.member(zk_server.address, settings=settings(consumer_id="b", **REAL)) as second:
@@ -77,7 +77,7 @@ def test_two_members_share_and_leave_together_with_their_sessions(
 def test_a_lost_session_is_reported_and_survived(
     api: Api, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
 ) -> None:
-    """item 51: the server ends the session; the same member is back with new tokens."""
+    """The server ends the session; the same member is back with new tokens."""
     app = Application()
     with api.member(zk_chaos_server.address, app=app, settings=settings(consumer_id="a", **REAL)) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -111,7 +111,7 @@ def test_a_commit_whose_reply_was_lost_is_resolved(
 def test_a_short_restart_of_the_server_revokes_nothing(
     api: Api, zk_server: ServerTree, blocking: Blocking
 ) -> None:
-    """item 49: suspended shorter than the session: the same tokens afterwards, no callback."""
+    """Suspended shorter than the session: the same tokens afterwards, no callback."""
     app = Application()
     long = settings(consumer_id="a", server_tick_ms=500, session_timeout_ms=60_000)
     with api.member(zk_server.address, app=app, settings=long) as member:
@@ -157,7 +157,7 @@ def test_a_missing_server_is_reported_in_time(api: Api) -> None:
 def test_a_missing_chroot_is_a_configuration_error(
     api: Api, zk_server: ServerTree, blocking: Blocking
 ) -> None:
-    """item 12: nothing is created."""
+    """Nothing is created."""
     with pytest.raises(ConfigError, match="nowhere"):
         api.member(zk_server.address + "/nowhere", settings=settings(**REAL)).start()
     assert blocking.exists("/nowhere") is None
@@ -245,7 +245,7 @@ def start(zk_chaos_server: ChaosZooKeeper, folder: Path) -> Iterator[Callable[..
 def test_the_others_take_over_from_a_killed_process(
     start: Callable[..., Process], zk_chaos_server: ChaosZooKeeper, folder: Path, blocking: Blocking
 ) -> None:
-    """item 54: nothing is lost, only the uncommitted tail comes again, and the killed one may come back.
+    """Nothing is lost, only the uncommitted tail comes again, and the killed one may come back.
 
     Its session is ended at the server as its expiry would end it, which takes no time.
     """

@@ -48,7 +48,7 @@ def writes_state(request: Request, number: int) -> bool:
 
 
 def test_a_new_topic_has_a_state_for_each_partition(country: ServerControllers) -> None:
-    """Controller item 50: and the parent that the tool lists; every broker can say who leads."""
+    """Also the parent that the tool lists; every broker can say who leads."""
     country.new_controller()
     country.make_topic("t", {0: (1, 2), 1: (3, 1)})
     assert country.await_state(tp(0), leader=1) == PartitionState(1, 0, (1, 2), 1)
@@ -60,7 +60,7 @@ def test_a_new_topic_has_a_state_for_each_partition(country: ServerControllers) 
 def test_a_topic_that_exists_is_not_made_again(
     zk_chaos_server: ChaosZooKeeper, country: ServerControllers
 ) -> None:
-    """Controller item 51: neither its configuration nor its replica lists change, also in a race."""
+    """Neither its configuration nor its replica lists change, also in a race."""
     client = ZooKeeperClient(zk_chaos_server.direct_address, ClientSettings())
     with closing(client), Blocking(client) as zk:
         zk.wait_connected()
@@ -90,7 +90,7 @@ def test_a_topic_that_exists_is_not_made_again(
 
 
 def test_growth_leaves_the_old_partitions_as_they_are(country: ServerControllers) -> None:
-    """Controller item 52: also where the tool wrote all lists from an old reading (recipes 15)."""
+    """Also where the tool wrote all lists from an old reading (recipes 15)."""
     controller = country.new_controller()
     country.make_topic("t", {0: (1, 2)})
     country.await_state(tp(0), leader=1)
@@ -110,7 +110,7 @@ def test_growth_leaves_the_old_partitions_as_they_are(country: ServerControllers
 
 @pytest.mark.parametrize("moment", ["brokers", "topics", "states"])
 def test_a_topic_made_while_it_loads_is_not_lost(country: ServerControllers, moment: str) -> None:
-    """Controller item 23: all watches are armed before anything is read."""
+    """All watches are armed before anything is read."""
     country.make_topic("t", {0: (1, 2)})
     made: list[str] = []
     paths = {
@@ -133,7 +133,7 @@ def test_a_topic_made_while_it_loads_is_not_lost(country: ServerControllers, mom
 
 
 def test_a_state_that_is_there_already_fails_its_partition_alone(country: ServerControllers) -> None:
-    """Controller item 27: it comes between reading and writing; the others are made all the same."""
+    """It comes between reading and writing; the others are made all the same."""
     theirs = PartitionState(2, 3, (2,), 1)
     done: list[bool] = []
 
@@ -155,7 +155,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone(country: Server
 
 
 def test_only_the_conflicting_partition_is_decided_again(country: ServerControllers) -> None:
-    """Controller item 34: a leader changes its ISR just before the elections are written."""
+    """A leader changes its ISR just before the elections are written."""
     done: list[bool] = []
 
     def before(request: Request) -> None:
@@ -179,7 +179,7 @@ def test_only_the_conflicting_partition_is_decided_again(country: ServerControll
 
 
 def test_a_bounced_broker_is_sent_its_roles(country: ServerControllers) -> None:
-    """Controller item 61: gone and back within one watch; its czxid gives it away (K7)."""
+    """Gone and back within one watch; its czxid gives it away (K7)."""
     country.make_topic("t", {0: (1, 2), 1: (1,)})
     controller = country.new_controller()
     becomes(lambda: len(country.roles(1)), 2)
@@ -193,7 +193,7 @@ def test_a_bounced_broker_is_sent_its_roles(country: ServerControllers) -> None:
 
 
 def test_brokers_that_lead_nothing_are_announced_to_all(country: ServerControllers) -> None:
-    """Controller item 62: every broker's live list changes (K27)."""
+    """Every broker's live list changes (K27)."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.new_controller()
     eventually(controller.at_rest)
@@ -207,7 +207,7 @@ def test_brokers_that_lead_nothing_are_announced_to_all(country: ServerControlle
 
 
 def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted(country: ServerControllers) -> None:
-    """Controller item 63: also one that no one can read."""
+    """Also one that no one can read."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.new_controller()
     eventually(controller.at_rest)
@@ -221,7 +221,7 @@ def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted(country: Serv
 
 
 def test_notifications_left_over_are_deleted(country: ServerControllers) -> None:
-    """Controller item 64: those that came while no one was active."""
+    """Those that came while no one was active."""
     country.write(
         Create(IsrChange.prefix(), b"?", sequential=True),
         Create(IsrChange.prefix(), IsrChange((tp(0),)).encode(), sequential=True),
@@ -268,7 +268,7 @@ def test_malformed_znodes_stop_nothing_and_are_named(country: ServerControllers)
 def test_a_short_disconnection_loses_no_change(
     zk_chaos_server: ChaosZooKeeper, country: ServerControllers
 ) -> None:
-    """Controller item 22: no resignation; what happened meanwhile is read when the connection is back."""
+    """No resignation; what happened meanwhile is read when the connection is back."""
     country.make_topic("t", {0: (1, 2)})
     controller = country.new_controller()
     eventually(controller.at_rest)
@@ -283,7 +283,7 @@ def test_a_short_disconnection_loses_no_change(
 
 
 def test_the_next_controller_serves_what_the_last_one_left(country: ServerControllers) -> None:
-    """Controller item 24: nothing of the first rule is needed, nothing of it survives."""
+    """Nothing of the first rule is needed, nothing of it survives."""
     country.make_topic("t", {0: (1, 2)})
     first = country.new_controller()
     eventually(first.at_rest)

@@ -132,7 +132,7 @@ def cluster(zk_chaos_server: ChaosZooKeeper) -> Iterator[Cluster]:
 
 
 def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> None:
-    """Controller item 14: five electors; sessions end, one election each, epochs without a gap."""
+    """Five electors; sessions end, one election each, epochs without a gap."""
     for broker in range(5):
         cluster.add(broker)
     for epoch in (1, 2, 3):
@@ -149,7 +149,7 @@ def test_one_of_many_wins_and_the_next_has_the_next_epoch(cluster: Cluster) -> N
 
 
 def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster) -> None:
-    """Controller item 15: between read and multi; no `/controller` is left, nor a record of that epoch."""
+    """Between read and multi; no `/controller` is left, nor a record of that epoch."""
     left: list[Znode | None] = []
 
     def before(request: Request) -> None:
@@ -169,7 +169,7 @@ def test_an_epoch_raised_before_the_election_arrives_refuses_it(cluster: Cluster
 
 
 def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) -> None:
-    """Controller item 16: the connection is cut after the commit; a second elector comes meanwhile."""
+    """The connection is cut after the commit; a second elector comes meanwhile."""
     armed: list[object] = []
 
     def before(request: Request) -> None:
@@ -190,7 +190,7 @@ def test_an_election_whose_reply_is_lost_is_known_to_be_won(cluster: Cluster) ->
 
 
 def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
-    """Controller item 17: the active one resigns; one of the two is active next.
+    """The active one resigns; one of the two is active next.
 
     The other one may already be elected when it reads: then it finds another controller's znode.
     """
@@ -206,7 +206,7 @@ def test_a_controller_deleted_by_hand_is_elected_anew(cluster: Cluster) -> None:
 
 
 def test_a_controller_replaced_by_another_id_makes_the_controller_resign(cluster: Cluster) -> None:
-    """Controller item 17: changed, not deleted (K1); what stands there is left alone."""
+    """Changed, not deleted (K1); what stands there is left alone."""
     node = cluster.add(1)
     cluster.controller(1)
     cluster.witness.write(
@@ -221,7 +221,7 @@ def test_a_controller_replaced_by_another_id_makes_the_controller_resign(cluster
 
 
 def test_a_failure_while_it_is_active_deletes_no_other_controller(cluster: Cluster) -> None:
-    """Controller item 18: an exception, and `/controller` changes hands before its deletion arrives (K2)."""
+    """An exception, and `/controller` changes hands before its deletion arrives (K2)."""
     data = ControllerRegistration(7, 0).encode()
 
     def before(request: Request) -> None:
@@ -244,7 +244,7 @@ def test_a_failure_while_it_is_active_deletes_no_other_controller(cluster: Clust
 
 
 def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> None:
-    """Controller item 19: the write is refused and changes nothing; the controller resigns (K3)."""
+    """The write is refused and changes nothing; the controller resigns (K3)."""
     cluster.witness.make("/work")
     work = Writer(1)
     bumped: list[bool] = []
@@ -264,7 +264,7 @@ def test_after_a_bump_by_another_process_no_write_passes(cluster: Cluster) -> No
 
 
 def test_a_lost_session_makes_the_controller_resign_before_the_next_one_is_used(cluster: Cluster) -> None:
-    """Controller item 21: what waits is dropped (K6), it resigns, registers, and only then stands (K5)."""
+    """What waits is dropped (K6), it resigns, registers, and only then stands (K5)."""
     cluster.witness.make("/work", brokers_path(), broker_ids_path())
     path = BrokerRegistration.path(1)
     work = Writer(1)
@@ -291,7 +291,7 @@ def test_a_lost_session_makes_the_controller_resign_before_the_next_one_is_used(
 
 
 def test_a_short_disconnection_changes_nothing(cluster: Cluster) -> None:
-    """Controller item 22: the same session, the same epoch, and requests may be sent again."""
+    """The same session, the same epoch, and requests may be sent again."""
     cluster.add(1)
     cluster.add(2)
     controller = cluster.controller(1)

@@ -92,7 +92,7 @@ def version_and_data(country: ServerControllers, path: str) -> tuple[int, bytes 
 
 
 def test_a_topic_goes_and_what_is_made_after_it_stays(country: ServerControllers) -> None:
-    """Controller item 54, K21: topic, configuration, marker, logs; the next of its name keeps its own."""
+    """K21: topic, configuration, marker, logs; the next of its name keeps its own."""
     await_led(country)
     kept = [version_and_data(country, path) for path in (Topic.path("u"), TopicConfig.path("u"))]
     mark(country, "t")
@@ -108,7 +108,7 @@ def test_a_topic_goes_and_what_is_made_after_it_stays(country: ServerControllers
 
 
 def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
-    """Controller item 55: pending, hidden from clients meanwhile, and completed when the broker is back."""
+    """Pending, hidden from clients meanwhile, and completed when the broker is back."""
     controller = await_led(country)
     country.stop_broker(3)
     becomes(lambda: country.live_lists(1)[-1], {1, 2})
@@ -125,7 +125,7 @@ def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
 
 
 def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: ServerControllers) -> None:
-    """Controller item 53, K23: written by a tool while the deletion waits; it completes all the same."""
+    """K23: written by a tool while the deletion waits; it completes all the same."""
     await_led(country)
     country.stop_broker(3)
     becomes(lambda: country.live_lists(1)[-1], {1, 2})
@@ -145,7 +145,7 @@ def lists(country: ServerControllers, name: str) -> object:
 
 
 def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> None:
-    """Controller item 56, K19: now, and after a failover with a marker."""
+    """K19: now, and after a failover with a marker."""
     with opened(zk_server, delete_topics=False) as country:
         controller = await_led(country)
         mark(country, "t")
@@ -165,7 +165,7 @@ def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> Non
 
 
 def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> None:
-    """Controller item 57: at once, and no one is notified of it."""
+    """At once, and no one is notified of it."""
     await_led(country)
     mark(country, "nobody")
     becomes(lambda: country.find(TopicDeletion.path("nobody")), None)
@@ -174,7 +174,7 @@ def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> 
 
 
 def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerControllers) -> None:
-    """Controller item 58, K18: one that fails and one that is unknown beside one that can be elected."""
+    """K18: one that fails and one that is unknown beside one that can be elected."""
     controller = await_led(country)
     country.stop_broker(1)
     country.await_state(tp(0), leader=2)
@@ -196,7 +196,7 @@ def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerContro
 
 
 def test_a_thousand_leaderships_are_handed_over(country: ServerControllers) -> None:
-    """Controller item 60: none remains, single replicas are left alone, asking again changes nothing."""
+    """None remains, single replicas are left alone, asking again changes nothing."""
     make(country, "many", dict.fromkeys(range(MANY), (1, 2)), {})
     make(country, "single", {0: (1,)}, {})
     controller = await_led(country)

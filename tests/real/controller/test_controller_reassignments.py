@@ -192,7 +192,7 @@ def begun(
 
 
 def test_the_table_of_4_4(country: Moving) -> None:
-    """Controller items 37 and 38: what stands after each step, in this order, with its one record."""
+    """What stands after each step, in this order, with its one record."""
     seen: list[Stood] = []
 
     def look(request: Request) -> None:
@@ -220,7 +220,7 @@ def test_the_table_of_4_4(country: Moving) -> None:
 
 @pytest.mark.parametrize("number", range(1, 7))
 def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
-    """Controller item 39: killed before its nth transaction, and so after each of steps 1 to 11."""
+    """Killed before its nth transaction, and so after each of steps 1 to 11."""
     stop = Stop(number)
     first = begun(country, {0: (1, 2)}, stop)
     country.request({tp(0): (2, 3)})
@@ -235,7 +235,7 @@ def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
 
 
 def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
-    """Controller item 40 (K12): by the next controller too; done when it comes."""
+    """K12: by the next controller too; done when it comes."""
     country.stop_broker(3)
     first = begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 1)})
@@ -253,7 +253,7 @@ def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
 def test_a_second_execution_is_refused_and_a_cancellation_is_not(
     country: Moving, zk_chaos_server: ChaosZooKeeper
 ) -> None:
-    """Controller item 41: nothing is changed by the second; a zkgroup tool takes the first one back."""
+    """Nothing is changed by the second; a zkgroup tool takes the first one back."""
     country.holds_back.add(3)
     begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 2)})
@@ -272,7 +272,7 @@ def test_a_second_execution_is_refused_and_a_cancellation_is_not(
 
 
 def test_bad_entries_go_and_the_others_are_carried_out(country: Moving) -> None:
-    """Controller items 42 and 43: unknown, empty, equal; and a request that names nothing."""
+    """Unknown, empty, equal; and a request that names nothing."""
     begun(country, {0: (1, 2), 1: (1, 2)})
     entries = (
         b'{"topic":"t","partition":0,"replicas":[3]},{"topic":"t","partition":1,"replicas":[1,2]},'
@@ -290,7 +290,7 @@ def test_bad_entries_go_and_the_others_are_carried_out(country: Moving) -> None:
 
 
 def test_ends_and_a_change_of_the_request_lose_nothing(country: Moving) -> None:
-    """Controller item 44: the request changes just before the end of another move is written."""
+    """The request changes just before the end of another move is written."""
     done = threading.Event()
 
     def change(request: Request) -> None:
@@ -314,7 +314,7 @@ def test_ends_and_a_change_of_the_request_lose_nothing(country: Moving) -> None:
 
 
 def test_a_topic_is_deleted_after_its_move(country: Moving) -> None:
-    """Controller item 46: requested while it moves, it begins when the move has ended."""
+    """Requested while it moves, it begins when the move has ended."""
     country.holds_back.add(3)
     controller = begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 2)})

@@ -128,7 +128,7 @@ def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
 def test_brokers_and_clients_of_the_port_learn_of_a_topic(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Controller item 50, recipes 14: the controller itself is in no answer and in no list of brokers."""
+    """recipes 14: the controller itself is in no answer and in no list of brokers."""
     running.wait_elected()
     create(tree, "orders", {0: (1, 2), 1: (2, 1)})
     eventually(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()))
@@ -215,7 +215,7 @@ def test_the_port_answers_what_a_broker_without_partitions_can(running: Running)
 def test_a_broker_that_never_answers_holds_nothing_up(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Controller item 68, controller.md 10: it is sent again and again; the other has long received."""
+    """controller.md 10: it is sent again and again; the other has long received."""
     running.wait_elected()
     brokers[1].answers.clear()
     create(tree, "orders", {0: (2, 1)})
@@ -245,7 +245,7 @@ def test_a_broker_that_goes_leads_nothing_any_more(
 def test_a_controlled_shutdown_is_asked_for_at_the_port(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Controller item 60: leaderships move; what has one replica remains, and is not in the answer."""
+    """Leaderships move; what has one replica remains, and is not in the answer."""
     running.wait_elected()
     create(tree, "orders", {0: (1, 2), 1: (1,)})
     becomes(lambda: leader_of(brokers[1], "orders", 1), 1)

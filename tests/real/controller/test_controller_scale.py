@@ -31,7 +31,7 @@ def chaos(zk_chaos_server: ChaosZooKeeper) -> Iterator[ChaosZooKeeper]:
 
 
 def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeeper) -> None:
-    """Controller item 76: B + T + P + 20 reads until it has loaded, and never more unanswered than were set.
+    """B + T + P + 20 reads until it has loaded, and never more unanswered than were set.
 
     What it looks at afterwards (requests of operators, changed configs) is not counted in the sum: how far it
     has come with that when the last broker knows its leaders is a matter of luck.
@@ -67,7 +67,7 @@ def test_a_failover_reads_each_znode_once_within_the_window(chaos: ChaosZooKeepe
 
 
 def test_a_window_of_ten_hides_most_of_the_way_to_the_server(chaos: ChaosZooKeeper) -> None:
-    """Controller item 77: beyond a slow way, all is read at least three times as fast as one by one.
+    """Beyond a slow way, all is read at least three times as fast as one by one.
 
     Counted, not timed: it is so many times faster as requests are under way at once, on average.
     """

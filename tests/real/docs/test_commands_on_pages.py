@@ -20,8 +20,8 @@ PAGES = [
 _CODE = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```(?:sh|shell|bash|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?<!from )(?<![\w/.-])zkgroup ((?:[^|;&`>\n()]|\|(?=[a-z]))+)")
-_NAMED = re.compile(r"(?!(?:controller|coordinator) item )[a-z]+ [a-z-]+\b")
-"""`group verify`, as a sentence names it; `controller item 3` cites a statement."""
+_NAMED = re.compile(r"[a-z]+ [a-z-]+\b")
+"""`group verify`, as a sentence names it."""
 _PLACEHOLDER = re.compile(r"[A-Z.…\[\]()]+|.*\.\.\.")
 
 

@@ -14,21 +14,13 @@ import pytest
 import zkgroup
 from docs.tools import (
     api,
-    checklist_page,
-    controller_checklist_page,
-    controller_statements,
-    coordinator_statements,
     errors_page,
     file_columns_page,
-    known_defects_page,
     library_pages,
     znodes_page,
 )
 from docs.tools.generate import DOCS, PAGES
-from docs.tools.known_defects import DEFECTS
-from docs.tools.statements import ITEMS, RECIPES
 from tests.project import files_below
-from tests.pure.simulation.scenarios import SCENARIOS
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.settings import GroupSettings
 from zkgroup.zkfiles import schemas
@@ -151,127 +143,6 @@ def test_every_znode_has_a_page_of_its_own() -> None:
     assert "/consumers/<group>/owners/<topic>/<partition>" in paths
     assert "/brokers/topics/<topic>" in paths
     assert len(set(paths)) == len(paths)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("3", [3]), ("1, 2 and 5", [1, 2, 5]), ("62-64", [62, 63, 64]), ("7 to 9", [7, 8, 9])],
-)
-def test_numbers_of_a_docstring_are_read(text: str, expected: list[int]) -> None:
-    """Docstrings may name one statement, several, or a range."""
-    assert list(checklist_page.numbers(text)) == expected
-
-
-def test_tests_name_statements_that_exist() -> None:
-    """A docstring that names a statement beyond the list is a mistake."""
-    tests = checklist_page.all_tests()
-
-    assert set(checklist_page.by_item(tests)) <= set(ITEMS)
-    recipes = {*RECIPES, *controller_statements.RECIPES, *coordinator_statements.RECIPES}
-    assert set(checklist_page.by_recipe(tests)) <= recipes
-    assert set(checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM)) <= set(
-        controller_statements.ITEMS
-    )
-    assert set(checklist_page.by_item(tests, checklist_page.COORDINATOR_ITEM)) <= set(
-        coordinator_statements.ITEMS
-    )
-
-
-def test_statements_about_the_controller_are_separate_from_the_protocols() -> None:
-    """One docstring may name both lists; a number counts for the list before it only."""
-    test = checklist_page.Test("f", "t", "Shows it (items 1 and 2), and more (controller items 3-5; item 7).")
-
-    assert set(checklist_page.by_item([test])) == {1, 2, 7}
-    assert set(checklist_page.by_item([test], checklist_page.CONTROLLER_ITEM)) == {3, 4, 5}
-
-
-def test_every_statement_about_the_controller_has_a_test() -> None:
-    """Those about a real server on one; the facts of the recipes where their mark says, or by a search."""
-    tests = checklist_page.all_tests()
-    named, facts = (
-        checklist_page.by_item(tests, checklist_page.CONTROLLER_ITEM),
-        checklist_page.by_recipe(tests),
-    )
-    statements = controller_statements.ITEMS.items()
-
-    assert [
-        number
-        for number, item in statements
-        if not controller_checklist_page.is_shown(item.kind, named.get(number, []))
-    ] == []
-    assert [fact for fact in controller_statements.RECIPES if fact not in facts] == []
-    on_servers = [fact for fact in controller_statements.RECIPES if fact[1] == "T"]
-    assert [fact for fact in on_servers if not checklist_page.is_shown("T", facts[fact])] == []
-
-
-def test_a_statement_about_a_server_is_not_shown_without_one() -> None:
-    """The command line's tests run on a real server; other kinds of statements take any test."""
-    unit, real, cli = (
-        checklist_page.Test(f"tests/{folder}/test_a.py", "f", "") for folder in ("pure", "long", "real")
-    )
-
-    is_shown = controller_checklist_page.is_shown
-    assert [is_shown("server", [one]) for one in (unit, real, cli)] == [False, True, True]
-    assert [is_shown(kind, [unit]) for kind in ("wire", "unit")] == [True, True]
-    assert not is_shown("unit", [])
-
-
-def test_sections_hold_every_statement_about_the_controller_once() -> None:
-    """None is left out of the page."""
-    numbers = [number for section in controller_statements.SECTIONS.values() for number in section]
-
-    assert numbers == list(controller_statements.ITEMS) == list(range(1, 81))
-
-
-def test_tests_name_known_defects_that_exist() -> None:
-    """All forty of the list, and none beyond it; numbers of issues and proposals are no rows of it."""
-    test = checklist_page.Test("f", "t", "As K7 and K12 have it (KAFKA-6082, KIP-101).")
-
-    assert list(DEFECTS) == list(range(1, 41))
-    assert set(known_defects_page.by_defect([test])) == {7, 12}
-    assert set(known_defects_page.by_defect(checklist_page.all_tests())) <= set(DEFECTS)
-
-
-def test_every_known_defect_has_a_test() -> None:
-    """Whatever is said to be done instead is shown, where there is no cure as well."""
-    shown = known_defects_page.by_defect(checklist_page.all_tests())
-
-    assert sorted(set(DEFECTS) - set(shown)) == []
-
-
-def test_every_statement_has_a_test() -> None:
-    """The table has no gap: each statement of the protocol and each fact behind a recipe is shown."""
-    tests = checklist_page.all_tests()
-
-    assert sorted(set(ITEMS) - set(checklist_page.by_item(tests))) == []
-    assert sorted(set(RECIPES) - set(checklist_page.by_recipe(tests))) == []
-
-
-def test_facts_are_shown_where_their_mark_says() -> None:
-    """T on a real server, M by a scenario of the production machine; another kind of test is not enough."""
-    tests = checklist_page.by_recipe(checklist_page.all_tests())
-
-    assert [fact for fact in RECIPES if not checklist_page.is_shown(fact[1], tests.get(fact, []))] == []
-
-
-def test_a_fact_is_not_shown_by_a_test_of_another_kind() -> None:
-    """A unit test shows neither kind; a real server does not show what a search found."""
-    unit, real, scenario = (
-        checklist_page.Test(file, "f", "")
-        for file in ("tests/pure/test_a.py", "tests/long/interop/test_a.py", checklist_page.SCENARIOS)
-    )
-
-    assert [checklist_page.is_shown("T", [one]) for one in (unit, real, scenario)] == [False, True, False]
-    assert [checklist_page.is_shown("M", [one]) for one in (unit, real, scenario)] == [False, False, True]
-
-
-def test_every_scenario_that_names_a_fact_is_played() -> None:
-    """One that is in no list would show nothing."""
-    played = {scenario.__name__ for scenario in SCENARIOS}
-    written = [test for test in checklist_page.all_tests() if test.file == checklist_page.SCENARIOS]
-
-    assert played <= {test.name for test in written}
-    assert checklist_page.by_recipe([test for test in written if test.name not in played]) == {}
 
 
 def test_no_page_has_a_line_that_says_it_is_missing() -> None:

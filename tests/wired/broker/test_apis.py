@@ -142,7 +142,7 @@ async def test_what_has_failed_is_not_left_over() -> None:
 
 @on_a_loop
 async def test_requests_of_two_controllers_are_handled_one_after_the_other() -> None:
-    """Controller items 66 and 68, the receiver's half: each is completed, on whichever connection it came.
+    """The receiver's half: each is completed, on whichever connection it came.
 
     The earlier request is completed before the epoch of the later one fences it.
     """
@@ -215,7 +215,7 @@ async def test_clients_are_answered_while_the_host_is_busy() -> None:
 
 @on_a_loop
 async def test_recorded_requests_are_answered_over_the_port() -> None:
-    """Controller item 65: recorded bytes of Kafka controllers to broker 1, answered by correlation id."""
+    """Recorded bytes of Kafka controllers to broker 1, answered by correlation id."""
     frames = [
         frame
         for frame in golden_data.frames("kafka-0.8.2.2/wire")

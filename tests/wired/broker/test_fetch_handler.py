@@ -144,7 +144,7 @@ async def test_a_consumer_before_version_10_gets_no_zstd(version: int) -> None:
 
 @on_a_loop
 async def test_a_consumer_waits_until_one_of_its_partitions_has_records() -> None:
-    """coordinator item 84: together `min_bytes` of them; no longer than `max_wait_ms`."""
+    """Together `min_bytes` of them; no longer than `max_wait_ms`."""
     async with served(leader(records=0)) as one:
         client = await one.client()
         client.send(request((TP, 0), (OTHER, 0), wait_ms=LONG_MS, min_bytes=2 * len(BATCH)), 12)

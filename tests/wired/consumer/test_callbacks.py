@@ -16,7 +16,7 @@ ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
 def test_on_revoked_is_still_the_owner(api: Api, world: MemberWorld) -> None:
-    """item 35: what the callback commits is committed before the release."""
+    """What the callback commits is committed before the release."""
     app = Application()
     with api.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
         app.on["revoked"] = lambda partitions: first.commit(dict.fromkeys(partitions, 5))
@@ -29,7 +29,7 @@ def test_on_revoked_is_still_the_owner(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_stuck_on_revoked_delays_no_other_member(api: Api, world: MemberWorld) -> None:
-    """item 41: after revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
+    """After revoke_timeout_ms the lease is over, the other member goes on, commits are refused."""
     app = Application()
     release = app.hold("revoked")
     quick = settings(consumer_id="a", revoke_timeout_ms=300)

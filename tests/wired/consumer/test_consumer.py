@@ -18,7 +18,7 @@ from zkgroup.errors import MemberClosedError
 
 
 def test_every_record_once_and_the_next_run_continues(api: Api, world: MemberWorld) -> None:
-    """item 53: what was processed is committed at close, the next member starts behind it."""
+    """What was processed is committed at close, the next member starts behind it."""
     source = filled(5)
     quick = settings(consumer_timeout_ms=5000)
     with api.consumer(client=world.client("a"), source=source, settings=quick) as consumer:
@@ -174,7 +174,7 @@ class Worker:
 
 
 def test_a_clean_move_repeats_and_loses_nothing(api: Api, world: MemberWorld) -> None:
-    """item 36: through a join and a leave in mid-work every record is delivered exactly once."""
+    """Through a join and a leave in mid-work every record is delivered exactly once."""
     source = MemorySource()
     came: list[tuple[str, int, int]] = []
 
@@ -220,7 +220,7 @@ def test_an_application_that_does_not_poll_gives_its_partitions_back(api: Api, w
 
 
 def test_nothing_is_delivered_outside_the_lease(api: Api, world: MemberWorld) -> None:
-    """item 50: with ZooKeeper away the records in the buffer stay there until it is back."""
+    """With ZooKeeper away the records in the buffer stay there until it is back."""
     with api.consumer(
         client=world.client("a", session_timeout_ms=4000),
         source=filled(5, [0]),

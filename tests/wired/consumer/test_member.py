@@ -26,7 +26,7 @@ ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
 
 def test_a_lone_member_owns_everything_and_leaves_nothing(api: Api, world: MemberWorld) -> None:
-    """item 53: leases are ordered and valid while it is a member; afterwards no owner is left."""
+    """Leases are ordered and valid while it is a member; afterwards no owner is left."""
     with api.member(client=world.client("a")) as member:
         member.wait_until_stable(PATIENCE_S)
         leases = member.leases()
@@ -43,7 +43,7 @@ def test_a_lone_member_owns_everything_and_leaves_nothing(api: Api, world: Membe
 
 
 def test_only_what_moves_is_revoked(api: Api, world: MemberWorld) -> None:
-    """item 40: partitions that stay keep their token, and their lease goes on."""
+    """Partitions that stay keep their token, and their lease goes on."""
     app = Application()
     with api.member(client=world.client("a"), app=app, settings=settings(consumer_id="a")) as first:
         first.wait_until_stable(PATIENCE_S)
@@ -85,7 +85,7 @@ def test_threads_of_one_member(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_whitelist_takes_topics_as_they_come(api: Api, world: MemberWorld) -> None:
-    """item 66: a new matching topic gets owners without a new registration."""
+    """A new matching topic gets owners without a new registration."""
     app = Application()
     with api.member(client=world.client("a"), topics=Whitelist("orders.*"), app=app) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -135,7 +135,7 @@ def test_a_topic_that_does_not_exist_is_warned_of(
 
 
 def test_an_offset_does_not_go_back(api: Api, world: MemberWorld) -> None:
-    """item 59: below another client's commit OffsetConflictError; below the member's own it counts as done.
+    """Below another client's commit OffsetConflictError; below the member's own it counts as done.
 
     Different refusals are a CommitRefusedError with each reason.
     """
@@ -159,7 +159,7 @@ def test_an_offset_does_not_go_back(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_lost_session_is_reported_and_the_member_joins_again(api: Api, world: MemberWorld) -> None:
-    """item 51: on_lost for everything, nothing committed, the same id registered anew, new tokens."""
+    """on_lost for everything, nothing committed, the same id registered anew, new tokens."""
     app = Application()
     with api.member(client=world.client("a"), app=app) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -175,7 +175,7 @@ def test_a_lost_session_is_reported_and_the_member_joins_again(api: Api, world: 
 
 
 def test_a_lease_pauses_while_zookeeper_is_away(api: Api, world: MemberWorld) -> None:
-    """items 49, 50: over by the own clock before the server can end the session; back with its token."""
+    """Over by the own clock before the server can end the session; back with its token."""
     app = Application()
     with api.member(
         client=world.client("a", session_timeout_ms=4000),
@@ -217,7 +217,7 @@ def owned_by_a_foreign_client(world: MemberWorld, partition: int) -> None:
 
 
 def test_a_timeout_names_the_blockers(api: Api, world: MemberWorld) -> None:
-    """item 37: one blocked partition delays no other, and the wait says who holds it."""
+    """One blocked partition delays no other, and the wait says who holds it."""
     owned_by_a_foreign_client(world, 1)
     with api.member(client=world.client("a")) as member:
         world.until(lambda: len(member.leases()) == 3)
@@ -236,7 +236,7 @@ def test_a_timeout_names_the_blockers(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_missing_topic_gives_nothing(api: Api, world: MemberWorld) -> None:
-    """item 18: the member is stable with no partitions until the topic is created; one wait tells."""
+    """The member is stable with no partitions until the topic is created; one wait tells."""
     app = Application()
     with api.member(client=world.client("a"), topics=["invoices"], app=app) as member:
         with pytest.raises(
@@ -311,7 +311,7 @@ def test_two_members_of_one_name_on_one_client_are_refused(api: Api, world: Memb
 
 
 def test_a_member_registers_once(api: Api, world: MemberWorld) -> None:
-    """item 32: a second start makes no second member; the same id again is refused while it lives."""
+    """A second start makes no second member; the same id again is refused while it lives."""
     client = world.client("a")
     with api.member(client=client, settings=settings(consumer_id="a")) as member:
         member.wait_until_assigned(PATIENCE_S)
@@ -342,6 +342,6 @@ def test_a_member_registers_once(api: Api, world: MemberWorld) -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_connecting(api: Api, named: dict[str, Any], told: str) -> None:
-    """items 13, 67: ConfigError from the constructor."""
+    """ConfigError from the constructor."""
     with pytest.raises(ConfigError, match=told):
         api.member(**named)

@@ -153,7 +153,7 @@ def test_it_joins_and_leaves_without_any_thread(bench: Bench) -> None:
 
 
 def test_a_callback_that_never_returns_ends_its_leases_at_the_deadline(bench: Bench) -> None:
-    """item 41: not a millisecond before, and without waiting for anything."""
+    """Not a millisecond before, and without waiting for anything."""
     bench.assigned()
     released = bench.engine.hand_back(frozenset({ZERO}))
     bench.pass_time(0)

@@ -30,7 +30,7 @@ def test_pause_and_resume(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_seek_back_is_applied_and_may_be_committed(api: Api, world: MemberWorld) -> None:
-    """item 59: it is the only way back."""
+    """It is the only way back."""
     with api.consumer(client=world.client("a"), source=filled(5, [0])) as consumer:
         polled(consumer, 5)
         consumer.poll(timeout_s=0.05)
@@ -53,7 +53,7 @@ def test_a_seek_back_is_applied_and_may_be_committed(api: Api, world: MemberWorl
 
 @pytest.mark.parametrize("how", ["close", "hand_back"])
 def test_a_seek_back_goes_with_the_partition(api: Api, world: MemberWorld, how: str) -> None:
-    """item 59: what is processed after it is committed when the partition is given up, as always."""
+    """What is processed after it is committed when the partition is given up, as always."""
     with api.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
         consumer.poll(timeout_s=0.05)
@@ -92,7 +92,7 @@ def test_an_operators_reset_moves_an_idle_owner(api: Api, world: MemberWorld) ->
 
 
 def test_auto_commit_by_timer(api: Api, world: MemberWorld) -> None:
-    """item 60: processed positions only, one interval after the start, without being asked."""
+    """Processed positions only, one interval after the start, without being asked."""
     quick = settings(auto_commit_interval_ms=50)
     with api.consumer(client=world.client("a"), source=filled(3, [0]), settings=quick) as consumer:
         polled(consumer, 3)
@@ -117,7 +117,7 @@ def test_without_auto_commit_only_commit_commits(api: Api, world: MemberWorld) -
 def test_the_policy_decides_where_nothing_is_committed(
     api: Api, world: MemberWorld, policy: str | None, start: int
 ) -> None:
-    """item 61: the position is committed before the first record is delivered."""
+    """The position is committed before the first record is delivered."""
     source = filled(5, [0])
     source.drop_before(ZERO, 2)
     with api.consumer(

@@ -36,7 +36,7 @@ def answered(correlation: int) -> bytes:
 
 @on_a_loop
 async def test_requests_and_answers_are_those_of_kafka_controllers_and_brokers() -> None:
-    """Controller items 65 and 68: every recorded one, byte for byte but for the correlation id."""
+    """Every recorded one, byte for byte but for the correlation id."""
     recorded = [
         frame
         for frame in golden_data.frames("kafka-0.8.2.2/wire")
@@ -222,7 +222,7 @@ async def test_it_ends_though_the_connection_breaks_in_the_same_moment(
 
 @on_a_loop
 async def test_one_request_is_in_flight() -> None:
-    """Controller item 68: what is given besides waits for the answer."""
+    """What is given besides waits for the answer."""
     async with channel_to_a_broker() as scene:
         line = await scene.line()
         scene.send(METADATA)
@@ -251,7 +251,7 @@ async def test_what_was_given_for_a_former_connection_is_not_sent() -> None:
 
 @on_a_loop
 async def test_nothing_is_sent_once_the_lease_is_over() -> None:
-    """Recipes 13 [M]: the broker receives nothing of it, and the machine is notified that it was not
+    """Recipes 13: the broker receives nothing of it, and the machine is notified that it was not
     answered."""
     async with channel_to_a_broker(lease_ms=1000) as scene:
         line = await scene.line()

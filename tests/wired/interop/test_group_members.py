@@ -101,7 +101,7 @@ def test_two_members_share_the_partitions(cluster: KafkaCluster, client: str) ->
 
 
 def test_all_clients_are_members_of_one_group(cluster: KafkaCluster) -> None:
-    """coordinator item 80: kafka-python, confluent-kafka and aiokafka share the partitions with `range`."""
+    """kafka-python, confluent-kafka and aiokafka share the partitions with `range`."""
     members = [kind(cluster.bootstrap_servers, GROUP) for kind in READERS.values()]
     with members[0], members[1], members[2]:
         eventually(lambda: shared(members))
@@ -114,7 +114,7 @@ def test_all_clients_are_members_of_one_group(cluster: KafkaCluster) -> None:
 
 
 def test_a_member_without_a_common_strategy_is_refused(cluster: KafkaCluster) -> None:
-    """coordinator item 81: aiokafka's default, roundrobin, beside Java's, range: the later one gets 23."""
+    """aiokafka's default, roundrobin, beside Java's, range: the later one gets 23."""
     from kafka.errors import InconsistentGroupProtocolError
 
     with DefaultAiokafkaReader(cluster.bootstrap_servers, GROUP) as first:
@@ -129,7 +129,7 @@ def test_a_member_without_a_common_strategy_is_refused(cluster: KafkaCluster) ->
 
 @pytest.mark.parametrize("client", READERS)
 def test_members_go_on_when_the_coordinator_is_killed(cluster: KafkaCluster, client: str) -> None:
-    """coordinator item 71: another broker is their coordinator, in the same generation: no rebalance."""
+    """Another broker is their coordinator, in the same generation: no rebalance."""
     with (
         READERS[client](cluster.bootstrap_servers, GROUP) as first,
         READERS[client](cluster.bootstrap_servers, GROUP) as second,

@@ -169,7 +169,7 @@ class Claims:
         return {**fresh, **dict(zip(unread, znodes, strict=False))}
 
     def _is_usable(self, tp: TopicPartition, offset: Znode | None) -> bool:
-        """Whether an offset can be used. An unreadable one is reported and blocks the claim (item 19)."""
+        """Whether an offset can be used. An unreadable one is reported and blocks the claim."""
         if offset is None:
             return True
         try:

@@ -109,7 +109,7 @@ class MemberMachine:
     """One member of a group. Not thread-safe: one thread steps it."""
 
     def __init__(self, config: MemberConfig) -> None:
-        """Raises UnsupportedRegexError for a wildcard that cannot be evaluated as Java would (item 67)."""
+        """Raises UnsupportedRegexError for a wildcard that cannot be evaluated as Java would."""
         check_subscription(config.subscription)
         self._components = components = Components(config)
         self._scheduler = Scheduler(components)

@@ -163,7 +163,7 @@ class Releases:
         return self._context.owned.assigned.get(owned.topic_partition)
 
     def _value(self, owned: OwnedPartition) -> int:
-        """The processed position to commit; lower than the committed one only after a seek (item 59)."""
+        """The processed position to commit; lower than the committed one only after a seek."""
         position = self._context.owned.releasing.get(owned.topic_partition)
         return owned.value if position is None else owned.leads_to(position)
 

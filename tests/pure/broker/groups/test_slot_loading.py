@@ -109,7 +109,7 @@ def test_a_change_of_the_state_refuses_the_fence_which_is_tried_again() -> None:
 
 
 def test_a_state_that_names_another_broker_before_the_fence_refuses_it() -> None:
-    """coordinator item 77: the check of the state is in the fence's transaction (`no-state-check`)."""
+    """The check of the state is in the fence's transaction (`no-state-check`)."""
     world = SteppedStores()
     first = world.node(1)
     world.lead(first)

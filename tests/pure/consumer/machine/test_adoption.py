@@ -152,7 +152,7 @@ def test_claim_without_its_offset_is_released_and_made_anew(
 
 
 def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
-    """Item 19: a member cannot start from a corrupt offset, whichever member claimed it."""
+    """A member cannot start from a corrupt offset, whichever member claimed it."""
     stage = SteppedGroup(topics={"t": 1}, rebalance_backoff_ms=500)
     lose_reply(stage, lambda: stage.foreign_write(SetData(OFFSET, b"x", -1)))
     member = stage.join("a", run_ms=3000)

@@ -48,7 +48,7 @@ def blocked_stage(
 
 
 def test_blocked_partition_delays_no_other() -> None:
-    """Item 37, recipes 5: nothing of the refused packet was created; the others are claimed at once."""
+    """recipes 5: nothing of the refused packet was created; the others are claimed at once."""
     _, member = blocked_stage()
 
     assert owned(member) == [0, 2, 3]
@@ -57,7 +57,7 @@ def test_blocked_partition_delays_no_other() -> None:
 
 
 def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
-    """Item 43: by the watch, within 500 ms."""
+    """By the watch, within 500 ms."""
     stage, member = blocked_stage(rebalance_backoff_ms=60_000)
     stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
 
@@ -74,7 +74,7 @@ def test_blocked_claim_is_read_again_without_a_watch() -> None:
 
 
 def test_equal_text_of_another_session_is_a_conflict() -> None:
-    """Item 38: mine is session and text; a JVM member would adopt it."""
+    """Mine is session and text; a JVM member would adopt it."""
     stage = SteppedGroup(topics={"t": 1})
     stage.client("stranger")
     stage.drain()
@@ -136,7 +136,7 @@ def test_own_session_with_another_members_text_is_a_conflict() -> None:
 
 
 def test_no_limit_of_attempts_by_default() -> None:
-    """Item 44: after a minute of reads of the blocker the member still tries, and gets it in the end."""
+    """After a minute of reads of the blocker the member still tries, and gets it in the end."""
     stage, member = blocked_stage(rebalance_backoff_ms=500)
     member.asked.clear()
     stage.run(60_000)
@@ -151,7 +151,7 @@ def test_no_limit_of_attempts_by_default() -> None:
 
 
 def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -> None:
-    """Items 44, 45: the error names the owners; the member has left, it is never registered and idle."""
+    """The error names the owners; the member has left, it is never registered and idle."""
     stage, member = blocked_stage(rebalance_backoff_ms=300, rebalance_max_retries=3)
     stage.run(5000)
     (finish,) = effects_of(member, Finish)
@@ -164,7 +164,7 @@ def test_limit_of_attempts_ends_with_the_blockers_and_without_a_registration() -
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
-    """Item 44: the member reads its blocker exactly that often before it fails."""
+    """The member reads its blocker exactly that often before it fails."""
     stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=300, rebalance_max_retries=limit)
     stage.run(5000)
 
@@ -173,7 +173,7 @@ def test_limit_of_attempts_counts_every_one_of_them(limit: int) -> None:
 
 
 def test_accepted_claim_ends_the_row_of_failed_ones() -> None:
-    """Item 44: the limit is of attempts in a row; two that failed long ago do not count with the next."""
+    """The limit is of attempts in a row; two that failed long ago do not count with the next."""
     stage, member = blocked_stage({"t": 1}, 0, rebalance_backoff_ms=60_000, rebalance_max_retries=2)
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.run(1000)
@@ -189,7 +189,7 @@ def test_accepted_claim_ends_the_row_of_failed_ones() -> None:
 
 
 def test_second_blocker_is_watched_as_the_first_one_was() -> None:
-    """Item 43: it came between the end of the first one and the claim; its end makes the claim as soon."""
+    """It came between the end of the first one and the claim; its end makes the claim as soon."""
     stage, member = blocked_stage(rebalance_backoff_ms=60_000)
     stage.when("client-a", writes_to("/owners/t/1", Create), lambda: block(stage, 1))
     stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
@@ -245,7 +245,7 @@ def test_parents_of_parents_are_made_again() -> None:
 
 
 def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
-    """Item 55: BadVersion, read again, claimed again; the value of the claim is where it starts."""
+    """BadVersion, read again, claimed again; the value of the claim is where it starts."""
     stage = SteppedGroup(topics={"t": 1})
     stage.server.put("/consumers/g/offsets/t/0", b"5")
     stage.when(
@@ -260,7 +260,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
 
 
 def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
-    """Item 39, recipes 5: ephemeralOwner and text are the member's: adopted unchanged, not claimed again."""
+    """recipes 5: ephemeralOwner and text are the member's: adopted unchanged, not claimed again."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
@@ -276,7 +276,7 @@ def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
 
 
 def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
-    """Item 39, recipes 10: there is no claim of this member, so it claims again with the offset read back."""
+    """recipes 10: there is no claim of this member, so it claims again with the offset read back."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
     member = stage.join("a", run_ms=3000)
@@ -332,7 +332,7 @@ def test_claims_too_big_for_one_packet_are_several() -> None:
 
 
 def test_unreadable_offset_is_reported_and_never_taken_for_none() -> None:
-    """Item 19: the partition waits, the path is reported once; once it is readable it is claimed."""
+    """The partition waits, the path is reported once; once it is readable it is claimed."""
     stage = SteppedGroup(topics={"t": 2}, rebalance_backoff_ms=500)
     stage.server.put("/consumers/g/offsets/t/0", b"x")
     member = stage.join("a", run_ms=5000)

@@ -99,7 +99,7 @@ def test_lower_than_ones_own_commit_counts_as_committed(stage: SteppedGroup, mem
 
 
 def test_a_commit_below_a_foreign_offset_is_refused(stage: SteppedGroup, member: Member) -> None:
-    """Item 59: the claim found 10, which another claim had written; 9 is not part of it."""
+    """The claim found 10, which another claim had written; 9 is not part of it."""
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)
@@ -114,7 +114,7 @@ def test_a_commit_below_a_foreign_offset_is_refused(stage: SteppedGroup, member:
 def test_a_seek_is_written_and_what_follows_it_goes_forward_again(
     stage: SteppedGroup, member: Member
 ) -> None:
-    """Item 59: the first position after the seek goes back, whatever order the tasks end in after it."""
+    """The first position after the seek goes back, whatever order the tasks end in after it."""
     seen = []
     for value, seek in ((20, 0), (6, 1), (4, 1), (5, 1), (8, 1), (3, 2)):
         commit = ask(member, value, seek)
@@ -193,7 +193,7 @@ def test_after_a_move_positions_count_without_a_seek(stage: SteppedGroup, member
 
 
 def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, member: Member) -> None:
-    """Item 56; later positions of that seek go forward only."""
+    """Later positions of that seek go forward only."""
     commits = [ask(member, 10, 1), ask(member, 9, 1)]
     stage.drain()
 

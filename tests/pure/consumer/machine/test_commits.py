@@ -67,7 +67,7 @@ def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, membe
 
 
 def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Member) -> None:
-    """Item 56: they count as committed; nothing is sent."""
+    """They count as committed; nothing is sent."""
     stage.commit(member, {tp(0): 10})
 
     assert last(member).committed == {tp(0): 10}
@@ -75,7 +75,7 @@ def test_unchanged_values_are_not_written(stage: SteppedGroup, member: Member) -
 
 
 def test_offset_does_not_go_back_without_a_seek(stage: SteppedGroup, member: Member) -> None:
-    """Item 59: it is committed up to there already; with a seek it is written."""
+    """It is committed up to there already; with a seek it is written."""
     stage.commit(member, {tp(0): 7})
     assert (last(member).committed, last(member).stored) == ({tp(0): 7}, {tp(0): 10})
     assert commits(member) == []
@@ -95,7 +95,7 @@ def test_partition_that_is_not_owned_is_refused_and_the_others_are_not(
 
 
 def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup, member: Member) -> None:
-    """Item 57: the rest of the batch is sent once more; the partition is lost, and claimed again."""
+    """The rest of the batch is sent once more; the partition is lost, and claimed again."""
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
@@ -107,7 +107,7 @@ def test_commit_fails_without_effect_where_the_owner_is_gone(stage: SteppedGroup
 
 
 def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup, member: Member) -> None:
-    """Item 57: a JVM claim has data version 0, so the check of version 1 never passes."""
+    """A JVM claim has data version 0, so the check of version 1 never passes."""
     stage.client("jvm")
     stage.drain()
     session = stage.client("jvm").session
@@ -122,7 +122,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
 
 
 def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 1 [T]: an owner znode that was created again is not the member's claim."""
+    """Recipes 1: an owner znode that was created again is not the member's claim."""
     path = Owner.path(GROUP, tp(0))
     stage.foreign_write(Delete(path, -1))
     stage.client("other")
@@ -143,7 +143,7 @@ def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, 
 def test_foreign_write_is_treated_by_policy_and_counted(
     policy: str, written: bytes, moves: list[int]
 ) -> None:
-    """Item 58, recipes 6: without effect first, then adopted (a possible skip) or written over."""
+    """recipes 6: without effect first, then adopted (a possible skip) or written over."""
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit=policy)
     member = stage.join("a")
     stage.commit(member, {tp(0): 10})
@@ -208,7 +208,7 @@ def test_read_back_of_an_unknown_outcome_follows_an_acknowledged_write(
 
 
 def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6 [M]: in the other order a successor's fence could be taken for the member's."""
+    """Recipes 6: in the other order a successor's fence could be taken for the member's."""
     stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
     read = [str(r) for r in member.asked if "ReadMany" in str(r)]
@@ -242,7 +242,7 @@ def test_second_reset_with_the_same_value_is_applied_again(stage: SteppedGroup, 
 
 
 def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6 [M]: also if a foreign writer wrote the offset later; a comparison of offsets misses it."""
+    """Recipes 6: also if a foreign writer wrote the offset later; a comparison of offsets misses it."""
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
@@ -394,7 +394,7 @@ def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, 
 
 
 def test_commit_while_suspended_is_written_after_a_short_break(stage: SteppedGroup, member: Member) -> None:
-    """Item 49: a break shorter than the lease costs nothing but time."""
+    """A break shorter than the lease costs nothing but time."""
     stage.server.suspend("client-a")
     stage.drain()
     stage.commit(member, {tp(0): 11})

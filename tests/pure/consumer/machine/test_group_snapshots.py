@@ -22,7 +22,7 @@ from zkgroup.znodes.consumers import Registration
 
 
 def test_corrupt_registration_is_ignored_and_reported_once() -> None:
-    """Item 16: the member owns nothing, the others go on, one report a life of the znode."""
+    """The member owns nothing, the others go on, one report a life of the znode."""
     stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     stage.server.put(Registration.path(GROUP, "g_0"), b"t")
@@ -36,7 +36,7 @@ def test_corrupt_registration_is_ignored_and_reported_once() -> None:
 
 
 def test_registration_that_vanishes_between_list_and_read_means_another_snapshot() -> None:
-    """Item 17: the closing read of `ids` shows that the group has moved."""
+    """The closing read of `ids` shows that the group has moved."""
     stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
     stage.server.put("/consumers/g/ids")
@@ -49,7 +49,7 @@ def test_registration_that_vanishes_between_list_and_read_means_another_snapshot
 
 
 def test_registration_hidden_by_an_acl_is_reported_and_blocks_no_member() -> None:
-    """Item 16: as corrupt: the peer gets no partition by this assignment, the others continue."""
+    """As corrupt: the peer gets no partition by this assignment, the others continue."""
     stage = SteppedGroup()
     path = Registration.path(GROUP, "g_0")
     stage.server.put("/consumers/g/ids")
@@ -63,7 +63,7 @@ def test_registration_hidden_by_an_acl_is_reported_and_blocks_no_member() -> Non
 
 
 def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() -> None:
-    """Item 67: reported; nothing is guessed."""
+    """Reported; nothing is guessed."""
     stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     text = rb'{"version":1,"subscription":{"\\p{Alpha}+":1},"pattern":"white_list","timestamp":"1"}'
@@ -75,7 +75,7 @@ def test_peer_wildcard_that_cannot_be_evaluated_leaves_this_member_unassigned() 
 
 
 def test_no_broker_means_no_claim_and_no_release() -> None:
-    """Item 46: the wait is reported; the first broker starts the claims; later none changes anything."""
+    """The wait is reported; the first broker starts the claims; later none changes anything."""
     stage = SteppedGroup(require_brokers=True)
     member = stage.join("a", run_ms=2000)
     assert (owned(member), member.machine.describe().reason) == ([], "waiting_for_brokers")
@@ -99,7 +99,7 @@ def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> N
 
 
 def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
-    """Item 27: no member claims or releases without a valid assignment; the error is reported."""
+    """No member claims or releases without a valid assignment; the error is reported."""
     stage = SteppedGroup({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
     tokens = {held: grant.token for held, grant in first.machine.grants().items()}

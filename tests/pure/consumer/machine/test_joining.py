@@ -17,7 +17,7 @@ from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 
 def test_registration_is_created_with_its_final_data() -> None:
-    """Items 2, 3, 9: one create with its final data, Kafka's keys first, zkgroup's after them as text."""
+    """One create with its final data, Kafka's keys first, zkgroup's after them as text."""
     stage = SteppedGroup()
     stage.join("a", {"t": 2})
     znode = stage.registration("a")
@@ -36,7 +36,7 @@ def test_registration_is_created_with_its_final_data() -> None:
 
 
 def test_order_on_the_wire_is_register_watch_claim() -> None:
-    """Item 31: register, then the watches, then the first claim; `sync` before everything (recipes 3)."""
+    """Register, then the watches, then the first claim; `sync` before everything (recipes 3)."""
     stage = SteppedGroup()
     member = stage.join("a")
 
@@ -61,7 +61,7 @@ def test_parents_are_made_at_the_join_even_where_nothing_is_claimed() -> None:
 
 
 def test_znodes_are_ephemeral_or_persistent_as_kafka_has_them() -> None:
-    """Items 7, 8, 10: registration and owners of this session, parents and offsets persistent, bare text."""
+    """Registration and owners of this session, parents and offsets persistent, bare text."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 0})
@@ -92,7 +92,7 @@ def test_lost_reply_of_the_registration_is_recognised() -> None:
 
 
 def test_stale_registration_of_an_own_former_session_is_waited_for_without_limit() -> None:
-    """Item 52, recipes 2: the old session's registration is waited for, and reported once."""
+    """recipes 2: the old session's registration is waited for, and reported once."""
     stage = SteppedGroup()
     member = stage.join("a")
     session = member.client.session
@@ -110,7 +110,7 @@ def test_stale_registration_of_an_own_former_session_is_waited_for_without_limit
 
 
 def test_registration_of_another_session_fails_the_member_after_two_timeouts() -> None:
-    """Item 52, recipes 2: the registration of another session is waited for 2 T, then the error names it."""
+    """recipes 2: the registration of another session is waited for 2 T, then the error names it."""
     stage = SteppedGroup()
     first = stage.actors["first"] = stage.join("a")
     second = stage.join("a", client="other", run_ms=11_000)
@@ -256,7 +256,7 @@ def test_a_member_that_has_lost_its_session_does_not_register_beside_a_coordinat
 
 
 def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
-    """Item 51: nothing is committed or deleted for the old ownership; one new registration, one rebalance."""
+    """Nothing is committed or deleted for the old ownership; one new registration, one rebalance."""
     stage = SteppedGroup()
     member = stage.join("a")
     before = stage.registration("a")
@@ -282,7 +282,7 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
 
 
 def test_session_is_that_of_the_registration_read_back() -> None:
-    """Recipes 2 [M]: a registration in another session than expected ends all ownership."""
+    """Recipes 2: a registration in another session than expected ends all ownership."""
     stage = SteppedGroup()
     member = stage.join("a")
     other = stage.client("other")
@@ -342,7 +342,7 @@ def test_first_members_of_a_group_are_one_rebalance() -> None:
 
 
 def test_unknown_java_construct_is_refused_at_the_join() -> None:
-    """Item 67: a wildcard that Python cannot evaluate as Java would is refused before anything is sent."""
+    """A wildcard that Python cannot evaluate as Java would is refused before anything is sent."""
     config = MemberConfig(group=GROUP, member_id="g_a", subscription=Whitelist(r"\p{Alpha}+&&[a]"))
 
     with pytest.raises(UnsupportedRegexError):
@@ -368,7 +368,7 @@ def test_states_of_a_plain_join() -> None:
 
 
 def test_own_topics_are_those_of_the_registration_as_read() -> None:
-    """Item 30: this member's subscription is read back from its znode, as that of the others."""
+    """This member's subscription is read back from its znode, as that of the others."""
     stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1})
     own = [r for r in member.asked if isinstance(r, ReadMany) and Registration.path(GROUP, "g_a") in r.paths]

@@ -66,7 +66,7 @@ class JvmPeer:
 
 @pytest.mark.parametrize("stuck", [False, True], ids=["callbacks return", "callbacks hang"])
 def test_jvm_peer_gets_its_share_before_it_gives_up(stuck: bool) -> None:
-    """Item 42: even if `on_revoked` hangs, the zkgroup member releases in time for one of its attempts."""
+    """Even if `on_revoked` hangs, the zkgroup member releases in time for one of its attempts."""
     stage = SteppedGroup({"t": PARTITIONS})
     ours = stage.join("a")
     assert set(stage.owners().values()) == {"a-0"}
@@ -82,7 +82,7 @@ def test_jvm_peer_gets_its_share_before_it_gives_up(stuck: bool) -> None:
 
 
 def test_jvm_peer_that_joins_a_burst_is_not_starved() -> None:
-    """Item 42: joins that never let the group settle put a rebalance off by `settle_max_ms` at the most."""
+    """Joins that never let the group settle put a rebalance off by `settle_max_ms` at the most."""
     stage = SteppedGroup({"t": PARTITIONS})
     stage.join("a")
     peer = JvmPeer(stage, "jvm")

@@ -143,7 +143,7 @@ def test_lease_outlives_a_heartbeat_that_gets_lost(timeout_ms: int) -> None:
 
 
 def test_break_shorter_than_the_lease_revokes_nothing() -> None:
-    """Item 49: no rebalance, ownership intact, no callback; watches are armed anew."""
+    """No rebalance, ownership intact, no callback; watches are armed anew."""
     stage = SteppedGroup()
     member = stage.join("a")
     before = member.machine.grants()
@@ -161,7 +161,7 @@ def test_break_shorter_than_the_lease_revokes_nothing() -> None:
 
 
 def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session() -> None:
-    """Item 50: the lease ends by the own clock, well before T."""
+    """The lease ends by the own clock, well before T."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.run(100)
@@ -243,7 +243,7 @@ def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
 
 
 def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
-    """Item 51: no commit, no delete for the old ownership."""
+    """No commit, no delete for the old ownership."""
     stage = SteppedGroup()
     member = stage.join("a")
     member.application.deliver(tp(0)) if member.application.deliverable() else None
@@ -260,7 +260,7 @@ def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
 
 
 def test_write_refused_at_the_own_registration_ends_everything() -> None:
-    """Recipes 10 [M]: no retry and no read-back; on_lost, then register again, without any session event."""
+    """Recipes 10: no retry and no read-back; on_lost, then register again, without any session event."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))

@@ -26,7 +26,7 @@ def close(
 
 
 def test_own_client_commits_once_and_lets_the_session_remove_everything() -> None:
-    """Item 53: delivery stopped, one commit, session closed; `ids` and owners vanish in one transaction."""
+    """Delivery stopped, one commit, session closed; `ids` and owners vanish in one transaction."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
     stage.commit(member, {tp(0): 0, tp(1): 0})

@@ -23,7 +23,7 @@ from zkgroup.znodes.consumers import Offset, Owner, Registration
 
 
 def test_join_and_leave_of_a_member_rebalance() -> None:
-    """Item 33: a child change of `ids`."""
+    """A child change of `ids`."""
     stage = SteppedGroup()
     first = stage.join("a")
     second = stage.join("b")
@@ -35,7 +35,7 @@ def test_join_and_leave_of_a_member_rebalance() -> None:
 
 
 def test_share_of_a_killed_member_is_taken_over_once_its_session_is_over() -> None:
-    """Item 54: within its session timeout and a moment, by the watch; not before the session has ended."""
+    """Within its session timeout and a moment, by the watch; not before the session has ended."""
     stage = SteppedGroup()
     first, second = stage.join("a"), stage.join("b")
     second.kill()
@@ -49,7 +49,7 @@ def test_share_of_a_killed_member_is_taken_over_once_its_session_is_over() -> No
 
 
 def test_growth_of_a_topic_rebalances() -> None:
-    """Items 33, 47: a data watch per topic; the new partitions get owners."""
+    """A data watch per topic; the new partitions get owners."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.topic("t", 6)
@@ -59,7 +59,7 @@ def test_growth_of_a_topic_rebalances() -> None:
 
 
 def test_creation_of_a_missing_topic_rebalances() -> None:
-    """Items 18, 33: a missing topic has no partitions, and its creation is heard of."""
+    """A missing topic has no partitions, and its creation is heard of."""
     stage = SteppedGroup(topics={})
     member = stage.join("a")
     assert is_stable(member)
@@ -74,7 +74,7 @@ def test_creation_of_a_missing_topic_rebalances() -> None:
 
 
 def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
-    """Item 33: a data change of an `ids` child is not watched for, so it is not heard of; nor is it read."""
+    """A data change of an `ids` child is not watched for, so it is not heard of; nor is it read."""
     stage = SteppedGroup()
     stage.server.put("/consumers/g/ids")
     foreign = Registration.path(GROUP, "g_j")
@@ -93,7 +93,7 @@ def test_rewritten_registration_of_another_member_does_not_rebalance() -> None:
 
 
 def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
-    """Item 48: the others are not touched."""
+    """The others are not touched."""
     stage = SteppedGroup({"t": 2, "u": 2})
     member = stage.join("a", {"t": 1, "u": 1})
     tokens = {held: grant.token for held, grant in member.machine.grants().items()}
@@ -107,7 +107,7 @@ def test_deletion_of_a_topic_releases_its_partitions_only() -> None:
 
 
 def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
-    """Item 66: new owner znodes, the registration stays as it is."""
+    """New owner znodes, the registration stays as it is."""
     stage = SteppedGroup({"t1": 1})
     member = stage.join("a", Whitelist("t.*"))
     before = stage.registration("a")
@@ -120,7 +120,7 @@ def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
 
 @pytest.mark.parametrize("pattern", ["white", "black"])
 def test_internal_topic_is_left_out_also_of_a_peers_wildcard(pattern: str) -> None:
-    """Item 65: `exclude.internal.topics` of the reader counts, for every member's wildcard alike."""
+    """`exclude.internal.topics` of the reader counts, for every member's wildcard alike."""
     stage = SteppedGroup({"t": 2, "__consumer_offsets": 4})
     wanted = Whitelist(".*") if pattern == "white" else Blacklist("nothing")
     first, second = stage.join("a", wanted), stage.join("b", wanted)
@@ -130,7 +130,7 @@ def test_internal_topic_is_left_out_also_of_a_peers_wildcard(pattern: str) -> No
 
 
 def test_ten_changes_during_a_rebalance_lead_to_one_more() -> None:
-    """Item 34: events say only that something changed; what is there is read once."""
+    """Events say only that something changed; what is there is read once."""
     stage = SteppedGroup(topics={"t": 24})
     first = stage.join("a")
     stage.hangs.add("a")
@@ -160,7 +160,7 @@ def test_member_that_came_back_under_its_name_is_noticed() -> None:
 
 
 def test_partitions_that_do_not_move_keep_their_claim() -> None:
-    """Item 40: same czxid, and no callback of the application for them."""
+    """Same czxid, and no callback of the application for them."""
     stage = SteppedGroup()
     member = stage.join("a")
     before = {held: grant.token for held, grant in member.machine.grants().items()}
@@ -174,7 +174,7 @@ def test_partitions_that_do_not_move_keep_their_claim() -> None:
 
 
 def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -> None:
-    """Items 35, 36, recipes 7: stop, callback, then commit and release in one multi."""
+    """recipes 7: stop, callback, then commit and release in one multi."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("b")
     stage.commit(member, {tp(0): 0, tp(1): 0})
@@ -195,7 +195,7 @@ def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -
 
 
 def test_member_that_loses_and_gains_releases_before_it_claims() -> None:
-    """Item 35: release precedes any claim of the same rebalance."""
+    """Release precedes any claim of the same rebalance."""
     stage = SteppedGroup(topics={"t": 6})
     stage.join("b")
     member = stage.join("c")
@@ -211,7 +211,7 @@ def test_member_that_loses_and_gains_releases_before_it_claims() -> None:
 
 
 def test_delivery_has_stopped_before_the_owner_goes() -> None:
-    """Item 36: the owner znode exists until the callback has returned."""
+    """The owner znode exists until the callback has returned."""
     stage = SteppedGroup()
     stage.hangs.add("a")
     member = stage.join("a")
@@ -225,7 +225,7 @@ def test_delivery_has_stopped_before_the_owner_goes() -> None:
 
 
 def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
-    """Item 41: then the partitions go all the same, and its late answer is ignored."""
+    """Then the partitions go all the same, and its late answer is ignored."""
     stage = SteppedGroup(revoke_timeout_ms=800)
     stage.hangs.add("a")
     member = stage.join("a")

@@ -66,7 +66,7 @@ def is_held(stage: SteppedGroup) -> bool:
 def test_the_position_after_a_seek_goes_with_the_partition(
     stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
-    """Item 59: the next owner continues at this member's position; its history explains the step back."""
+    """The next owner continues at this member's position; its history explains the step back."""
     seek(member, 5)
     give_up(stage, member)
     stage.run_until(lambda: not is_held(stage))
@@ -79,7 +79,7 @@ def test_the_position_after_a_seek_goes_with_the_partition(
 def test_without_a_seek_the_partition_keeps_what_is_committed(
     stage: SteppedGroup, member: Member, give_up: GiveUp
 ) -> None:
-    """Item 59: the application committed further than it says now that it has processed."""
+    """The application committed further than it says now that it has processed."""
     member.application.deliver(tp(0))
     give_up(stage, member)
     stage.run_until(lambda: not is_held(stage))

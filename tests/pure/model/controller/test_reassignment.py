@@ -45,7 +45,7 @@ def walk(variant: str, faults: str, *, stop: bool = False) -> Result:
 @pytest.mark.parametrize("variant", ["mended", "code"])
 @pytest.mark.parametrize("faults", [*MOVES_SHORT, *MOVES_LONG] if WALKS_ALL else MOVES_SHORT)
 def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
-    """Recipes 17 [M]: the recipe, and `steps.decide` in its place: safe, and no reassignment is stuck."""
+    """Recipes 17: the recipe, and `steps.decide` in its place: safe, and no reassignment is stuck."""
     found = walk(variant, faults)
 
     assert (found.verdict, found.violations, found.stuck) == ("holds", {}, None)
@@ -54,7 +54,7 @@ def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
 
 @pytest.mark.parametrize("faults", CANCELLED)
 def test_a_cancelled_move_is_announced_again(faults: str) -> None:
-    """Recipes 17 [M]: a move is cancelled after step 7, and its old replica falls out of the ISR.
+    """Recipes 17: a move is cancelled after step 7, and its old replica falls out of the ISR.
 
     The text goes from step 7 back to step 3 and waits for a replica that the leader's list lacks. The code
     plans again, which announces the list.
@@ -65,7 +65,7 @@ def test_a_cancelled_move_is_announced_again(faults: str) -> None:
 
 @pytest.mark.parametrize("faults", GROWING)
 def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
-    """Recipes 17 [M]: the text takes a list that is the target for step 10, and waits without step 2.
+    """Recipes 17: the text takes a list that is the target for step 10, and waits without step 2.
 
     The new replica is sent nothing and its leader knows nothing of it, so it never comes into the ISR.
     """
@@ -75,12 +75,12 @@ def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
 
 @pytest.mark.parametrize(("variant", "faults", "what"), MOVES_BROKEN)
 def test_a_text_without_a_rule_fails(variant: str, faults: str, what: str) -> None:
-    """Recipes 17 [M]: without any one rule the search finds the violation that the rule prevents."""
+    """Recipes 17: without any one rule the search finds the violation that the rule prevents."""
     assert list(walk(variant, faults, stop=True).violations) == [what]
 
 
 def test_a_leader_that_receives_nothing_is_noticed() -> None:
-    """Recipes 17 [M]: without the bump of step 2 no one ever catches up."""
+    """Recipes 17: without the bump of step 2 no one ever catches up."""
     assert walk("no-bump", "--moves 1/2").verdict == "stuck"
 
 
@@ -148,7 +148,7 @@ def test_a_decision_without_a_rule_is_noticed(
     after: Callable[..., Decision],
     faults: str,
 ) -> None:
-    """Recipes 17 [M]: the production code without one rule is unsafe or stuck in the same search."""
+    """Recipes 17: the production code without one rule is unsafe or stuck in the same search."""
     monkeypatch.setattr(steps, "decide", changed(None, after))
 
     found = walk("code", faults, stop=True)
@@ -157,7 +157,7 @@ def test_a_decision_without_a_rule_is_noticed(
 
 
 def test_a_held_replica_that_is_not_waited_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes 17 [M]: its list is announced with one leader epoch after the other and never sent whole; and
+    """Recipes 17: its list is announced with one leader epoch after the other and never sent whole; and
     where it is not announced again, it never catches up."""
     monkeypatch.setattr(steps, "decide", changed(deaf, None))
     faults = "--moves 1/2/1 --breaks 1"

@@ -34,7 +34,7 @@ def test_the_recipes_hold(name: str) -> None:
 
 @pytest.mark.parametrize("name", _chosen({**BROKEN, **OUTSIDE}))
 def test_a_rule_that_is_left_out_is_missed(name: str) -> None:
-    """Recipes 20 [M], recipes 21 [M], recipes 22 [M], recipes 23 [M]: the search finds what the rule
+    """Recipes 20, recipes 21, recipes 22, recipes 23: the search finds what the rule
     prevents.
     """
     expected = {**BROKEN, **OUTSIDE}[name]

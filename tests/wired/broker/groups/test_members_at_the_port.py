@@ -59,7 +59,7 @@ async def test_a_member_joins_and_syncs_in_every_version(version: int) -> None:
 
 @on_a_loop
 async def test_sync_5_without_a_protocol_is_refused() -> None:
-    """coordinator item 35: from version 5 on both names are mandatory."""
+    """From version 5 on both names are mandatory."""
     async with group_server() as broker:
         client = await broker.client()
         member = (await client.join()).member_id
@@ -127,7 +127,7 @@ async def test_a_join_waits_for_the_other_members() -> None:
 
 @on_a_loop
 async def test_a_connection_is_not_read_while_its_request_is_parked() -> None:
-    """coordinator item 83: the answers come in the order of the requests."""
+    """The answers come in the order of the requests."""
     async with group_server(DELAYED) as broker:
         client = await broker.client()
         client.send_join()
@@ -275,7 +275,7 @@ async def test_outside_the_lease_nobody_is_answered_or_expired() -> None:
 
 @on_a_loop
 async def test_a_slot_that_is_given_up_ends_its_parked_requests() -> None:
-    """coordinator item 75: with 16; the next leader goes on with the generation that was stored."""
+    """With 16; the next leader goes on with the generation that was stored."""
     async with group_server() as broker:
         client, other = await broker.client(), await broker.client()
         member = (await client.join()).member_id

@@ -106,7 +106,7 @@ async def test_version_1_can_have_the_time_of_the_commit() -> None:
 @pytest.mark.parametrize("version", [0, 8])
 @on_a_loop
 async def test_a_partition_with_an_error_of_its_own_does_not_stop_the_others(version: int) -> None:
-    """coordinator item 66: 3 for an unknown one, 12 for long metadata."""
+    """3 for an unknown one, 12 for long metadata."""
     settings = BrokerSettings(offset_metadata_max_bytes=3)
     async with group_server(settings) as broker:
         client = await broker.client()
@@ -174,7 +174,7 @@ async def test_a_refused_fetch_has_its_error_where_the_version_has_it(
 
 @on_a_loop
 async def test_fetches_of_one_partition_and_of_all() -> None:
-    """coordinator item 65: a partition without an offset has -1 and no error, but 3 in version 0."""
+    """A partition without an offset has -1 and no error, but 3 in version 0."""
     async with group_server() as broker:
         client = await broker.client()
         await client.commit((PARTITION, 5))
@@ -191,7 +191,7 @@ async def test_fetches_of_one_partition_and_of_all() -> None:
 
 @on_a_loop
 async def test_an_offset_that_is_being_written_is_unstable() -> None:
-    """coordinator item 68: 88 for that partition, where stable offsets are asked for."""
+    """88 for that partition, where stable offsets are asked for."""
     async with group_server() as broker:
         writer, reader = await broker.client(), await broker.client()
         broker.store.holds = True
@@ -317,7 +317,7 @@ async def test_offsets_of_a_subscribed_topic_stay() -> None:
 @pytest.mark.parametrize("version", range(3))
 @on_a_loop
 async def test_groups_are_deleted_each_with_its_result(version: int) -> None:
-    """coordinator item 70: 68 with members, 69 for an unknown one, 24 for an invalid id; each once."""
+    """68 with members, 69 for an unknown one, 24 for an invalid id; each once."""
     async with group_server() as broker:
         client = await broker.client()
         await client.commit(group="offsets")
@@ -448,7 +448,7 @@ async def test_a_group_that_has_got_an_offset_meanwhile_is_there_again() -> None
 @pytest.mark.parametrize("version", range(6))
 @on_a_loop
 async def test_a_group_is_described_in_every_version(version: int) -> None:
-    """coordinator item 69: members with their metadata and assignments while the group is stable."""
+    """Members with their metadata and assignments while the group is stable."""
     async with group_server() as broker:
         client = await broker.client()
         member = (await client.join(version=5, group_instance_id="i")).member_id

@@ -51,7 +51,7 @@ ANSWERED = {
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_conversation_gets_the_same_answers_at_the_port(name: str) -> None:
-    """coordinator items 2-27, 31-40, 43-53, 56-60, 62-67, 69, 70, 79, 83, but as `EXCEPTIONS` says."""
+    """Every recorded one, but for the differences in `EXCEPTIONS`."""
     replay = ServerReplay(name, BROKERS.get(name, BrokerSettings()), BEFORE.get(name, {}))
     replay.run(RECORDED[name])
 
