@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from tests.worlds.batches import records_of
 from zkgroup.broker.replica_view import Action, Handling
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import (
     BrokerEndPoint,
     LeaderAndIsrRequest,

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from tests.worlds.batches import records_of
 from zkgroup.broker.log.checkpoints import LEADER_EPOCHS, decode_leader_epochs
 from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.disk_storage import DiskStorage
@@ -17,7 +18,6 @@ from zkgroup.broker.log.storage import Flush, MemoryStorage, Storage
 from zkgroup.broker.replica_view import AppendResult, FollowerId, ReplicaView
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import all_records, read_header
 from zkgroup.wire.records import NO_EPOCH, NO_EPOCH_END, EpochEnd, FetchedPartition, FetchPartition

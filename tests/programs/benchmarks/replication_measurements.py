@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
+from tests.worlds.batches import records_of
 from zkgroup.testing import KafkaCluster
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.records import ProducedPartition, ProducedTopic, ProduceRequest, ProduceResponse
 

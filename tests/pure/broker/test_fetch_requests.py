@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.batches import batches_in, records_of
 from tests.worlds.replica_managers import in_memory
 from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_requests import DelayedFetch, KnownOffsets, refused, topics_of
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
     NO_OFFSET,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.worlds.acls import UNREADABLE, UNWRITABLE
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import in_memory, replicate
 from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import (
@@ -24,7 +25,6 @@ from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.actions import set_maximal_isrs
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Create, Delete, MultiRefused, SetData
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import (
     TP,
     append,
@@ -21,7 +22,6 @@ from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import Replica
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import (
     TP,
     Hosts,
@@ -21,7 +22,6 @@ from tests.worlds.replica_managers import (
 )
 from zkgroup.broker.replica_view import Follower
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END, NO_OFFSET, EpochEnd
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.batches import batches_in, records_of
 from tests.worlds.replica_managers import (
     TP,
     Hosts,
@@ -23,7 +24,6 @@ from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END, EpochEnd, FetchPartition
 from zkgroup.wire.schema import Buffer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import (
     TP,
     Hosts,
@@ -26,7 +27,6 @@ from tests.worlds.replica_managers import (
 from zkgroup.broker.replica_view import Follower, Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import NO_EPOCH_END, EpochEnd
 

@@ -14,7 +14,7 @@ APPENDS = f"""
 import sys
 from tests.worlds.replica_managers import on_disk
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
+from tests.worlds.batches import records_of
 
 topic, partition = {tuple(TP)!r}
 host = on_disk(1, sys.argv[1])

@@ -15,6 +15,7 @@ from tests.simulation.cluster.coordination import SimulatedCoordinator
 from tests.simulation.cluster.environment import ClusterEnvironment
 from tests.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from tests.simulation.cluster.shell import MachineShell
+from tests.worlds.batches import batches_in, records_of
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.log_config import LogConfig
@@ -55,7 +56,6 @@ from zkgroup.controller.machine.events import ControlRequest
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Create, Multi, Outcome, Request, SetData
-from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from zkgroup.wire.messages import ErrorCode, Response
 from zkgroup.wire.records import ACKS_ALL

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tests.simulation.cluster.controller import ControllerProcess
 from tests.simulation.cluster.corrupt_znodes import NOTHING_AFFECTED, AffectedByCorruption
 from tests.simulation.cluster.world import ClusterWorld
+from tests.worlds.batches import ValueBatch, batches_in
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.replica_view import Role
 from zkgroup.controller.machine.event_queue import BACKOFF_MAX_MS
@@ -15,7 +16,6 @@ from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
-from zkgroup.testing.batches import ValueBatch, batches_in
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path

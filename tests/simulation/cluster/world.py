@@ -13,9 +13,9 @@ from tests.simulation.cluster.environment import ClusterEnvironment
 from tests.simulation.cluster.kafka_0_8_controller import Kafka08Controller
 from tests.simulation.cluster.setup import ClusterSetup
 from tests.simulation.schedule import Action
+from tests.worlds.batches import batches_in
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiDone, Operation
-from zkgroup.testing.batches import batches_in
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import FetchPartition

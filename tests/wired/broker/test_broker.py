@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, happened, joined, outcome
+from tests.worlds.batches import records_of
 from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import QUICK, ask
@@ -21,7 +22,6 @@ from zkgroup.metrics.prometheus import PrometheusMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,

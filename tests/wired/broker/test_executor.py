@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.replicas.executor import ExecutorClosedError, PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
 
 OTHER = TopicPartition("orders", 1)
 BATCH = records_of([b"x"], timestamp_ms=1)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.worlds.batches import batches_in, records_of
 from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
@@ -18,7 +19,6 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.fetch_handler import FetchHandler
 from zkgroup.broker.server.handlers import Peer, RequestContext
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import batches_in, records_of
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Api, RequestHeader
 from zkgroup.wire.record_batch import Record, build_batch, check_records

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker import fetcher
@@ -26,7 +27,6 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import Request
 from zkgroup.wire.records import (

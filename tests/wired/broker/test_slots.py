@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import replace
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.batches import records_of
 from tests.worlds.unhurried import unhurried
 from zkgroup import Admin
 from zkgroup.testing import KafkaCluster
-from zkgroup.testing.batches import records_of
 from zkgroup.wire.admin_apis import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -1,4 +1,4 @@
-"""Record batches of plain values, for tests and the simulation."""
+"""Record batches of plain values."""
 
 from __future__ import annotations
 
