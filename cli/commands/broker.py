@@ -197,7 +197,7 @@ class _Served(Protocol):
 
     def wait_connected(self, timeout_s: float) -> None: ...
 
-    def unconnected(self, timeout_s: float) -> StoreUnavailableError: ...
+    def _unconnected(self, timeout_s: float) -> StoreUnavailableError: ...
 
     def start(self) -> None: ...
 
@@ -389,6 +389,6 @@ def _wait_connected(served: _Served, stop: StopSignals) -> None:
         except StoreUnavailableError:
             if left_s <= 0:
                 served.check()
-                raise served.unconnected(whole_s) from None
+                raise served._unconnected(whole_s) from None
         else:
             break

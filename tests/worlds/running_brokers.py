@@ -172,10 +172,10 @@ class RunningBrokers:
             broker=broker,
             listener=told,
             settings=settings or QUICK,
-            make_controller=make,
             **({"clock": self.clock} if self.clock is not None else {}),
             **more,
         )
+        one._make_controller = make
         self.all.append(one)
         if broker is not None:
             self.brokers[broker], self.told[broker] = one, told

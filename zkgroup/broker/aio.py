@@ -94,7 +94,7 @@ class AsyncBroker:
             await asyncio.wait([asyncio.wrap_future(registered)], timeout=timeout_s)
         self._broker.check()
         if not registered.done():
-            raise self._broker.unregistered(timeout_s or 0)
+            raise self._broker._unregistered(timeout_s or 0)
 
     def check(self) -> None:
         """See `Broker.check`."""

@@ -86,6 +86,11 @@ class Broker:
         ('127.0.0.1', 9092)
     """
 
+    _make_controller: MakeController = staticmethod(make_hosted_controller)
+    """Makes the elector that competes for `/controller`; tests set another."""
+    _make_loop: MakeLoop | None = None
+    """Makes the event loops of its connections; `KafkaCluster` sets its own."""
+
     def __init__(
         self,
         address: str | None = None,
@@ -100,8 +105,6 @@ class Broker:
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
         metrics: MetricsSink | None = None,
-        make_controller: MakeController = make_hosted_controller,
-        make_loop: MakeLoop | None = None,
     ) -> None:
         """
         Args:
@@ -117,8 +120,6 @@ class Broker:
             connection: credentials and TLS for `address`.
             clock: of timeouts and sessions; a `FakeClock` with `MemoryZooKeeper` in tests.
             metrics: receives the metrics of broker and controller, on several threads (docs/operations.md).
-            make_controller: makes the elector that competes for `/controller`; for tests.
-            make_loop: makes the event loops of its connections; for tests.
 
         Raises ConfigError, also for a data directory that belongs to another broker or to none.
         """
@@ -138,7 +139,6 @@ class Broker:
         self._clock = clock or SystemClock()
         self._listener = listener or BrokerListener()
         self._metrics = metrics
-        self._make_controller, self._make_loop = make_controller, make_loop
         self._failure: BaseException | None = None
         self.registered: Future[None] = Future()
         """Done once the broker is registered for the first time, or has failed (`check`)."""
@@ -189,10 +189,10 @@ class Broker:
         if self._own is not None:
             self._own.wait_connected(timeout_s)
 
-    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
         """Returns the error of a wait for the first connection that timed out after `timeout_s`."""
         if self._own is not None:
-            return self._own.unconnected(timeout_s)
+            return self._own._unconnected(timeout_s)
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
@@ -206,9 +206,9 @@ class Broker:
         )
         self.check()
         if not done:
-            raise self.unregistered(timeout_s or 0)
+            raise self._unregistered(timeout_s or 0)
 
-    def unregistered(self, timeout_s: float) -> StoreUnavailableError:
+    def _unregistered(self, timeout_s: float) -> StoreUnavailableError:
         """Returns the error of a wait for the registration that timed out after `timeout_s`."""
         return StoreUnavailableError(f"the broker was not registered within {timeout_s:g} s")
 
@@ -238,7 +238,7 @@ class Broker:
         elif self._client is not None:
             self._client.close()
 
-    def kill(self) -> None:
+    def _kill(self) -> None:
         """Stops the broker as the end of its process would, for tests: instead of `close`.
 
         Connections are cut without an answer, no file is written any more, and the shutdown is not clean. Its

@@ -163,12 +163,12 @@ class ControllerOnly:
         done = self._connected.wait(timeout_s)
         self.check()
         if not done:
-            raise self.unconnected(timeout_s)
+            raise self._unconnected(timeout_s)
 
-    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
         """Returns the error of a wait for the first session that timed out after `timeout_s`."""
         if isinstance(self._client, ZooKeeperClient):
-            return self._client.unconnected(timeout_s)
+            return self._client._unconnected(timeout_s)
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
 
     def _on_session(self, event: SessionEvent) -> None:

@@ -286,7 +286,7 @@ def reply_timeout_s(settings: GroupSettings) -> float:
 def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableError:
     """The error of a start without a connection in time; a real client adds address and last error."""
     if isinstance(engine.store, ZooKeeperClient):
-        return engine.store.unconnected(timeout_ms / 1000)
+        return engine.store._unconnected(timeout_ms / 1000)
     return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
 
 

@@ -149,11 +149,11 @@ class ZooKeeperClient:
                     raise StoreUnavailableError(f"the client of {self._address} is closed")
                 left = end - time.monotonic()
                 if left <= 0:
-                    raise self.unconnected(timeout_s)
+                    raise self._unconnected(timeout_s)
                 self._changed.wait(left)
             return self._session
 
-    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
         """The error for a timeout before the first connection: the address, and the last attempt's error."""
         connection = self._connection
         found = connection.last_error if connection is not None else ""

@@ -40,7 +40,7 @@ class Connection:
     def wait_connected(self, timeout_s: float) -> None:
         self.start()
 
-    def unconnected(self, timeout_s: float) -> StoreUnavailableError:
+    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
         return StoreUnavailableError("no answer")
 
     def __enter__(self) -> Self:

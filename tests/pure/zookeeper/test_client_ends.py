@@ -94,7 +94,7 @@ def test_a_wait_that_fails_has_a_reason() -> None:
                 client.wait_connected(0.0)
     with ZooKeeperClient(address) as client:
         client.start()
-        eventually(lambda: "Connection refused" in str(client.unconnected(1.0)))
+        eventually(lambda: "Connection refused" in str(client._unconnected(1.0)))
         with pytest.raises(StoreUnavailableError, match="Connection refused"):
             client.wait_connected(0.0)
 

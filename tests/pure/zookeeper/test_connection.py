@@ -115,7 +115,7 @@ def test_a_wait_that_ends_during_the_first_attempt_names_the_server(monkeypatch:
         with pytest.raises(StoreUnavailableError, match=r"found 127\.0\.0\.1:1: no answer yet; check"):
             client.wait_connected(0.0)
         over.set()
-        eventually(lambda: "nobody answers" in str(client.unconnected(1.0)))
+        eventually(lambda: "nobody answers" in str(client._unconnected(1.0)))
 
 
 def test_a_reconnect_resumes_the_session_and_sends_the_latest_zxid_seen() -> None:

@@ -280,7 +280,7 @@ def test_a_certificate_that_the_server_does_not_take_ends_the_client(
 def refused(client: ZooKeeperClient, why: str) -> None:
     """The first handshake of a server on a busy machine takes its time."""
     client.start()
-    eventually(lambda: str(client.unconnected(1.0)), lambda told: why in told)
+    eventually(lambda: str(client._unconnected(1.0)), lambda told: why in told)
     with pytest.raises(StoreUnavailableError):
         client.wait_connected(0.0)
 

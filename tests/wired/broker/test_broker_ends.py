@@ -110,7 +110,7 @@ def test_a_killed_broker_writes_nothing_more(world: MemoryBrokers, tmp_path: Pat
     assert world.running.append(1, T0, b"kept").error == 0
     before = {path.name for path in folder.iterdir()}
     world.server.suspend("b1")
-    world.running.brokers[1].kill()
+    world.running.brokers[1]._kill()
 
     assert world.running.idle[1].asked == []
     assert {path.name for path in folder.iterdir()} == before
@@ -129,7 +129,7 @@ def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) 
     world.running.lead(world.zk, T0, 1, (1,))
     assert world.running.append(1, T0, b"a").error == 0
     world.server.suspend("b1")
-    world.running.brokers[1].kill()
+    world.running.brokers[1]._kill()
     assert CLEAN not in storage.files
     world.running.add(world.server.client("again"), 1, data=storage)
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=1)
@@ -163,7 +163,8 @@ def test_a_broker_that_closes_while_it_registers_makes_no_controller(monkeypatch
         listener.closing.set()  # behind the end of the controller
 
     server = MemoryZooKeeper(SystemClock())
-    broker = Broker(client=server.client("b1"), broker=1, listener=listener, make_controller=make)
+    broker = Broker(client=server.client("b1"), broker=1, listener=listener)
+    broker._make_controller = make
     broker.start()
     happened(listener.registering)
     monkeypatch.setattr(RegisteredStore, "close", close)

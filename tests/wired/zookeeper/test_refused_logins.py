@@ -62,5 +62,5 @@ def test_a_crash_that_repeats_is_told_once(caplog: pytest.LogCaptureFixture) -> 
         ZooKeeperClient(server.address, ClientSettings(auth=DIGEST)) as client,
     ):
         eventually(lambda: len(connections), lambda count: count > 2)
-        eventually(lambda: str(client.unconnected(1.0)), lambda text: "xids do not match" in text)
+        eventually(lambda: str(client._unconnected(1.0)), lambda text: "xids do not match" in text)
     assert len([record for record in caplog.records if record.exc_info]) == 1

@@ -233,8 +233,8 @@ class KafkaCluster:
             port=one.port.number,
             data=one.data,
             settings=settings,
-            make_loop=one.loops.make,
         )
+        broker._make_loop = one.loops.make
         try:
             broker.start()
         except BaseException:
@@ -387,7 +387,7 @@ class KafkaCluster:
         with self._lock:
             self.zookeeper.suspend(one.client)
             one.loops.resume()
-            running.kill()
+            running._kill()
             self._ended(one, "was killed")
             if expire:
                 self.zookeeper.expire(one.client)
