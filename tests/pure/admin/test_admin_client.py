@@ -52,9 +52,8 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 def admin(world: MemoryGroups, tmp_path: Path) -> Iterator[Admin]:
     """Over an open client, as the user olga."""
     client = world.server.client("admin")
-    with Admin(
-        client, undo_folder=tmp_path / "undo", user="olga", address="zk:2181", clock=world.clock
-    ) as made:
+    client.address = "zk:2181"
+    with Admin(client=client, undo_folder=tmp_path / "undo", user="olga", clock=world.clock) as made:
         yield made
     client.close()
 
@@ -363,7 +362,7 @@ def test_a_broker_that_is_registered_is_not_forgotten(admin: Admin, cluster: Mem
 
 def test_usage_needs_the_servers(world: MemoryGroups) -> None:
     """Of an open client without an address no server is known."""
-    admin = Admin(world.server.client("nameless"), clock=world.clock)
+    admin = Admin(client=world.server.client("nameless"), clock=world.clock)
 
     with pytest.raises(ConfigError):
         admin.cluster_usage()
@@ -445,12 +444,12 @@ def test_an_offset_that_cannot_be_read_stops_an_export(
 def test_an_open_client_stays_open(world: MemoryGroups) -> None:
     """Its owner closes it; it has its own settings."""
     client = world.server.client("mine")
-    with Admin(client, clock=world.clock) as admin:
+    with Admin(client=client, clock=world.clock) as admin:
         assert admin.list_groups().rows == ()
-    with Admin(client, clock=world.clock) as admin:
+    with Admin(client=client, clock=world.clock) as admin:
         assert admin.list_groups().rows == ()
     with pytest.raises(ConfigError, match="settings"):
-        Admin(client, ClientSettings())
+        Admin(client=client, connection=ClientSettings())
 
 
 def test_every_argument_is_in_the_docstring() -> None:
@@ -490,7 +489,8 @@ def test_a_call_runs_off_the_loop(world: MemoryGroups, cluster: MemoryCluster, t
         return {ORDERS_0: 11, ORDERS_1: 22}
 
     async def main() -> None:
-        async with AsyncAdmin(client, undo_folder=tmp_path, address="zk:2181", clock=world.clock) as admin:
+        client.address = "zk:2181"
+        async with AsyncAdmin(client=client, undo_folder=tmp_path, clock=world.clock) as admin:
             assert admin.address == "zk:2181"
             done = await admin.set_offsets("idle", {ORDERS_0: 5})
             rows, groups = await asyncio.gather(admin.list_offsets("idle", log_ends), admin.list_groups())

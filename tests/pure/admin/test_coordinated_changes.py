@@ -36,7 +36,8 @@ def groups(world: MemoryGroups) -> CoordinatedGroups:
 def admin(world: MemoryGroups, tmp_path: Path) -> Any:
     """Over an open client."""
     client = world.server.client("admin")
-    with Admin(client, undo_folder=tmp_path / "undo", address="zk:2181", clock=world.clock) as made:
+    client.address = "zk:2181"
+    with Admin(client=client, undo_folder=tmp_path / "undo", clock=world.clock) as made:
         yield made
     client.close()
 

@@ -115,7 +115,7 @@ def test_groups_that_an_acl_hides_are_named_and_the_others_listed(world: MemoryG
     world.server.set_acl("/consumers/d/offsets/orders", UNREADABLE)
 
     _, rows, denied = list_groups(world.ensemble)
-    listing = Admin(world.server.client("admin")).list_groups()
+    listing = Admin(client=world.server.client("admin")).list_groups()
     status = read_status(world.ensemble)
 
     assert [row.group for row in rows] == ["a", "c"]

@@ -153,7 +153,7 @@ def test_configs_are_changed_and_described(cluster: KafkaCluster, admin: KafkaAd
 
     admin.alter_configs([resource])
 
-    with Admin(cluster.zookeeper.client()) as operator:
+    with Admin(client=cluster.zookeeper.client()) as operator:
         (row,) = operator.describe_configs("topics", "configured")
     assert row.configs == {"retention.ms": "5000"}
 
@@ -174,7 +174,7 @@ def test_a_broker_logs_that_it_does_not_compact(
                 f"brokers of zkgroup do not compact, they {kept}"
             )
             eventually(lambda line=line: line in caplog.messages, what=f"a broker logs {line!r}")
-    with Admin(cluster.zookeeper.client()) as operator:
+    with Admin(client=cluster.zookeeper.client()) as operator:
         found = {row.entity.name: row.configs for row in operator.describe_configs("topics")}
     assert found == {name: {"cleanup.policy": text} for name, text in policies.items()}
 

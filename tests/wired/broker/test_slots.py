@@ -162,6 +162,6 @@ def test_a_full_slot_refuses_offsets_with_an_error_that_clients_know(kafka_clust
     assert commit("g", 1) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert commit("g", 0) == ErrorCode.NONE
 
-    with closing(cluster.zookeeper.client()) as client, Admin(client) as admin:
+    with closing(cluster.zookeeper.client()) as client, Admin(client=client) as admin:
         (slot,) = admin.describe_coordinator().slots
     assert (slot.offsets, slot.offsets_max, slot.metadata_bytes, slot.groups_max) == (1, 1, 2, 500)

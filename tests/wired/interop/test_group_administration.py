@@ -50,7 +50,8 @@ def cluster(kafka_cluster: KafkaCluster) -> KafkaCluster:
 def admin(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Admin]:
     """Over a client of the cluster's ZooKeeper; it waits long on a slow machine."""
     client = cluster.zookeeper.client("admin", 60_000)
-    with Admin(client, undo_folder=tmp_path, address="zk:2181", timeout_s=PATIENCE_S) as made:
+    client.address = "zk:2181"
+    with Admin(client=client, undo_folder=tmp_path, timeout_s=PATIENCE_S) as made:
         yield made
     client.close()
 

@@ -92,23 +92,23 @@ class AsyncAdmin:
 
     def __init__(
         self,
-        zookeeper: str | Store,
-        settings: ClientSettings | None = None,
+        address: str | None = None,
         *,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
         undo_folder: str | Path | None = None,
         timeout_s: float = 10.0,
         user: str | None = None,
-        address: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         """As `Admin`: does not connect yet."""
         self._admin = Admin(
-            zookeeper,
-            settings,
+            address,
+            client=client,
+            connection=connection,
             undo_folder=undo_folder,
             timeout_s=timeout_s,
             user=user,
-            address=address,
             clock=clock,
         )
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="zkgroup-admin")

@@ -71,41 +71,43 @@ class AdminBase:
 
     def __init__(
         self,
-        zookeeper: str | Store,
-        settings: ClientSettings | None = None,
+        address: str | None = None,
         *,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
         undo_folder: str | Path | None = None,
         timeout_s: float = 10.0,
         user: str | None = None,
-        address: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Does not connect yet: `with`, or the first call, does.
 
         Args:
-            zookeeper: `HOST:PORT[,HOST:PORT...][/CHROOT]`, or a client that stays the caller's to close.
-            settings: authentication, TLS and timeouts, for an address.
+            address: `HOST:PORT[,HOST:PORT...][/CHROOT]`.
+            client: a ZooKeeper client instead of `address`; it stays the caller's to close.
+            connection: credentials, TLS and timeouts for `address`.
             undo_folder: where undo records are kept; by default `$XDG_STATE_HOME/zkgroup/undo`.
             timeout_s: how long a call waits for the connection and for answers, in seconds.
             user: who makes the changes, for the records; by default the user of the process.
-            address: how records name the ensemble of an open client that has no `address`.
             clock: for tests; the system's by default.
 
         Raises:
-            ConfigError: an address that cannot be, or settings beside an open client.
+            ConfigError: an address that cannot be, both or none of address and client, or settings beside a
+                client.
         """
-        if isinstance(zookeeper, str):
-            settings = settings or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
-            made = ZooKeeperClient(zookeeper, settings)
-            self._own: ZooKeeperClient | None = made
-            self._store: Store = made
-            address = address or zookeeper
+        if (address is None) == (client is None):
+            raise ConfigError("an admin takes an address or a client, and exactly one of them")
+        self._own: ZooKeeperClient | None = None
+        if client is None:
+            assert address is not None
+            connection = connection or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
+            client = self._own = ZooKeeperClient(address, connection)
+        elif connection is not None:
+            raise ConfigError("connection settings are for an address; an open client has its own")
         else:
-            if settings is not None:
-                raise ConfigError("settings are for an address; an open client has its own")
-            self._own, self._store = None, zookeeper
-            address = address or getattr(zookeeper, "address", None)
-        self._address, self._settings = address, settings
+            address = getattr(client, "address", None)
+        self._store = client
+        self._address, self._connection = address, connection
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._opening = threading.Lock()
@@ -157,7 +159,7 @@ class AdminBase:
         address = Address.parse(self._address)
         if not address.chroot:
             raise ConfigError(f"address {self._address!r}: expected HOST:PORT/CHROOT, found no chroot")
-        client = ZooKeeperClient(address.servers, self._settings)
+        client = ZooKeeperClient(address.servers, self._connection)
         try:
             client.wait_connected(self._timeout_s)
             with Blocking(client, timeout_s=self._timeout_s, clock=self._clock) as blocking:
