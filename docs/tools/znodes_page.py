@@ -64,7 +64,7 @@ def kinds() -> list[type]:
     found: dict[str, type] = {}
     for module in pkgutil.iter_modules(znodes.__path__):
         for kind in vars(importlib.import_module(f"{znodes.__name__}.{module.name}")).values():
-            if inspect.isclass(kind) and is_dataclass(kind) and hasattr(kind, "path"):
+            if inspect.isclass(kind) and hasattr(kind, "path") and hasattr(kind, "decode"):
                 found[kind.__name__] = kind
     return sorted(
         found.values(), key=lambda kind: (not path_of(kind).startswith("/consumers"), path_of(kind))
@@ -95,10 +95,17 @@ def _blocks(kind: type) -> Iterator[list[str]]:
 
 def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
     texts = {
-        name: text for base in reversed(kind.__mro__[:-1]) for name, text in attribute_docs(base).items()
+        name: text
+        for base in reversed(kind.__mro__[:-1])
+        if base is not tuple
+        for name, text in attribute_docs(base).items()
     }
-    for each in fields(kind):
-        yield f"`{each.name}`", f"`{each.type}`", texts.get(each.name, "")
+    if is_dataclass(kind):
+        types = {each.name: each.type for each in fields(kind)}
+    else:
+        types = {name: each.__forward_arg__ for name, each in kind.__annotations__.items()}
+    for name, each in types.items():
+        yield f"`{name}`", f"`{each}`", texts.get(name, "")
 
 
 def attribute_docs(kind: type) -> dict[str, str]:

@@ -10,17 +10,12 @@ from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import (
     DeleteGroup,
     DeleteOffsets,
-    DescribedGroupResult,
     DropRequest,
     Effect,
     GroupResult,
-    HeartbeatResult,
-    JoinGroupResult,
-    LeaveGroupResult,
     ReadOffsets,
     Reply,
     ReserveGenerations,
-    SyncGroupResult,
     WriteGroup,
     WriteOffsets,
 )
@@ -33,7 +28,6 @@ from zkgroup.coordinator.events import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    LeavingIdentity,
     ListGroups,
     OffsetsWritten,
     RemoveGroup,
@@ -45,11 +39,20 @@ from zkgroup.coordinator.events import (
     WriteOutcome,
 )
 from zkgroup.coordinator.group import Protocols
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.runtime.events import LogEvent
+from zkgroup.wire.groups import (
+    DescribedGroup,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    LeavingMember,
+    SyncGroupResponse,
+)
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 GROUP = "g"
 RANGE: Protocols = (("range", b"r"),)
@@ -207,20 +210,20 @@ class Coordinator:
             )
         )
         result = self.answers[number]
-        assert isinstance(result, HeartbeatResult)
+        assert isinstance(result, HeartbeatResponse)
         return result.error
 
     def leave(
         self, member_id: str = "", *instances: str | None, group: str = GROUP
     ) -> tuple[ErrorCode, list[ErrorCode]]:
         """The answer to a LeaveGroup of one member, or of several by their instance ids."""
-        members = tuple(LeavingIdentity(member_id=member_id, group_instance_id=each) for each in instances)
-        return self.leave_all(*(members or (LeavingIdentity(member_id=member_id),)), group=group)
+        members = tuple(LeavingMember(member_id=member_id, group_instance_id=each) for each in instances)
+        return self.leave_all(*(members or (LeavingMember(member_id=member_id),)), group=group)
 
-    def leave_all(self, *members: LeavingIdentity, group: str = GROUP) -> tuple[ErrorCode, list[ErrorCode]]:
+    def leave_all(self, *members: LeavingMember, group: str = GROUP) -> tuple[ErrorCode, list[ErrorCode]]:
         number = self._send(LeaveGroup(request_id=self._number(), group_id=group, members=members))
         result = self.answers[number]
-        assert isinstance(result, LeaveGroupResult)
+        assert isinstance(result, LeaveGroupResponse)
         return result.error, [each.error for each in result.members]
 
     def send_commit(
@@ -265,9 +268,11 @@ class Coordinator:
         )
         return self.answers[number] if number in self.answers else self.reads[-1]
 
-    def describe(self, group: str = GROUP) -> DescribedGroupResult:
-        result = self.answers[self._send(DescribeGroup(request_id=self._number(), group_id=group))]
-        assert isinstance(result, DescribedGroupResult)
+    def describe(self, group: str = GROUP) -> DescribedGroup:
+        result = self.answers[
+            self._send(DescribeGroup(request_id=self._number(), group_id=group, include_timers=True))
+        ]
+        assert isinstance(result, DescribedGroup)
         return result
 
     def list(self, *states: str) -> Any:
@@ -293,16 +298,16 @@ class Coordinator:
         number: int = event.request_id
         return number
 
-    def joined(self, number: int) -> JoinGroupResult:
+    def joined(self, number: int) -> JoinGroupResponse:
         """The answer to a JoinGroup."""
         result = self.answers[number]
-        assert isinstance(result, JoinGroupResult)
+        assert isinstance(result, JoinGroupResponse)
         return result
 
-    def synced(self, number: int) -> SyncGroupResult:
+    def synced(self, number: int) -> SyncGroupResponse:
         """The answer to a SyncGroup."""
         result = self.answers[number]
-        assert isinstance(result, SyncGroupResult)
+        assert isinstance(result, SyncGroupResponse)
         return result
 
     def error(self, number: int) -> ErrorCode | None:

@@ -39,12 +39,13 @@ from zkgroup.coordinator.events import (
     SlotUnloaded,
     WriteOutcome,
 )
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.events import TimerFired
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 ANSWERS = "answers"
 """Timer at which the writes that were held get their outcomes."""

@@ -18,17 +18,11 @@ from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,
     DeleteGroup,
-    DescribedGroupResult,
     FetchOffsetsResult,
-    HeartbeatResult,
-    JoinGroupResult,
-    LeaveGroupResult,
-    ListGroupsResult,
     ReadOffsets,
     RemoveGroupResult,
     Reply,
     ReserveGenerations,
-    SyncGroupResult,
     WriteGroup,
     WriteOffsets,
 )
@@ -41,7 +35,6 @@ from zkgroup.coordinator.events import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    LeavingIdentity,
     ListGroups,
     OffsetsWritten,
     RemoveGroup,
@@ -51,13 +44,23 @@ from zkgroup.coordinator.events import (
     SyncGroup,
     WriteOutcome,
 )
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
+from zkgroup.wire.groups import (
+    DescribedGroup,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    LeavingMember,
+    ListGroupsResponse,
+    SyncGroupResponse,
+)
 from zkgroup.wire.messages import decode_response
 from zkgroup.wire.requests import decode_request
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 Comparable = dict[str, Any]
 
@@ -327,7 +330,7 @@ def _events(request: Any, number: int, line: Line) -> Iterator[CoordinatorEvent]
                 request_id=number,
                 group_id=request.group,
                 members=tuple(
-                    LeavingIdentity(member_id=member, group_instance_id=instance)
+                    LeavingMember(member_id=member, group_instance_id=instance)
                     for member, instance in (leaving if version >= 3 else [(request.member_id, None)])
                 ),
             )
@@ -412,7 +415,7 @@ def _merged(answers: list[Comparable]) -> Comparable:
 def comparable(result: Any) -> Comparable:
     """A result of the coordinator."""
     match result:
-        case JoinGroupResult():
+        case JoinGroupResponse():
             members = frozenset(
                 (each.member_id, each.group_instance_id, each.metadata) for each in result.members
             )
@@ -426,7 +429,7 @@ def comparable(result: Any) -> Comparable:
                 "member_id": result.member_id,
                 "members": members,
             }
-        case SyncGroupResult():
+        case SyncGroupResponse():
             return {
                 "sync": 1,
                 "error": int(result.error),
@@ -434,61 +437,30 @@ def comparable(result: Any) -> Comparable:
                 "protocol": result.protocol,
                 "assignment": result.assignment,
             }
-        case HeartbeatResult(error):
+        case HeartbeatResponse(error=error):
             return {"heartbeat": 1, "error": int(error)}
-        case LeaveGroupResult(error, left):
+        case LeaveGroupResponse(error=error, members=left):
             rows = [(each.member_id, each.group_instance_id, int(each.error)) for each in left]
             return {"leave": 1, "error": int(error), "members": rows}
         case CommitOffsetsResult(errors):
             return {"committed": {each: int(error) for each, error in errors.items()}}
         case FetchOffsetsResult(error):
             return {"error": int(error), "offsets": {}}
-        case ListGroupsResult(error, found):
+        case ListGroupsResponse(error=error, groups=found):
             return {
                 "error": int(error),
-                "groups": frozenset((each.group_id, each.protocol_type, each.state) for each in found),
+                "groups": frozenset((each.group, each.protocol_type, each.state) for each in found),
             }
         case RemoveGroupResult(error):
             return {"deleted": [int(error)]}
-        case DescribedGroupResult():
-            described = frozenset(
-                (each.member_id, each.group_instance_id, each.client_id, each.metadata, each.assignment)
-                for each in result.members
-            )
-            head = (int(result.error), result.group_id, result.state, result.protocol_type, result.protocol)
-            return {"described": [(*head, described)]}
+        case DescribedGroup():
+            return {"described": [_described(result)]}
     raise AssertionError(result)
 
 
 def recorded(response: Any) -> Comparable:
     """A recorded response."""
     match response:
-        case wire.JoinGroupResponse():
-            return {
-                "join": 1,
-                "error": response.error,
-                "generation": response.generation,
-                "protocol_type": response.protocol_type,
-                "protocol": response.protocol,
-                "leader": response.leader,
-                "member_id": response.member_id,
-                "members": frozenset(
-                    (each.member_id, each.group_instance_id, each.metadata) for each in response.members
-                ),
-            }
-        case wire.SyncGroupResponse():
-            return {
-                "sync": 1,
-                "error": response.error,
-                "protocol_type": response.protocol_type,
-                "protocol": response.protocol,
-                "assignment": response.assignment,
-            }
-        case wire.HeartbeatResponse():
-            return {"heartbeat": 1, "error": response.error}
-        case wire.LeaveGroupResponse():
-            rows = [(each.member_id, each.group_instance_id, each.error) for each in response.members]
-            return {"leave": 1, "error": response.error, "members": rows}
         case wire.OffsetCommitResponse():
             return {"committed": _errors(response)}
         case wire.OffsetFetchResponse():
@@ -502,16 +474,11 @@ def recorded(response: Any) -> Comparable:
             }
         case wire.OffsetDeleteResponse():
             return {"error": response.error, "offsets": _errors(response)}
-        case wire.ListGroupsResponse():
-            return {
-                "error": response.error,
-                "groups": frozenset((each.group, each.protocol_type, each.state) for each in response.groups),
-            }
         case wire.DeleteGroupsResponse():
             return {"deleted": sorted(each.error for each in response.groups)}
         case wire.DescribeGroupsResponse():
             return {"described": list(map(_described, response.groups))}
-    raise AssertionError(response)
+    return comparable(response)
 
 
 def _errors(response: wire.OffsetCommitResponse | wire.OffsetDeleteResponse) -> dict[TopicPartition, int]:

@@ -27,11 +27,11 @@ from tests.worlds.recorded_groups import (
 from tests.worlds.serving import until
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.wire import groups as wire
 from zkgroup.wire.messages import Request, decode_response
 from zkgroup.wire.requests import decode_request
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 TURNS = 5
 """Turns of the event loop after which everything is done that waits for no socket."""

@@ -13,14 +13,14 @@ from zkgroup.broker.groups.store import GroupStore
 from zkgroup.broker.groups.store_events import Effect, GroupStoreConfig, SlotLed, StoreEvent
 from zkgroup.coordinator.effects import ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import GroupWritten, OffsetsWritten, SlotLoaded, WriteOutcome
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, SetData
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.consumers import consumers_path
-from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, OffsetAndMetadata, SlotConfig
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.clock import SystemClock

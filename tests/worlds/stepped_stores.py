@@ -18,7 +18,7 @@ from zkgroup.broker.groups.store_events import (
 )
 from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import GroupWritten, OffsetsWritten, SlotLoaded, WriteOutcome
-from zkgroup.coordinator.records import GroupRecord, MemberRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Request
 from zkgroup.runtime.events import LogEvent
@@ -30,9 +30,11 @@ from zkgroup.znodes.consumers import consumers_path, ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import (
     OFFSETS_TOPIC,
     GroupHeader,
+    OffsetAndMetadata,
     ProtocolMarker,
     SlotConfig,
     SlotOwner,
+    StoredMember,
 )
 
 GROUP = "payments"
@@ -228,8 +230,8 @@ class SteppedStores(SteppedMachines[StoreNode]):
         return SlotOwner.decode(SlotOwner.path(slot), self.find(SlotOwner.path(slot)).data)
 
 
-def member(name: str = "m1", assignment: bytes = b"a", metadata: bytes = b"r") -> MemberRecord:
-    return MemberRecord(
+def member(name: str = "m1", assignment: bytes = b"a", metadata: bytes = b"r") -> StoredMember:
+    return StoredMember(
         member_id=name,
         group_instance_id=None,
         client_id="c",
@@ -246,7 +248,7 @@ def record(
     *,
     generation: int = 1,
     reserved: int = 100,
-    members: Sequence[MemberRecord] = (member(),),
+    members: Sequence[StoredMember] = (member(),),
     timestamp_ms: int = 0,
 ) -> GroupRecord:
     """A group as the coordinator stores it."""

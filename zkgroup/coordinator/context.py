@@ -17,11 +17,12 @@ from zkgroup.coordinator.effects import (
 )
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.coordinator.timers import TimerQueue
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 OnWritten = Callable[[WriteOutcome], None]
 OnOffsetsWritten = Callable[[Mapping[TopicPartition, WriteOutcome]], None]

@@ -16,17 +16,7 @@ from typing import Final, assert_never
 from zkgroup.coordinator import join_group, membership, offsets, sync_group
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.descriptions import describe
-from zkgroup.coordinator.effects import (
-    DescribedGroupResult,
-    Effect,
-    GroupOverview,
-    HeartbeatResult,
-    JoinGroupResult,
-    LeaveGroupResult,
-    ListGroupsResult,
-    RemoveGroupResult,
-    SyncGroupResult,
-)
+from zkgroup.coordinator.effects import Effect, RemoveGroupResult
 from zkgroup.coordinator.events import (
     CommitOffsets,
     CoordinatorEvent,
@@ -70,6 +60,14 @@ from zkgroup.coordinator.retention import is_over
 from zkgroup.coordinator.settings import CoordinatorSettings
 from zkgroup.coordinator.slots import SlotState, SlotTable
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import (
+    DescribedGroup,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsResponse,
+    SyncGroupResponse,
+)
 
 _MAY_HAVE_NO_NAME: Final = (CommitOffsets, FetchOffsets, DescribeGroup, RemoveGroup)
 """Requests that accept the empty group id."""
@@ -195,7 +193,7 @@ class GroupCoordinator:
                 self._sync(request, group, error)
             case LeaveGroup():
                 if is_refused:
-                    context.reply(request.request_id, LeaveGroupResult(error))
+                    context.reply(request.request_id, LeaveGroupResponse(error=error))
                 else:
                     membership.leave_group(context, group, request)
             case FetchOffsets():
@@ -204,7 +202,7 @@ class GroupCoordinator:
                 else:
                     offsets.fetch_offsets(context, group, request)
             case DescribeGroup():
-                context.reply(request.request_id, self._described(request.group_id, group, error))
+                context.reply(request.request_id, self._described(request, group, error))
             case RemoveGroup():
                 self._remove(request, group, error)
             case RemoveOffsets():
@@ -247,7 +245,7 @@ class GroupCoordinator:
             error = ErrorCode.NONE  # no session runs while the groups are loaded
         elif error is ErrorCode.NONE:
             error = ErrorCode.UNKNOWN_MEMBER_ID
-        self._context.reply(beat.request_id, HeartbeatResult(error))
+        self._context.reply(beat.request_id, membership.heartbeat_response(error))
 
     def _commit(self, commit: CommitOffsets, group: GroupMetadata | None, error: ErrorCode) -> None:
         is_new = group is None
@@ -278,25 +276,30 @@ class GroupCoordinator:
         return group
 
     def _described(
-        self, group_id: str, group: GroupMetadata | None, error: ErrorCode
-    ) -> DescribedGroupResult:
+        self, request: DescribeGroup, group: GroupMetadata | None, error: ErrorCode
+    ) -> DescribedGroup:
         if error is not ErrorCode.NONE:
-            return DescribedGroupResult(error=error, group_id=group_id, state="")
+            return DescribedGroup(error=error, group=request.group_id, state="")
         if group is None:
-            return DescribedGroupResult(group_id=group_id, state=ConsumerGroupState.DEAD.value)
-        return describe(group)
+            group = GroupMetadata(request.group_id)
+            group.state = ConsumerGroupState.DEAD
+        return describe(group, request, self._context.now_ms)
 
     def _list(self, request: ListGroups) -> None:
         if not self._is_active:
-            self._context.reply(request.request_id, ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._context.reply(
+                request.request_id, ListGroupsResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            )
             return
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._slots.is_any_loading else ErrorCode.NONE
         found = tuple(
-            GroupOverview(group.group_id, group.protocol_type or "", group.state.value)
+            ListedGroup(
+                group=group.group_id, protocol_type=group.protocol_type or "", state=group.state.value
+            )
             for group in self._slots.groups()
             if not request.states or group.state.value in request.states
         )
-        self._context.reply(request.request_id, ListGroupsResult(error, found))
+        self._context.reply(request.request_id, ListGroupsResponse(error=error, groups=found))
 
     def _remove(self, request: RemoveGroup, group: GroupMetadata | None, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
@@ -366,9 +369,9 @@ class GroupCoordinator:
         moved = ErrorCode.NOT_COORDINATOR
         for member in group.members.values():
             answer_join(
-                self._context, group, member, JoinGroupResult(error=moved, member_id=member.member_id)
+                self._context, group, member, JoinGroupResponse(error=moved, member_id=member.member_id)
             )
-            answer_sync(self._context, member, SyncGroupResult(error=moved))
+            answer_sync(self._context, member, SyncGroupResponse(error=moved))
         self._end_group(group, "unloaded")
 
     def _end_group(self, group: GroupMetadata, reason: str) -> None:

@@ -10,73 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkgroup.coordinator.group import GroupPhase
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.quick_init import quick_init
 from zkgroup.runtime.events import LogEvent
-
-NO_GENERATION = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinResultMember:
-    """A member as the leader sees it."""
-
-    member_id: str
-    group_instance_id: str | None
-    metadata: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroupResult:
-    """The generation that a member is in, or why it is in none."""
-
-    error: ErrorCode = ErrorCode.NONE
-    generation: int = NO_GENERATION
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str = ""
-    """Member id."""
-    member_id: str
-    members: tuple[JoinResultMember, ...] = ()
-    """Empty for all but the leader."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroupResult:
-    """What is assigned to a member."""
-
-    error: ErrorCode = ErrorCode.NONE
-    protocol_type: str | None = None
-    protocol: str | None = None
-    assignment: bytes = b""
-
-
-@quick_init
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
-    """Whether the member is in the group; REBALANCE_IN_PROGRESS: it is to join again."""
-
-    error: ErrorCode = ErrorCode.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveMemberResult:
-    """The result for one member that leaves."""
-
-    member_id: str
-    group_instance_id: str | None
-    error: ErrorCode = ErrorCode.NONE
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveGroupResult:
-    """The results for the members that leave. Before version 3 a client gets the first error of all."""
-
-    error: ErrorCode
-    members: tuple[LeaveMemberResult, ...] = ()
+from zkgroup.wire.groups import (
+    DescribedGroup,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    SyncGroupResponse,
+)
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 
 @quick_init
@@ -94,64 +41,6 @@ class FetchOffsetsResult:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSummary:
-    """A member, as tools see it."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    metadata: bytes = b""
-    assignment: bytes = b""
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    """How long a rebalance waits for it."""
-    session_expires_ms: int | None = None
-    """None while one of its requests is parked, and for no other member."""
-    has_joined: bool
-    """Whether its join is parked."""
-    is_awaiting_sync: bool
-    """Whether it has not synced in this generation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroupResult:
-    """A group, as tools see it; an unknown group is Dead."""
-
-    error: ErrorCode = ErrorCode.NONE
-    group_id: str
-    state: str
-    phase: GroupPhase = GroupPhase.DEAD
-    generation: int = 0
-    protocol_type: str = ""
-    protocol: str = ""
-    leader: str = ""
-    members: tuple[MemberSummary, ...] = ()
-    pending_members: int = 0
-    join_expires_ms: int | None = None
-    """When the initial delay ends, or the members that have not joined are removed."""
-    sync_expires_ms: int | None = None
-    """When members that have not synced are removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOverview:
-    """A group in a list."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListGroupsResult:
-    """The groups that are loaded; COORDINATOR_LOAD_IN_PROGRESS while more are."""
-
-    error: ErrorCode
-    groups: tuple[GroupOverview, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class RemoveGroupResult:
     """Whether a group was deleted."""
@@ -167,17 +56,18 @@ class RemoveOffsetsResult:
 
 
 GroupResult = (
-    JoinGroupResult
-    | SyncGroupResult
-    | HeartbeatResult
-    | LeaveGroupResult
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
     | CommitOffsetsResult
     | FetchOffsetsResult
-    | DescribedGroupResult
-    | ListGroupsResult
+    | DescribedGroup
+    | ListGroupsResponse
     | RemoveGroupResult
     | RemoveOffsetsResult
 )
+"""The result of a request: a response as it is sent, but for what a version of the request changes in it."""
 
 
 @quick_init

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from zkgroup.coordinator.group import Protocols
-from zkgroup.coordinator.records import GroupRecord, OffsetAndMetadata
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.quick_init import quick_init
+from zkgroup.wire.groups import LeavingMember
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +68,12 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeavingIdentity:
-    """A member that leaves."""
-
-    member_id: str
-    """Empty where an operator removes the member with the group.instance.id."""
-    group_instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
     """Members leave their group."""
 
     request_id: int
     group_id: str
-    members: tuple[LeavingIdentity, ...]
+    members: tuple[LeavingMember, ...]
 
 
 @quick_init
@@ -116,6 +109,9 @@ class DescribeGroup:
 
     request_id: int
     group_id: str
+    include_authorized_operations: bool = False
+    include_timers: bool = False
+    """The answer is to have the fields that are zkgroup's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

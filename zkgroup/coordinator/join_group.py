@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 from zkgroup.coordinator.context import CoordinatorContext
-from zkgroup.coordinator.effects import JoinGroupResult, SyncGroupResult
 from zkgroup.coordinator.events import JoinGroup, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
 from zkgroup.coordinator.outcomes import JOIN_ERRORS
@@ -30,6 +29,7 @@ from zkgroup.coordinator.rebalance import (
 from zkgroup.coordinator.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from zkgroup.coordinator.timers import Timer
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import JoinGroupResponse, SyncGroupResponse
 
 STRING_BYTES_MAX: Final = 32_767
 """Longest string of Kafka's protocol. A member id is longer than the id of its client, or of its instance."""
@@ -37,7 +37,7 @@ STRING_BYTES_MAX: Final = 32_767
 
 def refuse(context: CoordinatorContext, join: JoinGroup, error: ErrorCode) -> None:
     """Answers a join with an error, and the id that it came with."""
-    context.reply(join.request_id, JoinGroupResult(error=error, member_id=join.member_id))
+    context.reply(join.request_id, JoinGroupResponse(error=error, member_id=join.member_id))
 
 
 def join_group(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup) -> None:
@@ -65,7 +65,7 @@ def _no_room(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup)
         drop_member(context, group, member)
     elif join.member_id in group.pending_members:
         remove_pending(context, group, join.member_id)
-    context.reply(join.request_id, JoinGroupResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
+    context.reply(join.request_id, JoinGroupResponse(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
 
 
 def _join_without_id(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup) -> None:
@@ -80,7 +80,7 @@ def _join_without_id(context: CoordinatorContext, group: GroupMetadata, join: Jo
         group.pending_members[member_id] = timer
         context.timers.set(timer, context.now_ms + join.session_timeout_ms)
         context.reply(
-            join.request_id, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+            join.request_id, JoinGroupResponse(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         )
     else:
         _add_member(context, group, join, member_id)
@@ -94,7 +94,7 @@ def _pending_expired(context: CoordinatorContext, group: GroupMetadata, member_i
 def _join_pending(context: CoordinatorContext, group: GroupMetadata, join: JoinGroup) -> None:
     """The id is used. It was given to a dynamic member, so it cannot come with a group.instance.id."""
     if join.group_instance_id is not None:
-        context.reply(join.request_id, JoinGroupResult(error=ErrorCode.UNKNOWN, member_id=""))
+        context.reply(join.request_id, JoinGroupResponse(error=ErrorCode.UNKNOWN, member_id=""))
         return
     context.timers.cancel(group.pending_members.pop(join.member_id))
     _add_member(context, group, join, join.member_id)
@@ -163,8 +163,8 @@ def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: Joi
     old_id = group.static_members[join.group_instance_id]
     member = group.members[old_id]
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    answer_join(context, group, member, JoinGroupResult(error=fenced, member_id=old_id))
-    answer_sync(context, member, SyncGroupResult(error=fenced))
+    answer_join(context, group, member, JoinGroupResponse(error=fenced, member_id=old_id))
+    answer_sync(context, member, SyncGroupResponse(error=fenced))
     _log_replacement(context, group, member, new_id)
     former = _FormerMember(member, group.leader or "")
     group.replace_id(member, new_id)
@@ -227,7 +227,7 @@ def _replacement_written(
         return
     error = JOIN_ERRORS[outcome]
     if error is ErrorCode.NONE:
-        result = JoinGroupResult(
+        result = JoinGroupResponse(
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol=group.protocol,
@@ -239,7 +239,7 @@ def _replacement_written(
         group.replace_id(member, former.member_id)
         member.session_timeout_ms = former.session_timeout_ms
         member.rebalance_timeout_ms = former.rebalance_timeout_ms
-        result = JoinGroupResult(
+        result = JoinGroupResponse(
             error=error,
             generation=group.generation,
             protocol_type=group.protocol_type,

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from zkgroup.coordinator.context import CoordinatorContext, OnWritten
-from zkgroup.coordinator.effects import JoinGroupResult, JoinResultMember, SyncGroupResult
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
 from zkgroup.coordinator.outcomes import JOIN_ERRORS
 from zkgroup.coordinator.records import group_record
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import JoinedMember, JoinGroupResponse, SyncGroupResponse
 
 
 def arm_timers(context: CoordinatorContext, group: GroupMetadata) -> None:
@@ -47,8 +47,8 @@ def drop_member(
     error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
 ) -> None:
     """Removes a member and answers its parked requests; the group goes on as it is."""
-    answer_join(context, group, member, JoinGroupResult(error=error, member_id=""))
-    answer_sync(context, member, SyncGroupResult(error=error))
+    answer_join(context, group, member, JoinGroupResponse(error=error, member_id=""))
+    answer_sync(context, member, SyncGroupResponse(error=error))
     context.timers.cancel(member.session_timer)
     group.remove(member)
 
@@ -79,7 +79,7 @@ def remove_pending(context: CoordinatorContext, group: GroupMetadata, member_id:
 
 
 def answer_join(
-    context: CoordinatorContext, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult
+    context: CoordinatorContext, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResponse
 ) -> None:
     """Answers the parked join of a member, if it has one."""
     request_id = group.take_join(member)
@@ -87,7 +87,7 @@ def answer_join(
         context.reply(request_id, result)
 
 
-def answer_sync(context: CoordinatorContext, member: MemberMetadata, result: SyncGroupResult) -> bool:
+def answer_sync(context: CoordinatorContext, member: MemberMetadata, result: SyncGroupResponse) -> bool:
     """Answers the parked sync of a member; False if it has none."""
     request_id, member.parked_sync = member.parked_sync, None
     if request_id is not None:
@@ -99,15 +99,15 @@ def fail_syncs(context: CoordinatorContext, group: GroupMetadata, error: ErrorCo
     """Drops all assignments and answers the parked syncs with an error."""
     for member in group.members.values():
         member.assignment = b""
-        if answer_sync(context, member, SyncGroupResult(error=error)):
+        if answer_sync(context, member, SyncGroupResponse(error=error)):
             restart_session(context, member)
 
 
-def member_list(group: GroupMetadata) -> tuple[JoinResultMember, ...]:
+def member_list(group: GroupMetadata) -> tuple[JoinedMember, ...]:
     """The members with their metadata for the selected protocol."""
     assert group.protocol is not None
     return tuple(
-        JoinResultMember(
+        JoinedMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             metadata=member.metadata(group.protocol),
@@ -116,10 +116,10 @@ def member_list(group: GroupMetadata) -> tuple[JoinResultMember, ...]:
     )
 
 
-def joined(group: GroupMetadata, member: MemberMetadata) -> JoinGroupResult:
+def joined(group: GroupMetadata, member: MemberMetadata) -> JoinGroupResponse:
     """The present generation, for a member: with the members for the leader."""
     is_leader = group.leader == member.member_id
-    return JoinGroupResult(
+    return JoinGroupResponse(
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol=group.protocol,
@@ -275,7 +275,7 @@ def _refuse_joins(context: CoordinatorContext, group: GroupMetadata, error: Erro
         if member.is_new or not group.is_marked:
             drop_member(context, group, member, error)
         else:
-            answer_join(context, group, member, JoinGroupResult(error=error, member_id=member.member_id))
+            answer_join(context, group, member, JoinGroupResponse(error=error, member_id=member.member_id))
             restart_session(context, member)
     if group.is_marked:
         _arm_join_timer(context, group, group.rebalance_timeout_ms)

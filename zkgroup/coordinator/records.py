@@ -1,26 +1,12 @@
-"""What is stored of a group, as values: a group at rest, a member, an offset."""
+"""A group at rest, as the value that is stored, and the group that a coordinator makes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata, Protocols
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRecord:
-    """A member as it is stored. Unlike Kafka's, it has all protocols, so that they survive a failover."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
+from zkgroup.znodes.coordinated_groups import StoredMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +21,12 @@ class GroupRecord:
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int
-    members: tuple[MemberRecord, ...]
+    members: tuple[StoredMember, ...]
 
     @property
     def state(self) -> ConsumerGroupState:
         """The state in which a coordinator that loads the group begins."""
         return ConsumerGroupState.STABLE if self.members else ConsumerGroupState.EMPTY
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A committed offset. A tuple, because one is made for each partition of every commit."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int | None = None
-    """Of a commit with its own retention (OffsetCommit 2 to 4)."""
 
 
 def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms: int) -> GroupRecord:
@@ -65,7 +40,7 @@ def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms:
         leader=group.leader,
         state_timestamp_ms=now_ms,
         members=tuple(
-            MemberRecord(
+            StoredMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,

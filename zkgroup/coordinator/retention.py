@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 
 def expired_offsets(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkgroup.coordinator.context import CoordinatorContext
-from zkgroup.coordinator.effects import SyncGroupResult
 from zkgroup.coordinator.events import SyncGroup, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
 from zkgroup.coordinator.outcomes import SYNC_ERRORS
@@ -22,11 +21,12 @@ from zkgroup.coordinator.rebalance import (
     synced,
 )
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import SyncGroupResponse
 
 
 def refuse(context: CoordinatorContext, sync: SyncGroup, error: ErrorCode) -> None:
     """Answers a sync with an error."""
-    context.reply(sync.request_id, SyncGroupResult(error=error))
+    context.reply(sync.request_id, SyncGroupResponse(error=error))
 
 
 def sync_group(context: CoordinatorContext, group: GroupMetadata, sync: SyncGroup) -> None:
@@ -42,7 +42,7 @@ def sync_group(context: CoordinatorContext, group: GroupMetadata, sync: SyncGrou
         restart_session(context, member)
         return
     # A repeated sync on another connection: no client may wait for the answer of the first.
-    answer_sync(context, member, SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    answer_sync(context, member, SyncGroupResponse(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.parked_sync = sync.request_id
     if group.leader == member.member_id and group.assignment_write is None:
         _store_assignments(context, group, sync.assignments)
@@ -65,8 +65,8 @@ def _error_of(group: GroupMetadata, sync: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _assigned(group: GroupMetadata, member: MemberMetadata) -> SyncGroupResult:
-    return SyncGroupResult(
+def _assigned(group: GroupMetadata, member: MemberMetadata) -> SyncGroupResponse:
+    return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol=group.protocol, assignment=member.assignment
     )
 

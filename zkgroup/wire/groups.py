@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.metadata import NO_OPERATIONS
 from zkgroup.wire.schema import (
@@ -57,11 +58,11 @@ class JoinGroupResponse(Response):
     FLEXIBLE_FROM: ClassVar[int | None] = 6
 
     throttle_ms: Annotated[Int32, Versions(2)] = 0
-    error: Int16
+    error: Int16 = ErrorCode.NONE
     generation: Int32 = NO_GENERATION
     protocol_type: Annotated[NullableString, Versions(7)] = None
-    protocol: Annotated[NullableString, NullableFrom(7)]
-    leader: String
+    protocol: Annotated[NullableString, NullableFrom(7)] = None
+    leader: String = NO_MEMBER
     """Member id."""
     member_id: String
     members: tuple[JoinedMember, ...] = ()
@@ -105,10 +106,10 @@ class SyncGroupResponse(Response):
     FLEXIBLE_FROM: ClassVar[int | None] = 4
 
     throttle_ms: Annotated[Int32, Versions(1)] = 0
-    error: Int16
+    error: Int16 = ErrorCode.NONE
     protocol_type: Annotated[NullableString, Versions(5)] = None
     protocol: Annotated[NullableString, Versions(5)] = None
-    assignment: Bytes
+    assignment: Bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,12 +350,12 @@ class DescribedMember:
 class DescribedGroup:
     """A group, as tools see it."""
 
-    error: Int16
+    error: Int16 = ErrorCode.NONE
     group: String
     state: String
     """Dead, Empty, PreparingRebalance, CompletingRebalance or Stable; Dead for an unknown group."""
-    protocol_type: String
-    protocol: String
+    protocol_type: String = ""
+    protocol: String = ""
     members: tuple[DescribedMember, ...] = ()
     authorized_operations: Annotated[Int32, Versions(3)] = NO_OPERATIONS
     phase: Annotated[String, Tag(10_000), Versions(5)] = ""

@@ -11,11 +11,10 @@ import binascii
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.model.quick_init import quick_init
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.json_fields import (
     INT32,
@@ -223,7 +222,10 @@ class GroupChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMember:
-    """A member of a stored group; `members_of` reads it from the joined chunks."""
+    """A member of a stored group; `members_of` reads it from the joined chunks.
+
+    Unlike Kafka's, it has all protocols, so that they survive a failover.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -296,19 +298,18 @@ def _member(path: str, row: object) -> StoredMember:
     )
 
 
-@quick_init
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetMetadata:
+class OffsetAndMetadata(NamedTuple):
     """`/zkgroup/groups/<slot>/<g>/meta/<topic>/<partition>`: what belongs to a committed offset. Persistent.
 
     It belongs to the offset znode only while that has the same offset: ZooKeeper members write theirs alone.
+    A tuple, because one is made for each partition of every commit.
     """
 
     offset: int
-    leader_epoch: int
+    leader_epoch: int = -1
     """-1 for unknown."""
-    metadata: str
-    commit_timestamp_ms: int
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
     expire_timestamp_ms: int | None = None
     """Of a commit with its own retention."""
 

@@ -40,7 +40,7 @@ TOPIC: Final = "t"
 CALLS_MAX: Final = 195
 LAYERS: Final = (
     ("connection", ("broker/server/", "wire/messages.py", "runtime/acceptor.py")),
-    ("request and response", ("wire/", "broker/groups/handlers.py", "broker/groups/translation.py")),
+    ("request and response", ("wire/", "broker/groups/handlers.py")),
     ("coordinator", ("coordinator/", "broker/groups/service.py", "broker/groups/stored_coordinator.py")),
     ("store of groups", ("broker/groups/", "znodes/", "runtime/", "model/")),
     ("transaction as bytes", ("zookeeper/wire.py",)),

@@ -15,7 +15,7 @@ from zkgroup import Admin
 from zkgroup.admin.changes.change import AdminChange
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, ProtocolMarker, SlotOwner
+from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetAndMetadata, ProtocolMarker, SlotOwner
 
 ORDERS_0 = TopicPartition("orders", 0)
 ADA = stored_member("ada", ORDERS_0)
@@ -236,8 +236,8 @@ def test_a_group_is_deleted_where_no_broker_leads_its_slot(
     groups.store("g", generation=2, marked=False)
     groups.drop("/consumers/g/protocol")
     slot = groups.slot("g")
-    metadata = OffsetMetadata(offset=10, leader_epoch=0, metadata="m", commit_timestamp_ms=1)
-    world.server.put(OffsetMetadata.path(slot, "g", ORDERS_0), metadata.encode())
+    metadata = OffsetAndMetadata(offset=10, leader_epoch=0, metadata="m", commit_timestamp_ms=1)
+    world.server.put(OffsetAndMetadata.path(slot, "g", ORDERS_0), metadata.encode())
     fence = world.server.find(SlotOwner.path(slot))
     assert fence is not None
 

@@ -9,18 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.worlds.coordinators import GROUP, SETTINGS, Coordinator
-from zkgroup.coordinator.effects import (
-    CommitOffsetsResult,
-    JoinGroupResult,
-    ReserveGenerations,
-    SyncGroupResult,
-    WriteGroup,
-    WriteOffsets,
-)
+from zkgroup.coordinator.effects import CommitOffsetsResult, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import SlotUnloaded, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import JoinGroupResponse, SyncGroupResponse
 
 PROTOCOLS = st.lists(
     st.sampled_from([("range", b"r"), ("range", b"s"), ("rr", b"x"), ("", b"e")]), max_size=4
@@ -148,13 +142,13 @@ class Groups(RuleBasedStateMachine):
         for number in [each for each in self.requests if each in self.coordinator.answers]:
             del self.requests[number]
             result = self.coordinator.answers[number]
-            if isinstance(result, JoinGroupResult):
+            if isinstance(result, JoinGroupResponse):
                 if result.member_id and result.member_id not in self.ids:
                     self.ids = ["", *self.ids[1:], result.member_id][-8:]
                 if result.error is ErrorCode.NONE:
                     assert result.generation <= self.stored_reservation
             else:
-                assert isinstance(result, SyncGroupResult | CommitOffsetsResult)
+                assert isinstance(result, SyncGroupResponse | CommitOffsetsResult)
 
     @invariant()
     def no_generation_begins_twice(self) -> None:

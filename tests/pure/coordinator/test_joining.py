@@ -65,7 +65,7 @@ def test_a_first_join_without_protocols_is_refused(options: dict[str, Any]) -> N
 
     assert coordinator.join(**options) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     (listed,) = coordinator.list().groups
-    assert (listed.group_id, listed.protocol_type, listed.state) == (GROUP, "", "Empty")
+    assert (listed.group, listed.protocol_type, listed.state) == (GROUP, "", "Empty")
 
 
 @pytest.mark.parametrize("options", [{"protocol_type": "connect"}, {"protocols": (("x", b""),)}, NO_TYPE])
@@ -303,7 +303,7 @@ def test_the_initial_delay_waits_for_members(
     for at_ms in joins:
         coordinator.advance(at_ms - coordinator.now_ms)
         numbers.append(coordinator.send_join(rebalance_ms=timeout, session_ms=6000))
-        assert coordinator.describe().phase is GroupPhase.INITIAL_DELAY
+        assert coordinator.describe().phase == GroupPhase.INITIAL_DELAY.value
     coordinator.advance(completes - coordinator.now_ms - 1 if completes else -1)
     assert all(coordinator.error(number) is None for number in numbers)
     coordinator.advance(1)
@@ -344,7 +344,7 @@ def test_the_delay_ends_no_earlier_when_all_leave() -> None:
     coordinator.send_join(member)
     coordinator.leave(member)
     coordinator.advance(49)
-    assert coordinator.describe().phase is GroupPhase.INITIAL_DELAY
+    assert coordinator.describe().phase == GroupPhase.INITIAL_DELAY.value
     coordinator.advance(1)
 
     assert (coordinator.state, coordinator.generation) == ("Empty", 1)

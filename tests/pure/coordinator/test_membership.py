@@ -6,9 +6,10 @@ import pytest
 
 from tests.worlds.coordinators import RANGE, TIMEOUT_MS, Coordinator
 from zkgroup.coordinator.effects import WriteGroup
-from zkgroup.coordinator.events import LeavingIdentity
-from zkgroup.coordinator.records import GroupRecord, MemberRecord
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import LeavingMember
+from zkgroup.znodes.coordinated_groups import StoredMember
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
@@ -170,7 +171,7 @@ def test_an_operator_removes_static_members() -> None:
     """By their instance ids; another member's id is fenced."""
     coordinator = Coordinator()
     members = coordinator.static("a", "b", "c")
-    fenced = LeavingIdentity(member_id=members["a"], group_instance_id="c")
+    fenced = LeavingMember(member_id=members["a"], group_instance_id="c")
 
     assert coordinator.leave_all(fenced) == (NONE, [ErrorCode.FENCED_INSTANCE_ID])
     assert coordinator.leave("", "a", "unknown", "b") == (NONE, [NONE, UNKNOWN, NONE])
@@ -252,7 +253,7 @@ def test_a_group_that_is_loaded_too_large_loses_those_that_join_last() -> None:
             leader="m0",
             state_timestamp_ms=0,
             members=tuple(
-                MemberRecord(
+                StoredMember(
                     member_id=name,
                     group_instance_id=None,
                     client_id="c",

@@ -10,10 +10,10 @@ from tests.worlds.coordinators import GROUP, PARTITION, Coordinator
 from zkgroup.coordinator.effects import FetchOffsetsResult, ReadOffsets, WriteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.coordinator.retention import expired_offsets, is_over
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 ILLEGAL, REBALANCE = ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS
@@ -200,7 +200,7 @@ def test_groups_are_listed_by_state() -> None:
     coordinator.commit(group="offsets only")
     coordinator.stable()
     found = {
-        filtered: [each.group_id for each in coordinator.list(*filtered).groups]
+        filtered: [each.group for each in coordinator.list(*filtered).groups]
         for filtered in ((), ("Stable",), ("Stable", "Empty"), ("Dead",))
     }
 

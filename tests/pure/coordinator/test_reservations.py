@@ -49,7 +49,7 @@ def test_members_wait_until_their_generation_is_reserved() -> None:
     numbers = [coordinator.send_join()]
     coordinator.advance(1000)
     assert coordinator.error(numbers[0]) is None
-    assert coordinator.describe().phase is GroupPhase.RESERVING
+    assert coordinator.describe().phase == GroupPhase.RESERVING.value
     numbers.append(coordinator.send_join())
     coordinator.complete()
 
@@ -61,7 +61,7 @@ def test_a_reservation_that_ends_in_the_initial_delay_ends_nothing_else() -> Non
     coordinator = Coordinator(stores=False)
     number = coordinator.send_join()
     coordinator.complete()
-    assert coordinator.describe().phase is GroupPhase.INITIAL_DELAY
+    assert coordinator.describe().phase == GroupPhase.INITIAL_DELAY.value
     coordinator.advance(50)
 
     assert coordinator.joined(number).generation == 1

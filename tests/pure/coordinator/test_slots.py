@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.coordinators import GROUP, SETTINGS, TIMEOUT_MS, Coordinator
-from zkgroup.coordinator.effects import FetchOffsetsResult, LeaveGroupResult, ReadOffsets, WriteGroup
+from zkgroup.coordinator.effects import FetchOffsetsResult, ReadOffsets, WriteGroup
 from zkgroup.coordinator.events import (
     LeaseExtended,
     SlotKept,
@@ -19,6 +19,7 @@ from zkgroup.coordinator.group_ids import is_valid_group_id
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model.error_codes import ErrorCode
+from zkgroup.wire.groups import LeaveGroupResponse
 
 
 def stored(coordinator: Coordinator) -> GroupRecord:
@@ -138,7 +139,7 @@ def test_a_group_that_is_loaded_is_listed_while_others_are_not() -> None:
     coordinator.do(SlotLoading(1, 1))
 
     listed = coordinator.list()
-    assert (listed.error, [each.group_id for each in listed.groups]) == (LOADING, ["groupId"])
+    assert (listed.error, [each.group for each in listed.groups]) == (LOADING, ["groupId"])
 
 
 def test_answers_for_a_slot_of_another_broker() -> None:
@@ -359,5 +360,5 @@ def test_leaving_a_slot_that_moved_has_no_entries() -> None:
     coordinator.do(SlotUnloaded(0, 1))
     coordinator.leave("x")
 
-    (result,) = [each for each in coordinator.answers.values() if isinstance(each, LeaveGroupResult)]
+    (result,) = [each for each in coordinator.answers.values() if isinstance(each, LeaveGroupResponse)]
     assert result.members == ()

@@ -198,7 +198,7 @@ def test_all_have_synced() -> None:
     """The timer is gone."""
     coordinator = Coordinator()
     members = coordinator.stable(2, session_ms=9000)
-    assert coordinator.describe().sync_expires_ms is None
+    assert coordinator.describe().phase_ends_in_ms == -1
     keep_alive(coordinator, members, 1000)
 
     assert (coordinator.state, coordinator.generation) == ("Stable", 1)
@@ -217,7 +217,7 @@ def test_nobody_is_answered_before_the_assignment_is_stored() -> None:
     """Write first, answer then; one write a generation."""
     coordinator, _, numbers = syncing()
     assert [coordinator.error(number) for number in numbers] == [None, None]
-    assert coordinator.describe().phase is GroupPhase.STORING
+    assert coordinator.describe().phase == GroupPhase.STORING.value
 
     coordinator.complete()
     assert [coordinator.error(number) for number in numbers] == [ErrorCode.NONE] * 2

@@ -12,7 +12,7 @@ from zkgroup.znodes.consumers import Offset, Registration
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     ProtocolMarker,
     SlotOwner,
     StoredMember,
@@ -63,8 +63,8 @@ def commit(offset: int, metadata: str | None = None) -> list[Change]:
     offset_change = Change("set", Offset.path("g", tp), b"%d" % offset)
     if metadata is None:
         return [offset_change]
-    stored = OffsetMetadata(offset=offset, leader_epoch=-1, metadata=metadata, commit_timestamp_ms=0)
-    return [offset_change, Change("set", OffsetMetadata.path(SLOT, "g", tp), stored.encode())]
+    stored = OffsetAndMetadata(offset=offset, leader_epoch=-1, metadata=metadata, commit_timestamp_ms=0)
+    return [offset_change, Change("set", OffsetAndMetadata.path(SLOT, "g", tp), stored.encode())]
 
 
 def log_of(*changes: Sequence[Change], refused: Mapping[int, str] | None = None) -> list[ServerTransaction]:

@@ -16,7 +16,7 @@ from zkgroup.znodes.consumers import ids_path, offset_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     ProtocolMarker,
     SlotOwner,
     StoredMember,
@@ -105,7 +105,7 @@ class CoordinatedHistory:
 
     def set_offset(self, session: int, number: str, offset: int) -> None:
         """What the commit of this number stores."""
-        metadata = OffsetMetadata(
+        metadata = OffsetAndMetadata(
             offset=offset,
             leader_epoch=-1,
             metadata=number,
@@ -115,7 +115,7 @@ class CoordinatedHistory:
         self.write(
             session,
             Change("set", offset_path("g", P0), b"%d" % offset),
-            Change("set", OffsetMetadata.path(0, "g", P0), metadata.encode()),
+            Change("set", OffsetAndMetadata.path(0, "g", P0), metadata.encode()),
         )
 
     def commit(

@@ -23,18 +23,13 @@ from tests.simulation.coordinator.world import _PARTITIONS
 from zkgroup.assignment.consumer_protocol import decode_subscription
 from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
-from zkgroup.coordinator.effects import (
-    CommitOffsetsResult,
-    HeartbeatResult,
-    JoinGroupResult,
-    JoinResultMember,
-    SyncGroupResult,
-)
+from zkgroup.coordinator.effects import CommitOffsetsResult
 from zkgroup.coordinator.events import CommitOffsets, GroupRequest, JoinGroup
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
+from zkgroup.wire.groups import HeartbeatResponse, JoinedMember, JoinGroupResponse, SyncGroupResponse
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 P0, P1, P2 = ALL = tuple(TopicPartition("t0", number) for number in range(3))
 
@@ -84,15 +79,15 @@ class OneBroker:
     def assign(self, generation: int, *partitions: TopicPartition) -> None:
         """Answers join and sync."""
         self.act()
-        self.answer(JoinGroupResult(generation=generation, leader="other", member_id="m"))
+        self.answer(JoinGroupResponse(generation=generation, leader="other", member_id="m"))
         self.act()
-        self.answer(SyncGroupResult(assignment=assignment_bytes(partitions)))
+        self.answer(SyncGroupResponse(assignment=assignment_bytes(partitions)))
 
     def rebalance(self) -> None:
         """Answers the next heartbeat."""
         self.clock.advance(1_000)
         self.act()
-        self.answer(HeartbeatResult(ErrorCode.REBALANCE_IN_PROGRESS), "heartbeat")
+        self.answer(HeartbeatResponse(error=ErrorCode.REBALANCE_IN_PROGRESS), "heartbeat")
 
 
 def test_partitions_are_kept_and_what_moves_is_committed_and_revoked() -> None:
@@ -136,14 +131,14 @@ def test_lost_partitions_are_not_claimed() -> None:
     world.assign(1, P0)
     world.clock.advance(1_000)
     world.act()
-    world.answer(HeartbeatResult(ErrorCode.UNKNOWN_MEMBER_ID), "heartbeat")
+    world.answer(HeartbeatResponse(error=ErrorCode.UNKNOWN_MEMBER_ID), "heartbeat")
     world.act()
 
     assert world.owned() == ()
 
 
-def member(name: str, *owned: TopicPartition, generation: int = 1) -> JoinResultMember:
-    return JoinResultMember(
+def member(name: str, *owned: TopicPartition, generation: int = 1) -> JoinedMember:
+    return JoinedMember(
         member_id=name, group_instance_id=None, metadata=subscription_bytes("t0", owned, generation)
     )
 

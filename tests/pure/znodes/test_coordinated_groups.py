@@ -14,7 +14,7 @@ from zkgroup.znodes.coordinated_groups import (
     CHUNK_BYTES,
     GroupChunk,
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     ProtocolMarker,
     SlotConfig,
     SlotOwner,
@@ -42,10 +42,12 @@ EMPTY = GroupHeader(
     leader=None,
     state_timestamp_ms=0,
 )
-METADATA = OffsetMetadata(
+METADATA = OffsetAndMetadata(
     offset=2**40, leader_epoch=-1, metadata="\u00e4", commit_timestamp_ms=1_700_000_000_000
 )
-EXPIRES = OffsetMetadata(offset=-5, leader_epoch=3, metadata="", commit_timestamp_ms=1, expire_timestamp_ms=2)
+EXPIRES = OffsetAndMetadata(
+    offset=-5, leader_epoch=3, metadata="", commit_timestamp_ms=1, expire_timestamp_ms=2
+)
 MEMBER = StoredMember(
     member_id="c-1",
     group_instance_id=None,
@@ -88,7 +90,7 @@ TEXTS: list[tuple[Any, str]] = [
         '{"version":1,"offset":"-5","leader_epoch":3,"metadata":"","committed":"1","expires":"2"}',
     ),
     (
-        OffsetMetadata(offset=1, leader_epoch=0, metadata='"\\\n\x01', commit_timestamp_ms=2),
+        OffsetAndMetadata(offset=1, leader_epoch=0, metadata='"\\\n\x01', commit_timestamp_ms=2),
         r'{"version":1,"offset":"1","leader_epoch":0,"metadata":"\"\\\n\u0001","committed":"2"}',
     ),
     (GroupChunk(b"part"), "part"),
@@ -105,12 +107,12 @@ def test_a_znode_has_this_text(znode: Any, text: str) -> None:
 def test_a_leader_epoch_has_32_bits() -> None:
     """Kafka 0.8 reads no larger number in JSON."""
     with pytest.raises(ConfigError, match="leader epoch 2147483648"):
-        OffsetMetadata(offset=1, leader_epoch=2**31, metadata="", commit_timestamp_ms=2).encode()
+        OffsetAndMetadata(offset=1, leader_epoch=2**31, metadata="", commit_timestamp_ms=2).encode()
 
 
 def test_a_lone_surrogate_in_the_metadata_of_an_offset_is_stored_as_a_question_mark() -> None:
     """UTF-8 does not have it."""
-    metadata = OffsetMetadata(offset=1, leader_epoch=0, metadata="\ud800", commit_timestamp_ms=2)
+    metadata = OffsetAndMetadata(offset=1, leader_epoch=0, metadata="\ud800", commit_timestamp_ms=2)
 
     assert b'"metadata":"?"' in metadata.encode()
 
@@ -123,7 +125,7 @@ def test_a_lone_surrogate_in_the_metadata_of_an_offset_is_stored_as_a_question_m
         (ProtocolMarker.path("g"), "/consumers/g/protocol"),
         (GroupHeader.path(3, "g"), "/zkgroup/groups/3/g"),
         (GroupChunk.path(3, "g", 7, 0), "/zkgroup/groups/3/g/rec-7-0"),
-        (OffsetMetadata.path(3, "g", TopicPartition("t", 4)), "/zkgroup/groups/3/g/meta/t/4"),
+        (OffsetAndMetadata.path(3, "g", TopicPartition("t", 4)), "/zkgroup/groups/3/g/meta/t/4"),
     ],
 )
 def test_a_znode_has_this_path(path: str, expected: str) -> None:
@@ -151,7 +153,7 @@ def test_other_data_is_corrupt(kind: Any, data: bytes | None) -> None:
         (GroupHeader, TEXTS[4][1], TEXTS[4][1].replace('"reserved":100', '"reserved":true')),
         (GroupHeader, TEXTS[4][1], TEXTS[4][1].replace('"4000000000"', '"4294967296"')),
         (GroupHeader, TEXTS[4][1], TEXTS[4][1].replace('"c-1"', "3")),
-        (OffsetMetadata, TEXTS[6][1], TEXTS[6][1].replace('"1099511627776"', "7")),
+        (OffsetAndMetadata, TEXTS[6][1], TEXTS[6][1].replace('"1099511627776"', "7")),
     ],
 )
 def test_values_have_their_limits(znode: Any, text: str, wrong: str) -> None:

@@ -22,7 +22,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, SetData
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.consumers import group_path, ids_path, offset_path
-from zkgroup.znodes.coordinated_groups import GroupChunk, GroupHeader, OffsetMetadata, ProtocolMarker
+from zkgroup.znodes.coordinated_groups import GroupChunk, GroupHeader, OffsetAndMetadata, ProtocolMarker
 from zkgroup.zookeeper.blocking import Blocking
 
 STORED = WriteOutcome.STORED
@@ -189,5 +189,5 @@ def test_only_what_the_coordinator_wrote_last_expires(stores: ServerStores, owne
     expired = owner.next(OffsetsExpired)
     assert (expired.partitions, expired.has_offsets) == ({kept}, True)
     assert stores.zk.find(offset_path(GROUP, kept)) is None
-    assert stores.zk.find(OffsetMetadata.path(0, GROUP, kept)) is None
+    assert stores.zk.find(OffsetAndMetadata.path(0, GROUP, kept)) is None
     assert stores.zk.read(path).data == b"5"

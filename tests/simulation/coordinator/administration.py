@@ -17,8 +17,8 @@ from zkgroup.admin.offsets.planning import OffsetPlan, plan_values
 from zkgroup.admin.offsets.writes import apply_plan
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.groups.stored_coordinator import OffsetsRemoved, ServiceResult
-from zkgroup.coordinator.effects import LeaveGroupResult, RemoveGroupResult, RemoveOffsetsResult
-from zkgroup.coordinator.events import GroupRequest, LeaveGroup, LeavingIdentity, RemoveGroup, RemoveOffsets
+from zkgroup.coordinator.effects import RemoveGroupResult, RemoveOffsetsResult
+from zkgroup.coordinator.events import GroupRequest, LeaveGroup, RemoveGroup, RemoveOffsets
 from zkgroup.coordinator.group import ConsumerGroupState
 from zkgroup.errors import ConflictError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
@@ -48,6 +48,7 @@ from zkgroup.model.requests import (
     SyncDone,
 )
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.wire.groups import LeaveGroupResponse, LeavingMember
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
@@ -75,7 +76,7 @@ class AdminClient:
     def remove_static(self, instance: str) -> bool:
         """LeaveGroup for the member with a `group.instance.id`, whatever its member id is."""
         self._instance = instance
-        leaving = LeavingIdentity(member_id="", group_instance_id=instance)
+        leaving = LeavingMember(member_id="", group_instance_id=instance)
         return self._send(LeaveGroup(request_id=0, group_id=self.group, members=(leaving,)))
 
     def _send(self, request: GroupRequest) -> bool:
@@ -101,11 +102,11 @@ class AdminClient:
                     self._note("offsets.deleted", since_ms=self._sent_ms, partitions=rows)
                 if ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC in errors.values():
                     self._world.figures["admin subscribed offsets kept"] += 1
-            case LeaveGroupResult(ErrorCode.NONE, (left,)) if left.error is ErrorCode.NONE:
+            case LeaveGroupResponse(error=ErrorCode.NONE, members=(left,)) if left.error is ErrorCode.NONE:
                 self._note("static.removed", owner=self._instance, request=self.name)
             case RemoveGroupResult(ErrorCode.NON_EMPTY_GROUP):
                 self._world.figures["admin living groups kept"] += 1
-            case RemoveGroupResult() | RemoveOffsetsResult() | LeaveGroupResult():
+            case RemoveGroupResult() | RemoveOffsetsResult() | LeaveGroupResponse():
                 pass
             case _:
                 raise AssertionError(f"{self.name}: {call.request} was answered with {result}")

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from zkgroup.assignment.consumer_protocol import decode_assignment, decode_subscription
-from zkgroup.coordinator.effects import JoinResultMember
 from zkgroup.model import TopicPartition
+from zkgroup.wire.groups import JoinedMember
 
 
 def subscription_bytes(topic: str, owned: Iterable[TopicPartition] = (), generation: int = -1) -> bytes:
@@ -57,7 +57,7 @@ def deal_out(
 
 
 def assign_cooperatively(
-    members: Sequence[JoinResultMember], partitions: Sequence[TopicPartition]
+    members: Sequence[JoinedMember], partitions: Sequence[TopicPartition]
 ) -> dict[str, list[TopicPartition]]:
     """The shares of a cooperative assignment, by member, without partitions that others still own."""
     owners = _owners(members)
@@ -81,7 +81,7 @@ def assign_cooperatively(
     }
 
 
-def _owners(members: Sequence[JoinResultMember]) -> Mapping[TopicPartition, str]:
+def _owners(members: Sequence[JoinedMember]) -> Mapping[TopicPartition, str]:
     """Who owns each partition: of two that say so, the one that was in the later generation."""
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member in members:

@@ -28,15 +28,7 @@ from tests.simulation.coordinator.calls import CallStage, ClientCall, ClientNetw
 from tests.simulation.schedule import Action
 from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
-from zkgroup.coordinator.effects import (
-    CommitOffsetsResult,
-    FetchOffsetsResult,
-    HeartbeatResult,
-    JoinGroupResult,
-    JoinResultMember,
-    LeaveGroupResult,
-    SyncGroupResult,
-)
+from zkgroup.coordinator.effects import CommitOffsetsResult, FetchOffsetsResult
 from zkgroup.coordinator.events import (
     CommitOffsets,
     FetchOffsets,
@@ -44,13 +36,20 @@ from zkgroup.coordinator.events import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    LeavingIdentity,
     SyncGroup,
 )
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
+from zkgroup.wire.groups import (
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    LeavingMember,
+    SyncGroupResponse,
+)
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 HEARTBEAT_MS: Final = 700
 COMMIT_MS: Final = 900
@@ -123,7 +122,7 @@ class BelievedMembership:
     member_id: str = ""
     generation: int = -1
     leads: bool = False
-    members: tuple[JoinResultMember, ...] = ()
+    members: tuple[JoinedMember, ...] = ()
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -250,9 +249,7 @@ class GroupClient:
             case ClientPhase.PREPARING:
                 self._send("main", self._commit_request())
             case ClientPhase.LEAVING if self.believes.member_id:
-                leaving = LeavingIdentity(
-                    member_id=self.believes.member_id, group_instance_id=self.instance_id
-                )
+                leaving = LeavingMember(member_id=self.believes.member_id, group_instance_id=self.instance_id)
                 self._send("main", LeaveGroup(request_id=0, group_id=self.group, members=(leaving,)))
             case ClientPhase.LEAVING:
                 self.end()
@@ -358,22 +355,22 @@ class GroupClient:
             return  # it has given the request up
         del self._calls[kind]
         match result:
-            case JoinGroupResult():
+            case JoinGroupResponse():
                 self._joined(call, result)
-            case SyncGroupResult():
+            case SyncGroupResponse():
                 self._synced(result)
-            case HeartbeatResult(error):
+            case HeartbeatResponse(error=error):
                 self._told(error)
             case OffsetsRead() | FetchOffsetsResult():
                 self._fetched(call, result)
             case CommitOffsetsResult():
                 self._committed(call, result, kind)
-            case LeaveGroupResult():
+            case LeaveGroupResponse():
                 self.end()
             case _:
                 raise AssertionError(f"{self.name}: {call.request} was answered with {result}")
 
-    def _joined(self, call: ClientCall, result: JoinGroupResult) -> None:
+    def _joined(self, call: ClientCall, result: JoinGroupResponse) -> None:
         if self.phase is not ClientPhase.OUTSIDE:
             return
         if result.error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -390,7 +387,7 @@ class GroupClient:
             self._note("join.ok", leads=leads, kept=kept, since_ms=call.sent_ms)
             self.phase = ClientPhase.JOINED
 
-    def _synced(self, result: SyncGroupResult) -> None:
+    def _synced(self, result: SyncGroupResponse) -> None:
         if self.phase is not ClientPhase.JOINED:
             return
         if result.error is not ErrorCode.NONE:

@@ -22,7 +22,6 @@ from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
 from zkgroup.coordinator.effects import CommitOffsetsResult
 from zkgroup.coordinator.events import CommitOffsets, FetchOffsets
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -30,7 +29,7 @@ from zkgroup.model.requests import Create
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, offset_path
-from zkgroup.znodes.coordinated_groups import OffsetMetadata
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 _PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
 OTHER: Final = TopicPartition(OTHER_TOPIC, 0)
@@ -125,13 +124,13 @@ class CoordinatorWorld(ClusterWorld):
         """A partition whose topic is not the one of which the coordinator stored an offset."""
         for tp in (*_PARTITIONS, OTHER):
             offset = self.server.find(offset_path(group, tp))
-            path = OffsetMetadata.path(slot_of(group, self.setup.slots), group, tp)
+            path = OffsetAndMetadata.path(slot_of(group, self.setup.slots), group, tp)
             beside, topic = self.server.find(path), self.server.find(Topic.path(tp.topic))
             if offset is None or beside is None:
                 continue
             is_own = (
                 Offset.decode(offset.path, offset.data).value
-                == OffsetMetadata.decode(path, beside.data).offset
+                == OffsetAndMetadata.decode(path, beside.data).offset
             )
             if is_own and (topic is None or offset.stat.mzxid < topic.stat.czxid):
                 return tp

@@ -47,7 +47,7 @@ from zkgroup.znodes.consumers import (
 )
 from zkgroup.znodes.coordinated_groups import (
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     ProtocolMarker,
     meta_path,
 )
@@ -147,7 +147,7 @@ class Deletions:
         """One transaction; None where a znode has changed since it was read."""
         offsets, metadata = yield from read_many(
             [offset_path(group.group_id, each) for each in batch],
-            [OffsetMetadata.path(slot.number, group.group_id, each) for each in batch],
+            [OffsetAndMetadata.path(slot.number, group.group_id, each) for each in batch],
         )
         deleted, operations = [], []
         for partition, offset, beside in zip(batch, offsets, metadata, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.broker.groups.led_slots import StoredGroup
-from zkgroup.coordinator.records import GroupRecord, MemberRecord
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.coordinator.settings import GENERATIONS_RESERVED
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
@@ -94,7 +94,7 @@ def record_of(
         protocol=header.protocol,
         leader=header.leader,
         state_timestamp_ms=to_machine_ms(header.state_timestamp_ms),
-        members=tuple(_member(each) for each in members),
+        members=members,
     )
 
 
@@ -121,19 +121,6 @@ def _decoded(named: Iterable[str], chunks: Mapping[str, Znode | Code | None]) ->
         if not isinstance(found, Znode):
             raise CorruptZnodeError(path, "a part of a group", "no znode" if found is None else found.value)
         yield GroupChunk.decode(path, found.data)
-
-
-def _member(stored: StoredMember) -> MemberRecord:
-    return MemberRecord(
-        member_id=stored.member_id,
-        group_instance_id=stored.group_instance_id,
-        client_id=stored.client_id,
-        client_host=stored.client_host,
-        session_timeout_ms=stored.session_timeout_ms,
-        rebalance_timeout_ms=stored.rebalance_timeout_ms,
-        protocols=stored.protocols,
-        assignment=stored.assignment,
-    )
 
 
 def _empty(group_id: str, generation: int, reserved: int) -> GroupRecord:

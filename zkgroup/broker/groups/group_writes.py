@@ -25,7 +25,7 @@ from zkgroup.broker.groups.led_slots import (
 from zkgroup.broker.groups.members_watch import MembersWatch
 from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup
 from zkgroup.coordinator.events import GroupWritten, WriteOutcome
-from zkgroup.coordinator.records import GroupRecord, MemberRecord
+from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import Znode
 from zkgroup.model.requests import (
     Check,
@@ -59,7 +59,6 @@ from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
     ProtocolMarker,
-    StoredMember,
     chunks_of,
 )
 
@@ -235,7 +234,7 @@ class GroupWrites:
         yield from self._find_header(slot, group)
         if group.has_stray_chunks:
             yield from self._list_chunks(slot, group)
-        chunks, checksum = chunks_of([_stored(member) for member in record.members])
+        chunks, checksum = chunks_of(record.members)
         generation, first = record.generation, group.chunk_numbers.get(record.generation, 0)
         group.chunk_numbers[generation] = first + len(chunks)
         numbers = range(first, first + len(chunks))
@@ -380,16 +379,3 @@ class GroupWrites:
         if members is None:
             return [Create(ids, None), create]
         return [Delete(ids, -1), Create(ids, None), create]
-
-
-def _stored(member: MemberRecord) -> StoredMember:
-    return StoredMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=member.protocols,
-        assignment=member.assignment,
-    )

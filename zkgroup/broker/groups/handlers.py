@@ -1,4 +1,7 @@
-"""The handlers of the group requests, and their rows in the table of served APIs.
+"""The handlers of the group requests: events of the coordinator, and its results as responses of a version.
+
+The coordinator knows no versions: what differs between them is done here.
+Source: kafka/server/KafkaApis.scala@2.8.2 (handleJoinGroupRequest and the others of groups).
 
 Deviations from Kafka 2.8.2, besides those of the coordinator (docs/adr/0036):
 
@@ -9,11 +12,11 @@ Deviations from Kafka 2.8.2, besides those of the coordinator (docs/adr/0036):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, Final, TypeVar
 
-from zkgroup.broker.groups import translation
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.groups.store_events import (
     LegacyOffsetsRead,
@@ -27,25 +30,24 @@ from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
 from zkgroup.broker.server.later import Later, given
 from zkgroup.coordinator import events
 from zkgroup.coordinator.effects import (
-    DescribedGroupResult,
+    CommitOffsetsResult,
     FetchOffsetsResult,
-    JoinGroupResult,
-    LeaveGroupResult,
-    ListGroupsResult,
     RemoveGroupResult,
     RemoveOffsetsResult,
-    SyncGroupResult,
 )
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group_ids import is_valid_group_id, is_znode_name
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.ports import Clock
 from zkgroup.wire.groups import (
+    NO_RETENTION,
+    CommitPartitionResult,
+    CommitTopicResult,
     DeletedGroup,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     HeartbeatRequest,
@@ -54,6 +56,7 @@ from zkgroup.wire.groups import (
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    LeavingMember,
     ListGroupsRequest,
     ListGroupsResponse,
     OffsetCommitRequest,
@@ -62,16 +65,28 @@ from zkgroup.wire.groups import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    StoredOffset,
+    StoredTopic,
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from zkgroup.wire.messages import EncodedResponse
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
+T = TypeVar("T")
 LEGACY_COMMIT_ERRORS: Final = {
     WriteOutcome.STORED: ErrorCode.NONE,
     WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 """The errors of OffsetCommit 0 by outcome; -1 for others."""
-NOTHING: Final = (translation.NO_OFFSET, ErrorCode.NONE)
+NO_OFFSET: Final = OffsetAndMetadata(offset=-1)
+NO_TIME: Final = -1
+"""Commit time of OffsetCommit 1: the broker's."""
+PARTITIONS_REMEMBERED: Final = 16
+"""Most partitions of an answer that is remembered."""
+ANSWERS_REMEMBERED: Final = 4096
+"""Encoded answers that are kept, of a kibibyte or two at most."""
+NOTHING: Final = (NO_OFFSET, ErrorCode.NONE)
 """What OffsetFetch answers for a partition without an offset, but for version 0."""
 
 
@@ -113,44 +128,45 @@ class GroupHandlers:
     ) -> JoinGroupResponse | None:
         """None, which closes the connection, for a join that a later one of the member has replaced."""
         service = self._service
-        result = await service.ask(translation.join_event(service.new_id(), context, request))
+        result = await service.ask(join_event(service.new_id(), context, request))
         if result is DROPPED:
             return None
-        assert isinstance(result, JoinGroupResult)
-        return translation.join_response(context.version, result)
+        assert isinstance(result, JoinGroupResponse)
+        if context.version < 7 and result.protocol is None:
+            return replace(result, protocol="")
+        return result
 
     async def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
         service = self._service
-        result = await service.ask(translation.sync_event(service.new_id(), context, request))
-        assert isinstance(result, SyncGroupResult)
-        return translation.sync_response(result)
+        result = await service.ask(sync_event(service.new_id(), context, request))
+        assert isinstance(result, SyncGroupResponse)
+        return result
 
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
         service = self._service
-        event = translation.heartbeat_event(service.new_id(), request)
-        return service.answer(event, translation.heartbeat_response)
+        return service.ask(heartbeat_event(service.new_id(), request))
 
     async def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         service = self._service
-        result = await service.ask(translation.leave_event(service.new_id(), context, request))
-        assert isinstance(result, LeaveGroupResult)
-        return translation.leave_response(context.version, result)
+        result = await service.ask(leave_event(service.new_id(), context, request))
+        assert isinstance(result, LeaveGroupResponse)
+        return leave_response(context.version, result)
 
     def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
         version = context.header.version
-        offsets = translation.committed_offsets(request, self._clock.wall_ms())
+        offsets = committed_offsets(request, self._clock.wall_ms())
         is_known = self._is_known
         unknown = frozenset([tp for tp in offsets if not is_known(tp)])
         if len(unknown) == len(offsets):  # as Kafka: the coordinator is not asked
-            return given(translation.commit_response(_refused(offsets, unknown, ErrorCode.NONE)))
+            return given(commit_response(_refused(offsets, unknown, ErrorCode.NONE)))
         if version == 0:
             return self._commit_legacy(request.group, offsets, unknown)
         if not request.group:
             errors = _refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID)
-            return given(translation.commit_response(errors))
+            return given(commit_response(errors))
         service = self._service
-        event = translation.commit_event(service.new_id(), request, offsets, unknown)
-        return service.answer(event, partial(translation.commit_answer, version))
+        event = commit_event(service.new_id(), request, offsets, unknown)
+        return service.answer(event, partial(commit_answer, version))
 
     async def _commit_legacy(
         self,
@@ -160,9 +176,9 @@ class GroupHandlers:
     ) -> OffsetCommitResponse:
         """OffsetCommit 0: Kafka's znodes of offsets, without a coordinator; metadata are not stored."""
         if not group:
-            return translation.commit_response(_refused(offsets, unknown, ErrorCode.UNKNOWN))
+            return commit_response(_refused(offsets, unknown, ErrorCode.UNKNOWN))
         if not is_valid_group_id(group):
-            return translation.commit_response(_refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID))
+            return commit_response(_refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID))
         errors: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
             if tp in unknown:
@@ -175,42 +191,42 @@ class GroupHandlers:
             assert isinstance(result, LegacyOffsetsWritten)
             for tp, outcome in result.outcomes.items():
                 errors[tp] = LEGACY_COMMIT_ERRORS.get(outcome, ErrorCode.UNKNOWN)
-        return translation.commit_response({tp: errors[tp] for tp in offsets})
+        return commit_response({tp: errors[tp] for tp in offsets})
 
     async def offset_fetch(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if context.version == 0:
             return await self._fetch_legacy(request)
-        partitions = translation.requested_partitions(request)
+        partitions = requested_partitions(request)
         if not request.group:
-            return translation.fetch_response(dict.fromkeys(partitions or (), NOTHING))
+            return fetch_response(dict.fromkeys(partitions or (), NOTHING))
         service = self._service
-        result = await service.ask(translation.fetch_event(service.new_id(), request))
+        result = await service.ask(fetch_event(service.new_id(), request))
         assert isinstance(result, FetchOffsetsResult | OffsetsRead)
         if result.error is not ErrorCode.NONE:
-            return translation.fetch_refusal(context.version, request, result.error)
+            return fetch_refusal(context.version, request, result.error)
         assert isinstance(result, OffsetsRead)
-        return translation.fetch_response(translation.fetched_offsets(partitions, result))
+        return fetch_response(fetched_offsets(partitions, result))
 
     async def _fetch_legacy(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """OffsetFetch 0, as in Kafka 0.8.2.2: 3 without an offset, -1 for one that cannot be read."""
-        partitions = translation.requested_partitions(request) or ()
+        partitions = requested_partitions(request) or ()
         known = tuple(tp for tp in partitions if self._is_known(tp))
-        none = (translation.NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        none = (NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         found: dict[TopicPartition, tuple[OffsetAndMetadata, int]] = dict.fromkeys(partitions, none)
         if not request.group:
-            found.update(dict.fromkeys(known, (translation.NO_OFFSET, ErrorCode.UNKNOWN)))
+            found.update(dict.fromkeys(known, (NO_OFFSET, ErrorCode.UNKNOWN)))
         elif not is_znode_name(request.group):
-            found.update(dict.fromkeys(known, (translation.NO_OFFSET, ErrorCode.INVALID_GROUP_ID)))
+            found.update(dict.fromkeys(known, (NO_OFFSET, ErrorCode.INVALID_GROUP_ID)))
         elif known:
             service = self._service
             result = await service.ask(ReadLegacyOffsets(service.new_id(), request.group, known))
             assert isinstance(result, LegacyOffsetsRead)
             if result.error is not ErrorCode.NONE:
-                found.update(dict.fromkeys(known, (translation.NO_OFFSET, result.error)))
+                found.update(dict.fromkeys(known, (NO_OFFSET, result.error)))
             for tp, offset in result.offsets.items():
                 found[tp] = OffsetAndMetadata(offset=offset), ErrorCode.NONE
-            found.update(dict.fromkeys(result.unreadable, (translation.NO_OFFSET, ErrorCode.UNKNOWN)))
-        return translation.fetch_response(found)
+            found.update(dict.fromkeys(result.unreadable, (NO_OFFSET, ErrorCode.UNKNOWN)))
+        return fetch_response(found)
 
     async def offset_delete(
         self, context: RequestContext, request: OffsetDeleteRequest
@@ -229,23 +245,22 @@ class GroupHandlers:
         assert isinstance(result, OffsetsRemoved)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {tp: result.errors.get(tp, unknown) for tp in named}
-        return OffsetDeleteResponse(error=ErrorCode.NONE, topics=translation.commit_results(errors))
+        return OffsetDeleteResponse(error=ErrorCode.NONE, topics=commit_results(errors))
 
     async def describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
-        service, found = self._service, []
-        timers_at_ms = self._clock.now_ms() if request.include_timers else None
+        service, found = self._service, list[DescribedGroup]()
         for group in request.groups:
-            result = await service.ask(events.DescribeGroup(request_id=service.new_id(), group_id=group))
-            assert isinstance(result, DescribedGroupResult)
-            found.append(
-                translation.described_group(
-                    result,
-                    with_operations=request.include_authorized_operations,
-                    timers_at_ms=timers_at_ms,
-                )
+            event = events.DescribeGroup(
+                request_id=service.new_id(),
+                group_id=group,
+                include_authorized_operations=request.include_authorized_operations,
+                include_timers=request.include_timers,
             )
+            result = await service.ask(event)
+            assert isinstance(result, DescribedGroup)
+            found.append(result)
         return DescribeGroupsResponse(groups=tuple(found))
 
     async def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -253,8 +268,8 @@ class GroupHandlers:
         result = await service.ask(
             events.ListGroups(request_id=service.new_id(), states=frozenset(request.states))
         )
-        assert isinstance(result, ListGroupsResult)
-        return translation.list_response(result, service.slot_use() if request.include_slots else ())
+        assert isinstance(result, ListGroupsResponse)
+        return replace(result, slots=tuple(service.slot_use())) if request.include_slots else result
 
     async def delete_groups(
         self, context: RequestContext, request: DeleteGroupsRequest
@@ -280,3 +295,198 @@ def _refused(
 ) -> dict[TopicPartition, int]:
     """The error for each partition; an unknown one has its own."""
     return {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else error for tp in offsets}
+
+
+def join_event(number: int, context: RequestContext, request: JoinGroupRequest) -> events.JoinGroup:
+    """JoinGroup 0 to 7. In version 0 the session timeout is the rebalance timeout too."""
+    version = context.version
+    return events.JoinGroup(
+        request_id=number,
+        group_id=request.group,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        requires_member_id=version >= 4,
+        client_id=context.client_id or "",
+        client_host=f"/{context.peer.host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+    )
+
+
+def sync_event(number: int, context: RequestContext, request: SyncGroupRequest) -> events.SyncGroup:
+    """SyncGroup 0 to 5; of two assignments for one member the last one counts."""
+    return events.SyncGroup(
+        request_id=number,
+        group_id=request.group,
+        generation=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        requires_protocol=context.version >= 5,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+
+
+def heartbeat_event(number: int, request: HeartbeatRequest) -> events.Heartbeat:
+    """Heartbeat 0 to 4."""
+    return events.Heartbeat(
+        request_id=number,
+        group_id=request.group,
+        generation=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+
+
+def leave_event(number: int, context: RequestContext, request: LeaveGroupRequest) -> events.LeaveGroup:
+    """LeaveGroup 0 to 5; before version 3 exactly one member leaves."""
+    members = request.members if context.version >= 3 else (LeavingMember(member_id=request.member_id),)
+    return events.LeaveGroup(request_id=number, group_id=request.group, members=members)
+
+
+def leave_response(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
+    """Before version 3 the error is the first one of all."""
+    if version >= 3:
+        return response
+    errors = (response.error, *(each.error for each in response.members))
+    return LeaveGroupResponse(error=next(filter(None, errors), ErrorCode.NONE))
+
+
+def committed_offsets(request: OffsetCommitRequest, wall_ms: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets of OffsetCommit 1 to 8; of two for one partition the last one.
+
+    Version 1 may have the time of the commit, versions 2 to 4 a retention. A commit without metadata has
+    empty ones.
+    """
+    has_retention = request.retention_ms != NO_RETENTION
+    return {
+        TopicPartition(topic.topic, each.partition): OffsetAndMetadata(
+            each.offset,
+            each.leader_epoch,
+            each.metadata or "",
+            wall_ms if each.timestamp_ms == NO_TIME else each.timestamp_ms,
+            wall_ms + request.retention_ms if has_retention else None,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    }
+
+
+def commit_event(
+    number: int,
+    request: OffsetCommitRequest,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    unknown: frozenset[TopicPartition],
+) -> events.CommitOffsets:
+    """OffsetCommit 1 to 8, with its offsets and those of them that the broker does not know."""
+    return events.CommitOffsets(
+        request_id=number,
+        group_id=request.group,
+        generation=request.generation,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+        unknown_partitions=unknown,
+    )
+
+
+def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
+    """The error of each partition."""
+    return OffsetCommitResponse(topics=commit_results(errors))
+
+
+def commit_answer(version: int, result: CommitOffsetsResult) -> OffsetCommitResponse | EncodedResponse:
+    """The error of each partition; where few partitions have none, what was encoded before.
+
+    A consumer commits the same partitions again and again, nearly always without an error.
+    """
+    errors = result.errors
+    if len(errors) > PARTITIONS_REMEMBERED or any(errors.values()):
+        return commit_response(errors)
+    return _encoded_commit_response(version, tuple(errors))
+
+
+@lru_cache(ANSWERS_REMEMBERED)
+def _encoded_commit_response(version: int, stored: tuple[TopicPartition, ...]) -> EncodedResponse:
+    return EncodedResponse(commit_response(dict.fromkeys(stored, ErrorCode.NONE)), version)
+
+
+def commit_results(errors: Mapping[TopicPartition, int]) -> tuple[CommitTopicResult, ...]:
+    """The error of each partition, by topic."""
+    topics: dict[str, list[CommitPartitionResult]] = {}
+    for tp, error in errors.items():
+        result = CommitPartitionResult(partition=tp.partition, error=error)
+        topics.setdefault(tp.topic, []).append(result)
+    return tuple([CommitTopicResult(topic=topic, partitions=tuple(found)) for topic, found in topics.items()])
+
+
+def requested_partitions(request: OffsetFetchRequest) -> tuple[TopicPartition, ...] | None:
+    """The partitions of an OffsetFetch, each once; None: all that have an offset."""
+    if request.topics is None:
+        return None
+    named = (TopicPartition(topic.topic, each) for topic in request.topics for each in topic.partitions)
+    return tuple(dict.fromkeys(named))
+
+
+def fetch_event(number: int, request: OffsetFetchRequest) -> events.FetchOffsets:
+    """OffsetFetch 1 to 7."""
+    return events.FetchOffsets(
+        request_id=number,
+        group_id=request.group,
+        partitions=requested_partitions(request),
+        require_stable=request.require_stable,
+    )
+
+
+def fetched_offsets(
+    partitions: Iterable[TopicPartition] | None, read: OffsetsRead
+) -> dict[TopicPartition, tuple[OffsetAndMetadata, int]]:
+    """The offset of each partition, -1 for none, with its error."""
+    named = dict.fromkeys((*read.offsets, *read.partition_errors)) if partitions is None else partitions
+    errors = read.partition_errors
+    return {
+        each: (NO_OFFSET if each in errors else read.offsets.get(each, NO_OFFSET), errors.get(each, 0))
+        for each in named
+    }
+
+
+def fetch_response(
+    found: Mapping[TopicPartition, tuple[OffsetAndMetadata, int]], error: int = ErrorCode.NONE
+) -> OffsetFetchResponse:
+    """Offset and error of each partition, by topic."""
+    return OffsetFetchResponse(
+        error=error,
+        topics=tuple(
+            StoredTopic(
+                topic=topic,
+                partitions=tuple(
+                    StoredOffset(
+                        partition=partition,
+                        offset=offset.offset,
+                        leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error=of_partition,
+                    )
+                    for partition, (offset, of_partition) in offsets
+                ),
+            )
+            for topic, offsets in _by_topic(found.items())
+        ),
+    )
+
+
+def fetch_refusal(version: int, request: OffsetFetchRequest, error: int) -> OffsetFetchResponse:
+    """An OffsetFetch that is refused: before version 2 each partition has the error."""
+    if version >= 2:
+        return fetch_response({}, error)
+    return fetch_response(dict.fromkeys(requested_partitions(request) or (), (NO_OFFSET, error)))
+
+
+def _by_topic(values: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, list[tuple[int, T]]]]:
+    found: dict[str, list[tuple[int, T]]] = {}
+    for tp, value in values:
+        found.setdefault(tp.topic, []).append((tp.partition, value))
+    return list(found.items())

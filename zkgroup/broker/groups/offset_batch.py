@@ -10,7 +10,6 @@ from zkgroup.broker.groups.led_slots import LedSlot, OffsetPaths, StoredGroup
 from zkgroup.broker.groups.slot_usage import SlotUsage, metadata_size
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import WriteOutcome
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.znodes.consumers import (
@@ -21,7 +20,7 @@ from zkgroup.znodes.consumers import (
     offsets_path,
     offsets_topic_path,
 )
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetMetadata, meta_path, meta_topic_path
+from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetAndMetadata, meta_path, meta_topic_path
 
 TRANSACTION_BYTES: Final = 400 * 1024
 """Most bytes of one transaction of commits, roughly; ZooKeeper's limit is 1 MiB."""
@@ -156,7 +155,7 @@ def paths_of(slot: int, stored: StoredGroup, partition: TopicPartition) -> Offse
     if found is None:
         group, topic = stored.group_id, partition.topic
         parents = (group_path(group), offsets_path(group), offsets_topic_path(group, topic))
-        offset, metadata = offset_path(group, partition), OffsetMetadata.path(slot, group, partition)
+        offset, metadata = offset_path(group, partition), OffsetAndMetadata.path(slot, group, partition)
         metadata_parents = (meta_path(slot, group), meta_topic_path(slot, group, topic))
         found = stored.paths[partition] = OffsetPaths(
             parents=parents,
@@ -245,14 +244,7 @@ def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
 
 def _data_of(offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
     """The data of an offset and of its metadata."""
-    metadata = OffsetMetadata(
-        offset=offset.offset,
-        leader_epoch=offset.leader_epoch,
-        metadata=offset.metadata,
-        commit_timestamp_ms=offset.commit_timestamp_ms,
-        expire_timestamp_ms=offset.expire_timestamp_ms,
-    )
-    return Offset(offset.offset).encode(), metadata.encode()
+    return Offset(offset.offset).encode(), offset.encode()
 
 
 def _operations(

@@ -23,7 +23,6 @@ from zkgroup.broker.groups.store_events import (
     ReadMembers,
 )
 from zkgroup.coordinator.effects import ReadOffsets
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.error_codes import ErrorCode
@@ -41,7 +40,7 @@ from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.procedures import Procedure, Query, ask, exists_done, list_done
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path, offset_path, offsets_path, offsets_topic_path
-from zkgroup.znodes.coordinated_groups import OffsetMetadata
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 from zkgroup.znodes.json_fields import INT32, decimal
 
 
@@ -52,7 +51,7 @@ class FoundOffset:
     offset: Znode
     value: int
     metadata: Znode | None
-    recorded: OffsetMetadata | None
+    recorded: OffsetAndMetadata | None
     """None also where the metadata is of another offset: the coordinator did not write it last."""
     topic: ZnodeStat | None
     """Of the topic's znode; None: there is no such topic."""
@@ -66,15 +65,7 @@ class FoundOffset:
 
     @property
     def committed(self) -> OffsetAndMetadata:
-        if self.recorded is None:
-            return OffsetAndMetadata(offset=self.value)
-        return OffsetAndMetadata(
-            offset=self.value,
-            leader_epoch=self.recorded.leader_epoch,
-            metadata=self.recorded.metadata,
-            commit_timestamp_ms=self.recorded.commit_timestamp_ms,
-            expire_timestamp_ms=self.recorded.expire_timestamp_ms,
-        )
+        return OffsetAndMetadata(self.value) if self.recorded is None else self.recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +119,7 @@ def read_offsets(
     topics = sorted({partition.topic for _, partition in keys})
     offsets, metadata, *exist = yield from ask(
         Query(ReadMany(tuple(offset_path(*key) for key in keys))),
-        Query(ReadMany(tuple(OffsetMetadata.path(slot, *key) for key in keys))),
+        Query(ReadMany(tuple(OffsetAndMetadata.path(slot, *key) for key in keys))),
         *(Query(Exists(Topic.path(each))) for each in topics),
     )
     assert isinstance(offsets, ReadManyDone)
@@ -155,7 +146,7 @@ def _found(offset: Znode, beside: Znode | None, topic: ZnodeStat | None) -> Foun
     if beside is None:
         return FoundOffset(offset, value, None, None, topic)
     try:
-        recorded = OffsetMetadata.decode(beside.path, beside.data)
+        recorded = OffsetAndMetadata.decode(beside.path, beside.data)
     except CorruptZnodeError:
         return FoundOffset(offset, value, beside, None, topic)
     return FoundOffset(offset, value, beside, recorded if recorded.offset == value else None, topic)

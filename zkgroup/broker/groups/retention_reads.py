@@ -20,7 +20,6 @@ from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore
 from zkgroup.broker.groups.offset_reads import FoundOffset, FoundOffsets, list_partitions, read_offsets
 from zkgroup.broker.groups.slot_usage import metadata_size
 from zkgroup.broker.groups.store_events import OffsetsRecorded, Recorded, RetentionChecked
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Exists, Sync
 from zkgroup.runtime.concurrent_procedures import Job
@@ -28,6 +27,7 @@ from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import Procedure, Query, ask, exists_done, read_allowed
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import topics_path
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 RETENTION_TIMER: Final = "retention"
 GROUPS_AT_ONCE: Final = 100

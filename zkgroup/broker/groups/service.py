@@ -207,7 +207,7 @@ class GroupCoordinatorService:
         """The controller deletes topics: their offsets in the slots that the broker leads are deleted."""
         self._step_store(TopicsDeleted(topics))
 
-    def ask(self, request: ServiceRequest) -> Later[ServiceResult]:
+    def ask(self, request: ServiceRequest) -> Later[Any]:
         """The answer to a request with a number of `new_id`; most are there without a wait.
 
         Where it is dropped, its member stays in the group until its session is over.

@@ -28,11 +28,11 @@ from zkgroup.coordinator.events import (
     SlotEvent,
     WriteOutcome,
 )
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from zkgroup.znodes.consumers import Offset, ids_path, offsets_topic_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     ProtocolMarker,
     SlotOwner,
     members_of,
@@ -149,7 +149,7 @@ class _GroupReplay:
         for number, change in offsets.items():
             client, token, text = None, 0, ""
             if number in metadata:
-                text = OffsetMetadata.decode(metadata[number].path, metadata[number].data).metadata
+                text = OffsetAndMetadata.decode(metadata[number].path, metadata[number].data).metadata
                 client, _, rest = text.rstrip("\0").partition(" ")  # confluent-kafka sends a 0
                 token = int(rest or 0)
             offset = Offset.decode(change.path, change.data).value

@@ -18,7 +18,7 @@ from zkgroup.znodes.consumers import Offset, consumers_path
 from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
-    OffsetMetadata,
+    OffsetAndMetadata,
     groups_path,
     members_of,
     slots_path,
@@ -248,7 +248,7 @@ class CoordinatedGroupsReplay:
                 self._group(below[1]).chunks.pop(change.path, None)
             if len(below) == 5 and change.action != "delete":
                 partition = TopicPartition(below[3], int(below[4]))
-                commits[below[1], partition] = OffsetMetadata.decode(change.path, change.data).metadata
+                commits[below[1], partition] = OffsetAndMetadata.decode(change.path, change.data).metadata
             return None
         group = self._group(below[1])
         if change.action == "delete":

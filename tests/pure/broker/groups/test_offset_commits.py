@@ -19,13 +19,12 @@ from zkgroup.broker.groups.store_events import (
 )
 from zkgroup.coordinator.effects import ReadOffsets, WriteOffsets
 from zkgroup.coordinator.events import OffsetsWritten, WriteOutcome
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Code, Multi, ReadMany, Refused, Request
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import ids_path, offset_path
-from zkgroup.znodes.coordinated_groups import OffsetMetadata, ProtocolMarker, SlotOwner
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, ProtocolMarker, SlotOwner
 
 P1, P2 = TopicPartition("t", 1), TopicPartition("t", 2)
 STORED, NOT_OWNER, UNKNOWN = WriteOutcome.STORED, WriteOutcome.NOT_OWNER, WriteOutcome.UNKNOWN
@@ -50,8 +49,8 @@ def test_a_commit_is_stored_beside_its_metadata() -> None:
 
     assert node.commit_outcomes(committed) == {P0: STORED}
     assert world.offset() == b"5"
-    path = OffsetMetadata.path(0, GROUP, P0)
-    assert OffsetMetadata.decode(path, world.find(path).data) == OffsetMetadata(
+    path = OffsetAndMetadata.path(0, GROUP, P0)
+    assert OffsetAndMetadata.decode(path, world.find(path).data) == OffsetAndMetadata(
         offset=5, leader_epoch=3, metadata="why", commit_timestamp_ms=77
     )
 

@@ -26,7 +26,7 @@ from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path, offset_path
-from zkgroup.znodes.coordinated_groups import OffsetMetadata, SlotOwner
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, SlotOwner
 
 P1 = TopicPartition("t", 1)
 STORED = WriteOutcome.STORED
@@ -77,7 +77,7 @@ def test_an_offset_that_has_expired_is_deleted_with_its_metadata() -> None:
         group_id=GROUP, partitions=frozenset({P0}), has_offsets=True
     )
     assert world.offset(P0) is None
-    assert world.server.find(OffsetMetadata.path(0, GROUP, P0)) is None
+    assert world.server.find(OffsetAndMetadata.path(0, GROUP, P0)) is None
     assert world.offset(P1) == b"6"
     assert not expire(world, node, P1).has_offsets
 

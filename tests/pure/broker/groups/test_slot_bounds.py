@@ -97,7 +97,7 @@ def test_a_full_slot_takes_no_further_group() -> None:
 
     assert coordinator.commit(group="made-up") is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert coordinator.join(group="made-up") is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert {one.group_id for one in coordinator.list().groups} == {"one", "two"}
+    assert {one.group for one in coordinator.list().groups} == {"one", "two"}
     assert coordinator.commit(group="one") is ErrorCode.NONE
 
 
@@ -125,4 +125,4 @@ def test_a_group_whose_first_commit_is_refused_takes_no_place() -> None:
     coordinator.send_commit(group="joined")
     coordinator.send_join(group="joined")
     coordinator.complete(FULL)
-    assert [one.group_id for one in coordinator.list().groups] == ["joined"]
+    assert [one.group for one in coordinator.list().groups] == ["joined"]

@@ -9,7 +9,6 @@ import pytest
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, led, member, record
 from zkgroup.broker.groups.store_events import SlotLed, SlotResigned, SlotsCounted
 from zkgroup.coordinator.events import SlotKept, SlotLoaded, SlotLoading, SlotUnloaded, WriteOutcome
-from zkgroup.coordinator.records import MemberRecord
 from zkgroup.model.requests import ListChildren, Multi, Request
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.consumers import ids_path
@@ -19,6 +18,7 @@ from zkgroup.znodes.coordinated_groups import (
     ProtocolMarker,
     SlotConfig,
     SlotOwner,
+    StoredMember,
 )
 
 
@@ -400,7 +400,7 @@ def test_a_group_with_a_corrupt_chunk_starts_anew_above_its_generation() -> None
     ids=["protocol of none", "no protocol", "protocol of one", "member twice", "instance twice"],
 )
 def test_members_that_contradict_each_other_start_anew(
-    protocol: str | None, members: list[MemberRecord]
+    protocol: str | None, members: list[StoredMember]
 ) -> None:
     """A coordinator that had such members would fail at their next rebalance."""
     world, first = led()

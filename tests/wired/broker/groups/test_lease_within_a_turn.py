@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.worlds.group_services import FAST, GROUP
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.service import GroupCoordinatorService
-from zkgroup.coordinator.effects import HeartbeatResult
 from zkgroup.coordinator.events import Heartbeat
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
+from zkgroup.wire.groups import HeartbeatResponse
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
@@ -23,7 +23,7 @@ def answer(service: GroupCoordinatorService) -> ErrorCode:
     beat = Heartbeat(request_id=service.new_id(), group_id=GROUP, generation=1, member_id="stranger")
     later = service.ask(beat)
     assert later.is_given
-    assert isinstance(later.value, HeartbeatResult)
+    assert isinstance(later.value, HeartbeatResponse)
     return later.value.error
 
 

@@ -25,17 +25,17 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     WriteManyOffsets,
 )
-from zkgroup.broker.groups.translation import GROUP_OPERATIONS
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator import events
+from zkgroup.coordinator.descriptions import GROUP_OPERATIONS
 from zkgroup.coordinator.effects import DeleteGroup
 from zkgroup.coordinator.events import WriteOutcome
-from zkgroup.coordinator.records import OffsetAndMetadata
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.groups import NO_TIMER
 from zkgroup.wire.metadata import NO_OPERATIONS
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 SECOND = TopicPartition("t", 1)
 UNKNOWN = TopicPartition("no-such-topic", 0)
