@@ -34,7 +34,13 @@ from zkgroup.wire.admin_apis import (
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
-from zkgroup.znodes.config_settings import CLEANUP_POLICY, REPLICAS, SETTINGS, without_listener
+from zkgroup.znodes.config_settings import (
+    BROKER_SETTINGS,
+    CLEANUP_POLICY,
+    REPLICAS,
+    SETTINGS,
+    without_listener,
+)
 from zkgroup.znodes.ids import validate_topic
 
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG = 1, 2, 3
@@ -302,7 +308,9 @@ def alter(
         removed = sorted(before.keys() - after.keys())
         if set_to or removed:
             with refused_as(_code_of_invalid(entity, set_to), ConfigError):
-                change = alter_config_change(ensemble, entity, set_to, removed)
+                # As Kafka 2.8: it keeps unknown names, and refuses those that it reads only at its start.
+                custom = not (known.of_broker.keys() - BROKER_SETTINGS) & set_to.keys()
+                change = alter_config_change(ensemble, entity, set_to, removed, allow_unknown=custom)
             if not validate_only:
                 change.write(by)
         elif entity.kind == "topics":

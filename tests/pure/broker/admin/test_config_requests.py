@@ -49,7 +49,10 @@ KNOWN = KnownConfigs(
         ),
         "segment.bytes": KnownConfig("segment.bytes", INT, "4096", STATIC_BROKER_CONFIG, "size"),
     },
-    {"log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age", True)},
+    {
+        "log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age", True),
+        "num.partitions": KnownConfig("num.partitions", INT, "1", STATIC_BROKER_CONFIG, "count", True),
+    },
 )
 
 
@@ -81,6 +84,11 @@ def test_a_topic_shows_its_overrides_and_the_brokers_defaults(cluster: MemoryClu
     assert (retention.config_type, retention.documentation) == (LONG, "age")
     assert _rows(_describe(cluster, TOPIC_RESOURCE, "orders", ("segment.bytes",))) == _rows(found)[1:]
     assert _describe(cluster, TOPIC_RESOURCE, "orders", ()) == found  # as in Kafka: no keys are all
+
+
+def test_a_broker_keeps_a_name_that_it_does_not_know(cluster: MemoryCluster) -> None:
+    """As Kafka 2.8.2 does; what it reads only at its start is refused below."""
+    assert _alter_broker(cluster, "1", "cleanup.policy", "delete") == ErrorCode.NONE
 
 
 def test_a_topic_without_a_config_shows_that_of_the_brokers(cluster: MemoryCluster) -> None:
@@ -150,6 +158,7 @@ def test_a_broker_shows_its_own_settings_before_those_of_all(cluster: MemoryClus
     assert _rows(_describe(cluster, BROKER_RESOURCE, "1")) == [
         (rate, "6", DYNAMIC_BROKER_CONFIG),
         ("log.retention.ms", "9", STATIC_BROKER_CONFIG),
+        ("num.partitions", "1", STATIC_BROKER_CONFIG),
     ]
     assert _rows(_describe(cluster, BROKER_RESOURCE, "")) == [(rate, "5", DYNAMIC_DEFAULT_BROKER_CONFIG)]
     other = _describe(cluster, BROKER_RESOURCE, "2")
