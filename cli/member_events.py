@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.port import Record
 from zkgroup.model import TopicPartition
+from zkgroup.sources.port import Record
 
 from .render import Output
 from .schema import STRING, Json, JsonEvent, JsonKey, Shape, list_of, nullable

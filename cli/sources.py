@@ -21,8 +21,8 @@ from .app import output
 from .render import echo_err
 
 if TYPE_CHECKING:
-    from zkgroup.consumer.sources.port import Bounds, RecordSource
     from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.sources.port import Bounds, RecordSource
 
 OWN_S = 2.0
 """Longest wait for log ends without --source."""
@@ -37,15 +37,15 @@ def open_source(spec: str) -> RecordSource | None:
     """The source that a spec names; None for `none`. Raises UsageError, ConfigError."""
     kind, _, rest = spec.partition(":")
     if kind == "files" and rest:
-        from zkgroup.consumer.sources.files import FileSource
+        from zkgroup.sources.files import FileSource
 
         return FileSource(rest)
     if spec == "kafka" or (kind == "kafka" and rest):
-        from zkgroup.consumer.sources.kafka import KafkaSource
+        from zkgroup.sources.kafka import KafkaSource
 
         return KafkaSource(rest or None)
     if spec == "brokers":
-        from zkgroup.consumer.sources.kafka import BrokerSource
+        from zkgroup.sources.kafka import BrokerSource
 
         return BrokerSource()
     if spec == "none":

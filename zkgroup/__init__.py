@@ -40,14 +40,6 @@ if TYPE_CHECKING:
     from zkgroup.consumer.callbacks import RebalanceListener as RebalanceListener
     from zkgroup.consumer.lease import Lease as Lease
     from zkgroup.consumer.machine.events import MemberState as MemberState
-    from zkgroup.consumer.sources.files import FileSource as FileSource
-    from zkgroup.consumer.sources.kafka import BrokerSource as BrokerSource
-    from zkgroup.consumer.sources.kafka import KafkaSource as KafkaSource
-    from zkgroup.consumer.sources.memory import MemorySource as MemorySource
-    from zkgroup.consumer.sources.port import Bounds as Bounds
-    from zkgroup.consumer.sources.port import Record as Record
-    from zkgroup.consumer.sources.port import RecordSource as RecordSource
-    from zkgroup.consumer.sources.port import SourceRecord as SourceRecord
     from zkgroup.consumer.sync import Consumer as Consumer
     from zkgroup.consumer.sync import GroupMember as GroupMember
     from zkgroup.errors import CommitResult as CommitResult
@@ -57,6 +49,14 @@ if TYPE_CHECKING:
     from zkgroup.model import TopicPartition as TopicPartition
     from zkgroup.model import Whitelist as Whitelist
     from zkgroup.settings import GroupSettings as GroupSettings
+    from zkgroup.sources.files import FileSource as FileSource
+    from zkgroup.sources.kafka import BrokerSource as BrokerSource
+    from zkgroup.sources.kafka import KafkaSource as KafkaSource
+    from zkgroup.sources.memory import MemorySource as MemorySource
+    from zkgroup.sources.port import Bounds as Bounds
+    from zkgroup.sources.port import Record as Record
+    from zkgroup.sources.port import RecordSource as RecordSource
+    from zkgroup.sources.port import SourceRecord as SourceRecord
     from zkgroup.zookeeper import ClientSettings as ClientSettings
     from zkgroup.zookeeper import Sasl as Sasl
     from zkgroup.zookeeper import Tls as Tls
@@ -72,32 +72,32 @@ _HOMES = {
     "AsyncGroupMember": "zkgroup.consumer.aio",
     "AsyncRebalanceListener": "zkgroup.consumer.callbacks",
     "Blacklist": "zkgroup.model",
-    "Bounds": "zkgroup.consumer.sources.port",
+    "Bounds": "zkgroup.sources.port",
     "Broker": "zkgroup.broker.broker",
     "BrokerHealth": "zkgroup.broker.network",
     "BrokerListener": "zkgroup.broker.telemetry",
     "BrokerSettings": "zkgroup.broker.settings",
-    "BrokerSource": "zkgroup.consumer.sources.kafka",
+    "BrokerSource": "zkgroup.sources.kafka",
     "ChangeResult": "zkgroup.admin.changes.change",
     "ClientSettings": "zkgroup.zookeeper",
     "CommitResult": "zkgroup.errors",
     "Consumer": "zkgroup.consumer.sync",
-    "FileSource": "zkgroup.consumer.sources.files",
+    "FileSource": "zkgroup.sources.files",
     "GroupChange": "zkgroup.groups.preview",
     "GroupMember": "zkgroup.consumer.sync",
     "GroupSettings": "zkgroup.settings",
     "HistoryFile": "zkgroup.history",
-    "KafkaSource": "zkgroup.consumer.sources.kafka",
+    "KafkaSource": "zkgroup.sources.kafka",
     "Lease": "zkgroup.consumer.lease",
     "MemberState": "zkgroup.consumer.machine.events",
-    "MemorySource": "zkgroup.consumer.sources.memory",
+    "MemorySource": "zkgroup.sources.memory",
     "PlanRequest": "zkgroup.admin.reassign.proposals",
     "RebalanceListener": "zkgroup.consumer.callbacks",
-    "Record": "zkgroup.consumer.sources.port",
-    "RecordSource": "zkgroup.consumer.sources.port",
+    "Record": "zkgroup.sources.port",
+    "RecordSource": "zkgroup.sources.port",
     "ReplicaView": "zkgroup.broker.replica_view",
     "Sasl": "zkgroup.zookeeper",
-    "SourceRecord": "zkgroup.consumer.sources.port",
+    "SourceRecord": "zkgroup.sources.port",
     "Tls": "zkgroup.zookeeper",
     "TopicPartition": "zkgroup.model",
     "Whitelist": "zkgroup.model",

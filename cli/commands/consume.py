@@ -31,10 +31,10 @@ from ..render import echo_err
 from ..serving import StopSignals
 
 if TYPE_CHECKING:
-    from zkgroup.consumer.sources.port import Record, RecordSource
     from zkgroup.consumer.sync import Consumer, GroupMember
     from zkgroup.model import Blacklist, Whitelist
     from zkgroup.settings import GroupSettings
+    from zkgroup.sources.port import Record, RecordSource
 
     from ..member_events import EventPrinter
 

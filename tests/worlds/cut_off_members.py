@@ -11,10 +11,10 @@ from tests.worlds.clients import leader_of
 from tests.worlds.public_apis import Application, Listener, orders, settings
 from tests.worlds.recording import Recorder
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model.requests import Create
+from zkgroup.sources.memory import MemorySource
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.zookeeper.blocking import Blocking

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.waiting import eventually
-from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.consumer.sources.port import Record
+from zkgroup.sources.memory import MemorySource
+from zkgroup.sources.port import Record
 
 Places = list[tuple[int, int]]
 

@@ -16,7 +16,6 @@ from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.options import MemberOptions, Topics, checked_partition, subscription_of
-from zkgroup.consumer.sources.port import Record, RecordSource, checked_source
 from zkgroup.errors import (
     MemberClosedError,
     SourceUnavailableError,
@@ -26,6 +25,7 @@ from zkgroup.errors import (
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.port import Record, RecordSource, checked_source
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 
 ListenerT = TypeVar("ListenerT", bound=RebalanceListener | AsyncRebalanceListener)

@@ -50,7 +50,6 @@ from zkgroup.consumer.options import (
     checked_times,
     open_engine,
 )
-from zkgroup.consumer.sources.port import Record
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,
@@ -67,6 +66,7 @@ from zkgroup.model.ports import (
     is_driven,
     seconds_until,
 )
+from zkgroup.sources.port import Record
 
 log = logging.getLogger("zkgroup.consumer")
 

@@ -26,7 +26,6 @@ from zkgroup.consumer.options import (
     checked_partitions,
     open_engine,
 )
-from zkgroup.consumer.sources.port import Bounds, Record, RecordSource
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import (
     CommitResult,
@@ -36,6 +35,7 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.sources.port import Bounds, Record, RecordSource
 
 
 class PollMonitor:

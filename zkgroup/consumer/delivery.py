@@ -14,7 +14,6 @@ from typing import Protocol
 
 from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
-from zkgroup.consumer.sources.port import Record, SourceRecord
 from zkgroup.consumer.subscription_state import (
     PendingRevocations,
     PositionEpoch,
@@ -25,6 +24,7 @@ from zkgroup.consumer.subscription_state import (
 from zkgroup.consumer.telemetry import HistoryQueue
 from zkgroup.errors import CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.sources.port import Record, SourceRecord
 
 FETCH_RECORDS = 500
 """Most records of one partition in one fetch from the source."""

@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from zkgroup.consumer.delivery import FETCH_RECORDS, FetchBuffer, FetchOrder
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.errors import (
     MemberClosedError,
     NoOffsetError,
@@ -29,6 +28,7 @@ from zkgroup.groups.snapshot import decode_ephemeral
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, Store, after, wait_for
 from zkgroup.model.requests import Code
+from zkgroup.sources.port import Bounds, Cluster, RecordSource
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path
 from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking

@@ -19,13 +19,13 @@ from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, C
 from zkgroup.consumer.machine import MemberConfig, MemberMachine
 from zkgroup.consumer.machine.machine import check_subscription
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import ConfigError
 from zkgroup.metrics import NoMetrics
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, NamedHistorySink, Store
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.port import Record
 from zkgroup.version import VERSION
 from zkgroup.znodes.ids import make_member_id, validate_consumer_id, validate_group, validate_topic
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient

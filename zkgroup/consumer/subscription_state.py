@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
-from zkgroup.consumer.sources.port import Record, SourceRecord
 from zkgroup.errors import NotOwnerError
 from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.sources.port import Record, SourceRecord
 
 
 @dataclass(frozen=True, slots=True)

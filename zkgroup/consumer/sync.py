@@ -45,7 +45,6 @@ from zkgroup.consumer.options import (
     checked_times,
     open_engine,
 )
-from zkgroup.consumer.sources.port import Record
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,
@@ -56,6 +55,7 @@ from zkgroup.errors import (
 from zkgroup.groups.descriptions import GroupDescription
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, after, seconds_until, wait_for
+from zkgroup.sources.port import Record
 
 T = TypeVar("T")
 

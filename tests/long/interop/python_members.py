@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from zkgroup import Consumer, GroupSettings, Lease, RebalanceListener, Record, TopicPartition
-from zkgroup.consumer.sources import KafkaSource
+from zkgroup.sources import KafkaSource
 
 _printing = threading.Lock()
 

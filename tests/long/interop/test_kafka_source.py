@@ -9,8 +9,8 @@ import pytest
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer, RealZooKeeper
 from zkgroup import Consumer, GroupSettings, TopicPartition
-from zkgroup.consumer.sources import Bounds, KafkaSource
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceUnavailableError
+from zkgroup.sources import Bounds, KafkaSource
 from zkgroup.znodes.brokers import BrokerRegistration
 
 

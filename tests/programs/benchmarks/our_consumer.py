@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tests.programs.benchmarks.core_waits import CoreWaits, longest_wait_ns
 from tests.programs.benchmarks.member_program import run, say
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
-from zkgroup.consumer.sources.port import Bounds, SourceRecord
 from zkgroup.errors import MemberClosedError
+from zkgroup.sources.port import Bounds, SourceRecord
 
 TICK_MS = 5
 """Every partition has a new record this often."""

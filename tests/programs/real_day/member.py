@@ -12,8 +12,8 @@ from types import FrameType
 from typing import Final
 
 from zkgroup import Consumer, GroupSettings, RecordSource, TopicPartition
-from zkgroup.consumer.sources.port import Bounds, SourceRecord
 from zkgroup.history import HistoryFile
+from zkgroup.sources.port import Bounds, SourceRecord
 
 GROUP: Final = "day"
 TOPICS: Final = ("orders", "payments")

@@ -19,9 +19,9 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.rules import Finding
-from zkgroup.consumer.sources.port import Record
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import Znode, ZnodeStat
+from zkgroup.sources.port import Record
 
 AS_OF = AsOf(zxid=5, time_ms=1_700_000_000_123)
 

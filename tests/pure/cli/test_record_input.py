@@ -12,8 +12,8 @@ from zkgroup_cli.member_events import RECORD
 from zkgroup_cli.record_input import LINE_BYTES_MAX, LineSplitter, json_record, raw_record
 
 from zkgroup.clients.producer import NewRecord
-from zkgroup.consumer.sources.port import Record
 from zkgroup.errors import ConfigError
+from zkgroup.sources.port import Record
 
 READ = json_record(None, None)
 

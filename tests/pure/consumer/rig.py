@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import Assign, FinishCommit
-from zkgroup.consumer.sources.port import Record, SourceRecord
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.errors import CommitRefusedError, CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
+from zkgroup.sources.port import Record, SourceRecord
 from zkgroup.testing.clock import FakeClock
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -10,11 +10,11 @@ import pytest
 from tests.wired.consumer.test_member_engine import ByHand
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.options import MemberOptions
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.memory import MemorySource
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic, broker_ids_path

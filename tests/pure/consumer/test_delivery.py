@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.pure.consumer.rig import LEASE_MS, A, B, Rig, records
-from zkgroup.consumer.sources.port import Record
 from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.model import TopicPartition
+from zkgroup.sources.port import Record
 
 
 def test_records_carry_thread_and_token(rig: Rig) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import happened
-from zkgroup.consumer.sources.files import INDEX_EVERY, FileSource, LineIndex
-from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.sources.files import INDEX_EVERY, FileSource, LineIndex
+from zkgroup.sources.port import Bounds
 from zkgroup.znodes.brokers import BrokerRegistration
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -14,8 +14,6 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_groups import hold
 from zkgroup.clients.kafka_python import address_of, addresses_of, asked, protocol_of
 from zkgroup.consumer.fetcher import ZooKeeperCluster
-from zkgroup.consumer.sources.kafka import KafkaSource
-from zkgroup.consumer.sources.port import Bounds
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import (
     ConfigError,
@@ -26,6 +24,8 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.kafka import KafkaSource
+from zkgroup.sources.port import Bounds
 from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from zkgroup.consumer.callbacks import RebalanceListener
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.sources.files import FileSource
 from zkgroup.consumer.sync import Consumer
 from zkgroup.model import TopicPartition
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.files import FileSource
 
 
 def say(event: str, **fields: object) -> None:

@@ -18,9 +18,9 @@ import pytest
 from tests.waiting import PATIENCE_S, becomes, ended, eventually, next_like
 from tests.worlds.public_apis import Api, Application, orders, settings
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.files import FileSource
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.requests import Create
+from zkgroup.sources.files import FileSource
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import Topic

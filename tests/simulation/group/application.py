@@ -18,11 +18,11 @@ from tests.simulation.schedule import Action
 from zkgroup.consumer.callbacks import CallbackCall, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.lease import Lease
-from zkgroup.consumer.sources.port import Bounds, Record, RecordSource, SourceRecord
 from zkgroup.consumer.subscription_state import PositionEpoch, SubscriptionState
 from zkgroup.errors import CommitResult, OffsetOutOfRangeError, SourceUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper
+from zkgroup.sources.port import Bounds, Record, RecordSource, SourceRecord
 from zkgroup.testing.clock import FakeClock
 
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from tests.worlds.public_apis import Api, MemberWorld, orders
 from zkgroup.consumer._base import ConsumerBase, MemberBase
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile
 from zkgroup.model import Whitelist
+from zkgroup.sources.memory import MemorySource
 
 ZERO, ONE = orders(0, 1)
 NO_OFFSETS: list[dict[Any, Any]] = [

@@ -14,10 +14,10 @@ from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.records import places, polled
 from zkgroup.clients.kafka_python import address_of
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
-from zkgroup.consumer.sources import BrokerSource, KafkaSource
-from zkgroup.consumer.sources.port import Bounds
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
 from zkgroup.model import TopicPartition
+from zkgroup.sources import BrokerSource, KafkaSource
+from zkgroup.sources.port import Bounds
 from zkgroup.znodes.brokers import BrokerRegistration
 
 

@@ -19,11 +19,11 @@ from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ForkedClientError, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.loop import MachineLoop
+from zkgroup.sources.memory import MemorySource
 
 
 def test_close_is_idempotent_and_ends_every_call(api: Api, world: MemberWorld) -> None:

@@ -11,8 +11,8 @@ from tests.waiting import PATIENCE_S, joined
 from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
 from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.errors import MemberClosedError
+from zkgroup.sources.memory import MemorySource
 
 (ZERO,) = orders(0)
 

@@ -8,8 +8,8 @@ from typing import Any
 from tests.waiting import PATIENCE_S
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.recording import Recorder
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.history import CheckOptions, check_history
+from zkgroup.sources.memory import MemorySource
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 
 

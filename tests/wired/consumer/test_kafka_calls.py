@@ -14,10 +14,10 @@ from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.records import every, filled, places, polled
 from zkgroup import AsyncConsumer, Consumer
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, MemberClosedError, NotOwnerError, SourceUnavailableError
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.port import Bounds, RecordSource, SourceRecord
 
 ZERO, ONE = orders(0, 1)
 CALLS = (

@@ -13,11 +13,11 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
 from tests.worlds.records import polled
 from zkgroup.consumer import telemetry
-from zkgroup.consumer.sources.memory import MemorySource
 from zkgroup.consumer.sync import Consumer
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, read_files
 from zkgroup.metrics import GuardedMetrics, sinks
+from zkgroup.sources.memory import MemorySource
 from zkgroup.testing import FakeClock
 
 

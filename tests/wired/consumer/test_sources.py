@@ -12,9 +12,6 @@ from tests.waiting import PATIENCE_S, happened
 from tests.worlds.public_apis import Api, MemberWorld, settings
 from tests.worlds.records import filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.sources.files import FileSource
-from zkgroup.consumer.sources.memory import MemorySource
-from zkgroup.consumer.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.errors import (
     MemberFailedError,
     OffsetOutOfRangeError,
@@ -24,6 +21,9 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Sleeper
+from zkgroup.sources.files import FileSource
+from zkgroup.sources.memory import MemorySource
+from zkgroup.sources.port import Bounds, RecordSource, SourceRecord
 from zkgroup.znodes.consumers import Offset
 
 Make = Callable[[Path], RecordSource]

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 
 log = logging.getLogger("zkgroup.consumer")
 

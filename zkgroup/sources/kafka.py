@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from zkgroup.clients import kafka_python
 from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import read_time_offsets
-from zkgroup.consumer.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.errors import (
     ConfigError,
     OffsetOutOfRangeError,
@@ -27,6 +26,7 @@ from zkgroup.errors import (
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
+from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.zookeeper.addresses import parse_hosts
 from zkgroup.zookeeper.clock import SystemClock

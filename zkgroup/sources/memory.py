@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from zkgroup.consumer.sources.port import Bounds, Headers, RecordSource, SourceRecord
 from zkgroup.errors import OffsetOutOfRangeError
 from zkgroup.model import TopicPartition
+from zkgroup.sources.port import Bounds, Headers, RecordSource, SourceRecord
 
 
 class MemorySource(RecordSource):
