@@ -67,9 +67,7 @@ def _method(name: str, method: Callable[..., Any]) -> Iterator[list[str]]:
     yield ["```python", *api.signature_lines(name, method, has_result=name != "Admin"), "```"]
     yield doc.text.split("\n")
     if doc.arguments:
-        yield markdown.table(
-            ["argument", "meaning"], [(f"`{one}`", text) for one, text in doc.arguments.items()]
-        )
+        yield markdown.items((f"`{one}`", text) for one, text in doc.arguments.items())
     returned = api.plain(inspect.signature(method).return_annotation)
     if returned != "None":
         yield [f"Returns {_linked(returned)}."]

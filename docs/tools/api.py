@@ -61,12 +61,12 @@ def _no_link(_: type) -> str:
 
 
 def described(
-    name: str, home: ModuleType, public: Link = _no_link, like: str | None = None
+    name: str, home: ModuleType, public: Link = _no_link, like: type | None = None
 ) -> Iterator[list[str]]:
     """The whole description of a public name below a heading of the third level.
 
-    `public` gives the link to a described base, or an empty text; `like` names the class whose constructor
-    has the same arguments.
+    `public` gives the link to a described base, or an empty text; `like` is the class whose methods this
+    one has as coroutines.
     """
     one = getattr(home, name)
     yield [f"### `{name}`"]
@@ -78,21 +78,23 @@ def described(
         yield from alias_blocks(name, home.__name__)
 
 
-def class_blocks(name: str, kind: Any, public: Link, like: str | None) -> Iterator[list[str]]:
+def class_blocks(name: str, kind: Any, public: Link, like: type | None) -> Iterator[list[str]]:
     """Constructor, text, fields or members, methods."""
+    if like:
+        yield from coroutine_blocks(kind, like)
+        return
     doc = Docstring.of(kind)
     if constructor := constructor_of(kind):
         yield ["```python", *signature_lines(name, constructor, has_result=False), "```"]
     yield doc.text.split("\n")
     if constructor:
-        yield from _constructor(kind, like)
+        yield from _constructor(kind)
     if doc.example:
         yield ["```python", *doc.example.split("\n"), "```"]
     if is_settings(kind):
         yield ["The fields are described in [Settings](settings.md)."]
     elif rows := members(kind):
-        heads = ["value", "meaning"] if issubclass(kind, enum.Enum) else ["attribute", "type", "meaning"]
-        yield markdown.table(heads, rows)
+        yield markdown.items(rows)
     bases = [link for base in kind.__mro__[1:] if (link := public(base))]
     if bases:
         yield [f"Also has the methods of {' and '.join(bases)}."]
@@ -101,20 +103,37 @@ def class_blocks(name: str, kind: Any, public: Link, like: str | None) -> Iterat
         yield from function_blocks(method, function)
 
 
-def _constructor(kind: type, like: str | None) -> Iterator[list[str]]:
+def coroutine_blocks(kind: Any, like: type) -> Iterator[list[str]]:
+    """A class whose methods are those of another as coroutines: only what differs."""
+    doc = Docstring.of(kind)
+    yield doc.text.split("\n")
+    yield [f"Arguments, attributes and methods are those of [`{like.__name__}`](#{like.__name__.lower()})."]
+    if doc.example:
+        yield ["```python", *doc.example.split("\n"), "```"]
+    known = {row[0] for row in members(like)}
+    found = {name: one for name, one in methods(kind).items() if inspect.iscoroutinefunction(one)}
+    if len(found) > 1:
+        yield [f"Coroutines: {', '.join(f'`{name}`' for name in found)}."]
+    rows = [(f"`{name}`", _beyond(one)) for name, one in found.items()]
+    own = [row for row in members(kind) if row[0] not in known]
+    yield markdown.items([*own, *(row for row in rows if row[1])])
+
+
+def _beyond(coroutine: Any) -> str:
+    """What a docstring says besides `See X.y`; empty where it has no such reference."""
+    text = markdown.one_line(_text(coroutine))
+    return re.sub(r"\s*See `[\w.]+`\.\s*", " ", text).strip() if "See `" in text else ""
+
+
+def _constructor(kind: type) -> Iterator[list[str]]:
     init = constructor_of(kind)
     doc = Docstring.of(init)
     if vars(kind).get("__init__", init) is init and doc.text:
         yield doc.text.split("\n")
-    if like:
-        yield [f"The arguments are those of `{like}`."]
-    known = {} if like else argument_docs(kind)
-    rows = [
-        (f"`{name}`", f"`{plain(one.annotation)}`", known.get(name, ""))
-        for name, one in list(inspect.signature(init).parameters.items())[1:]
-    ]
-    if rows and not like:
-        yield markdown.table(["argument", "type", "meaning"], rows)
+    known = argument_docs(kind)
+    rows = [(f"`{name}`", known.get(name, "")) for name in list(inspect.signature(init).parameters)[1:]]
+    if rows:
+        yield markdown.items(rows)
     yield from _errors(doc)
 
 
@@ -140,9 +159,7 @@ def function_blocks(name: str, found: Any) -> Iterator[list[str]]:
     yield ["```python", *signature_lines(name, found), "```"]
     yield doc.text.split("\n")
     if doc.arguments:
-        yield markdown.table(
-            ["argument", "meaning"], [(f"`{one}`", text) for one, text in doc.arguments.items()]
-        )
+        yield markdown.items((f"`{one}`", text) for one, text in doc.arguments.items())
     yield from _errors(doc)
 
 

@@ -10,6 +10,13 @@ from zkgroup_cli.app import SharedOption, root
 
 from docs.tools import markdown
 
+CHANGING = {
+    "`--dry-run`": "Only show what would be done (the default).",
+    "`--execute`": "Do it; without this it is only shown.",
+    "`--yes`": "Do not ask on a terminal.",
+}
+"""Told once, where a command has all three with these meanings."""
+
 
 def page() -> str:
     """`reference/cli.md`."""
@@ -21,6 +28,8 @@ def page() -> str:
         [_text(root)],
         ["## Options that every command takes"],
         _options(shared, context),
+        ["## Options of commands that change something"],
+        markdown.items(CHANGING.items()),
         *blocks,
     )
 
@@ -69,4 +78,10 @@ def _options(
 ) -> list[str]:
     records = [record for one in options if (record := one.get_help_record(context)) is not None]
     rows = [(f"`{names}`", " ".join(text.split())) for names, text in records if "--help" not in names]
-    return markdown.table(["option", "what it does"], rows) if rows else []
+    if set(CHANGING.items()) <= set(rows):
+        link = "[options of commands that change something](#options-of-commands-that-change-something)"
+        return [
+            *markdown.items(row for row in rows if row[0] not in CHANGING),
+            f"- {', '.join(CHANGING)}: see {link}.",
+        ]
+    return markdown.items(rows)

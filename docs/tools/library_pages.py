@@ -31,7 +31,13 @@ WITH_OWN_PAGE = {"zkgroup.admin": "admin.md", "zkgroup.errors": "errors.md"}
 WITHOUT_IMPORT = {"zkgroup.audit.spark.sources"}
 """Read from the source, since they need a package that only an extra installs."""
 
-LIKE = {"AsyncAdmin": "Admin", "AsyncBroker": "Broker"}
+LIKE = {
+    "AsyncAdmin": "Admin",
+    "AsyncBroker": "Broker",
+    "AsyncConsumer": "Consumer",
+    "AsyncGroupMember": "GroupMember",
+    "AsyncRebalanceListener": "RebalanceListener",
+}
 """Classes whose methods and arguments are those of another, as coroutines."""
 
 
@@ -139,7 +145,14 @@ def _described(page: str, name: str, home: Any) -> Iterator[list[str]]:
         yield [f"### `{name}`"]
         yield ["Has a page of its own: [Methods of `Admin`](admin.md)."]
         return
-    yield from api.described(name, home, lambda kind: _base_link(page, kind), LIKE.get(name))
+    yield from api.described(name, home, lambda kind: _base_link(page, kind), _like(name))
+
+
+def _like(name: str) -> type | None:
+    """The class whose methods a class has as coroutines."""
+    like = LIKE.get(name)
+    modules = (module for page in PAGES.values() for module in page if module not in WITHOUT_IMPORT)
+    return next((getattr(import_module(one), like) for one in modules if like in public_names(one)), None)
 
 
 def _base_link(page: str, kind: type) -> str:

@@ -19,6 +19,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
+def items(rows: Iterable[Sequence[str]]) -> list[str]:
+    """A list of names with their meanings; what stands between them, a type, follows the name: `name: type`."""
+    return [f"- {_declared(*head)}{f': {meaning}' if meaning else ''}" for *head, meaning in rows]
+
+
+def _declared(name: str, kind: str = "") -> str:
+    if not kind:
+        return name
+    bare = kind.strip("`")
+    return kind if bare.startswith((f"{name.strip('`')}(", "async ")) else f"`{name.strip('`')}: {bare}`"
+
+
 def one_line(text: str) -> str:
     """A docstring or description as one line."""
     return " ".join(inspect.cleandoc(text).split())

@@ -1,20 +1,16 @@
-"""The page of every frame, from the dataclasses that are written and read."""
+"""The page of the APIs that brokers serve, from the answer of a running broker."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator, Mapping
 
 from docs.tools import markdown
-from docs.tools.znodes_page import attribute_docs
 from zkgroup.broker.controller_only import ControllerServer
 from zkgroup.testing.kafka_cluster import KafkaCluster
-from zkgroup.wire import messages
-from zkgroup.wire.messages import ErrorCode, Message, Request, decode_response, encode_request
+from zkgroup.wire.messages import decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.wire.schema import Array, Field, Node, Nullable, StructSchema, schema_of
 from zkgroup.zookeeper.clock import SystemClock
 
 DIFFERENCES = [
@@ -113,30 +109,18 @@ def page() -> str:
     """`reference/wire.md`."""
     intro = [
         "Controller and brokers use version 0 of Kafka 0.8.2.2's control requests, so either side may be Kafka.",
-        "Everything else is what Kafka 2.8.2 has; the first table names what brokers of zkgroup serve.",
-        "",
-        "A frame is an int32 size and so many bytes: a header, then a body, its fields in the order given here.",
-        "Numbers are big-endian. A string is an int16 length and UTF-8, bytes an int32 length and the bytes,",
-        "an array an int32 count and the items; a length or count of -1 is null. A boolean is an int8, 0 or 1,",
-        "an optional record has an int8 before it, 1 or -1, and a uuid is 16 bytes.",
-        "",
-        "In a flexible version (KIP-482) the lengths of strings, bytes and arrays are one more than otherwise and",
-        "unsigned varints, 0 for null, and every record and header ends with tagged fields: their count, then for",
-        "each its tag, its size, both varints, and its value. A tagged field is left out where it has its default.",
-        "Unknown ones are skipped. Tags from 10000 on are zkgroup's own, so Kafka's clients skip those.",
+        "Everything else is what Kafka 2.8.2 has, in Kafka's own frames. Tagged fields from 10000 on are zkgroup's",
+        "own, so Kafka's clients skip those.",
         "",
         "A frame that ends within a field is refused, and the connection closed. Bytes behind a response are",
         "refused too; behind a request they are ignored, because librdkafka sends some.",
     ]
-    shown: set[type] = set()
-    blocks = [block for request in _requests() for block in _api(request, shown)]
-    return markdown.page("Frames", intro, *_served(), *_headers(), *blocks, *_codes())
+    return markdown.page("Served APIs", intro, *_served())
 
 
 def _served() -> Iterator[list[str]]:
     """What a broker answers to ApiVersions, and a controller without a broker."""
     brokers, controllers = asyncio.run(_versions_of_broker()), asyncio.run(_versions_of_controller())
-    yield ["## Served APIs"]
     yield [
         "As a broker answers ApiVersions, and a process with `--controller-only`. Another API or version closes the",
         "connection, except a later version of ApiVersions, which is answered with error 35 in version 0 (KIP-511).",
@@ -180,94 +164,3 @@ def _range(versions: range | None) -> str:
     if versions is None:
         return ""
     return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
-
-
-def _requests() -> list[type[Request]]:
-    """In the order of their modules and files: control requests first."""
-    order = ("control", "metadata", "records", "groups", "admin_apis", "log_dirs")
-    return sorted(
-        REQUESTS.values(),
-        key=lambda kind: (order.index(kind.__module__.rpartition(".")[2]), kind.API),
-    )
-
-
-def _headers() -> Iterator[list[str]]:
-    yield ["## Headers"]
-    yield from _record(schema_of(messages.RequestHeader))
-    yield from _record(schema_of(messages.ResponseHeader))
-
-
-def _api(request: type[Request], shown: set[type]) -> Iterator[list[str]]:
-    """The request, its response and what they are made of; what stands on the page already is not repeated."""
-    name = request.__name__.removesuffix("Request")
-    first, last = request.VERSIONS[0], request.VERSIONS[-1]
-    versions = f"version {first}" if first == last else f"versions {first} to {last}"
-    yield [f"## {name} (API {request.API.value}, {versions})"]
-    if (flexible := request.FLEXIBLE_FROM) is not None:
-        yield [f"Flexible from version {flexible} on." if flexible > first else "Flexible."]
-    for message in (request, request.RESPONSE):
-        for record in _with_inner(message):
-            if record.kind not in shown:
-                shown.add(record.kind)
-                yield from _record(record)
-
-
-def _with_inner(message: type[Message]) -> Iterator[StructSchema]:
-    """A message's schema and those of the records in it, each before its parts."""
-    waiting = [schema_of(message)]
-    while waiting:
-        record = waiting.pop(0)
-        yield record
-        waiting += [inner for field in record.fields if (inner := _inner(field.node)) is not None]
-
-
-def _inner(node: Node) -> StructSchema | None:
-    match node:
-        case Array(item):
-            return _inner(item)
-        case Nullable(record):
-            return record
-        case StructSchema():
-            return node
-        case _:
-            return None
-
-
-def _record(record: StructSchema) -> Iterator[list[str]]:
-    yield [f"### {record.kind.__name__}"]
-    yield inspect.cleandoc(record.kind.__doc__ or "").partition("\n\n")[0].split("\n")
-    texts = attribute_docs(record.kind)
-    rows = [(f"`{one.name}`", _type(one), texts.get(one.name, "")) for one in record.fields]
-    yield markdown.table(["field", "type", "meaning"], rows)
-
-
-def _type(field: Field) -> str:
-    first, last = field.versions.first, field.versions.last
-    parts = [_name(field.node)]
-    if field.tag is not None:
-        parts.append(f"tag {field.tag}")
-    if last is not None:
-        parts.append(f"version {first}" if first == last else f"versions {first} to {last}")
-    elif first:
-        parts.append(f"from version {first} on")
-    if field.nullable_from:
-        parts.append(f"null from version {field.nullable_from} on")
-    return ", ".join(parts)
-
-
-def _name(node: Node) -> str:
-    match node:
-        case Array(item, nullable):
-            return f"{'nullable ' if nullable else ''}array of {_name(item)}"
-        case Nullable(record):
-            return f"{_name(record)} or none"
-        case StructSchema(kind):
-            return f"`{kind.__name__}`"
-        case _:
-            return node.name
-
-
-def _codes() -> Iterator[list[str]]:
-    yield ["## Error codes"]
-    rows = [(str(code.value), code.name.lower().replace("_", " ")) for code in ErrorCode]
-    yield markdown.table(["code", "meaning"], rows)

@@ -90,7 +90,7 @@ def _blocks(kind: type) -> Iterator[list[str]]:
     yield inspect.cleandoc(kind.__doc__ or "").split("\n")
     rows = list(_fields(kind))
     if rows:
-        yield markdown.table(["field", "type", "meaning"], rows)
+        yield markdown.items(rows)
 
 
 def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
