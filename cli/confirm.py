@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from zkgroup.admin.changes.change import (
+from zkgroup.admin.change import (
     AdminChange,
     ChangeResult,
     OutcomeT,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from zkgroup import version as _version
 
 if TYPE_CHECKING:
-    from zkgroup.admin.changes.change import ChangeResult as ChangeResult
+    from zkgroup.admin.change import ChangeResult as ChangeResult
     from zkgroup.admin.client.admin import Admin as Admin
     from zkgroup.admin.client.admin import AsyncAdmin as AsyncAdmin
     from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
@@ -78,7 +78,7 @@ _HOMES = {
     "BrokerListener": "zkgroup.broker.telemetry",
     "BrokerSettings": "zkgroup.broker.settings",
     "BrokerSource": "zkgroup.sources.kafka",
-    "ChangeResult": "zkgroup.admin.changes.change",
+    "ChangeResult": "zkgroup.admin.change",
     "ClientSettings": "zkgroup.zookeeper",
     "CommitResult": "zkgroup.errors",
     "Consumer": "zkgroup.consumer.sync",

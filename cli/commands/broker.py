@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from zkgroup.admin.changes.cluster import forget_broker_change
 from zkgroup.admin.cluster import brokers as admin
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.errors import PartlyDoneError, StoreUnavailableError
@@ -137,8 +136,8 @@ def forget(broker: int, execute: bool, yes: bool) -> None:
     """
     out = output()
     with connected() as ensemble:
-        change = forget_broker_change(ensemble, broker)
-        plan = change.plan
+        plan = admin.plan_forgetting(ensemble, broker)
+        change = admin.forget_broker_change(ensemble, plan)
         wanted = run_change(
             change, lambda stderr: _show_left(stderr, plan), execute=execute, yes=yes
         ).executed

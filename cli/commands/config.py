@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from zkgroup.admin import ConfigEntity, EntityKind, NotifyFormat
-from zkgroup.admin.changes.topics import alter_config_change
-from zkgroup.admin.configs import describe_configs
+from zkgroup.admin.configs import alter_config_change, describe_configs, plan_config
 from zkgroup.errors import PartlyDoneError, ZkGroupError
 
 from .. import cluster_documents, topic_tables
@@ -187,7 +186,7 @@ def alter(
     set_to = dict([*(pair for pairs in added for pair in pairs), *exact])
     names = [name.strip() for text in removed for name in text.split(",")]
     with connected() as ensemble:
-        change = alter_config_change(
+        plan = plan_config(
             ensemble,
             entity,
             set_to,
@@ -196,7 +195,7 @@ def alter(
             allow_unknown=allow_unknown,
             delete_empty=delete_empty,
         )
-        plan = change.plan
+        change = alter_config_change(ensemble, plan)
         result = run_change(
             change, lambda stderr: topic_tables.setting_changes(stderr, plan), execute=execute, yes=yes
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.changes.cluster import resign_controller_change
 from zkgroup.admin.cluster import controller as admin
 from zkgroup.admin.cluster.controller import (
     Resignation,
@@ -98,10 +97,9 @@ def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool
     """
     out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
-        change = resign_controller_change(ensemble)
-        plan = change.plan
+        plan = admin.plan_resignation(ensemble)
         result = run_change(
-            change,
+            admin.resign_controller_change(ensemble, plan),
             lambda stderr: stderr.line(_summary(plan, None, executed=False)),
             execute=execute,
             yes=yes,

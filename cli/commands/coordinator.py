@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.changes.offsets import release_group_change
+from zkgroup.admin.coordinated_groups import plan_release, release_group_change
 from zkgroup.admin.coordinator import describe_coordinator
 from zkgroup.errors import PartlyDoneError
 
@@ -75,8 +75,8 @@ def release(group: str, execute: bool, yes: bool) -> None:
     """
     out = output()
     with connected() as ensemble:
-        change = release_group_change(ensemble, group)
-        plan = change.plan
+        plan = plan_release(ensemble, group)
+        change = release_group_change(ensemble, plan)
         named = f"group {group} of slot {plan.slot}: {counted(len(plan.members), 'stored member')}"
         result = run_change(
             change, lambda stderr: stderr.line(f"would release {named}"), execute=execute, yes=yes

@@ -8,7 +8,6 @@ from typing import IO
 import click
 
 from zkgroup.admin import NO_LEADER, UncleanElectionDone
-from zkgroup.admin.changes.cluster import elect_preferred_change, elect_unclean_change
 from zkgroup.admin.elections import (
     BEING_DELETED,
     CLEAN,
@@ -21,6 +20,10 @@ from zkgroup.admin.elections import (
     UncleanPlan,
     all_led,
     check_outcomes,
+    elect_preferred_change,
+    elect_unclean_change,
+    plan_preferred,
+    plan_unclean,
 )
 from zkgroup.admin.files import parse_partitions
 from zkgroup.admin.topics.listing import describe_topics
@@ -113,10 +116,9 @@ def preferred(
     out, longest = output(), wait_s(wait, timeout_ms)
     given = parse_partitions(*named_text(file)) if file else None
     with connected() as ensemble:
-        change = elect_preferred_change(ensemble, _partitions(ensemble, topics) if topics else given)
-        plan = change.plan
+        plan = plan_preferred(ensemble, _partitions(ensemble, topics) if topics else given)
         result = run_change(
-            change,
+            elect_preferred_change(ensemble, plan),
             lambda stderr: _show(stderr, plan, executed=False),
             execute=execute,
             yes=yes,
@@ -167,10 +169,9 @@ def unclean(
     """
     out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
-        change = elect_unclean_change(ensemble, _partitions(ensemble, topics))
-        plan = change.plan
+        plan = plan_unclean(ensemble, _partitions(ensemble, topics))
         result = run_change(
-            change,
+            elect_unclean_change(ensemble, plan),
             lambda stderr: _show_unclean(stderr, plan, None, executed=False),
             execute=execute,
             yes=yes,

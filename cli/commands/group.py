@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change
 from zkgroup.admin.coordinator import live_reader
+from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
 from zkgroup.errors import NotFoundError, PartlyDoneError
 from zkgroup.groups import reads as admin
 from zkgroup.groups.preview import GroupChange
@@ -184,8 +184,8 @@ def nudge(group: str, execute: bool, yes: bool) -> None:
     """
     out = output()
     with connected() as ensemble:
-        change = nudge_group_change(ensemble, group)
-        plan = change.plan
+        plan = plan_nudge(ensemble, group)
+        change = nudge_group_change(ensemble, plan)
         named = f"{counted(len(plan.members), 'member')}: {', '.join(plan.members)}"
         result = run_change(
             change, lambda stderr: stderr.line(f"would nudge {named}"), execute=execute, yes=yes
@@ -209,8 +209,8 @@ def delete(group: str, execute: bool, yes: bool) -> None:
     """
     out = output()
     with connected() as ensemble:
-        change = delete_group_change(ensemble, group)
-        plan = change.plan
+        plan = plan_deletion(ensemble, group)
+        change = delete_group_change(ensemble, plan)
         count, members = plan.count, counted(len(plan.members), "member")
         offsets = counted(len(plan.offsets), "committed offset")
         named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"

@@ -8,15 +8,15 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import files
-from zkgroup.admin.changes.offsets import (
+from zkgroup.admin.naming import named
+from zkgroup.admin.offsets import planning
+from zkgroup.admin.offsets.changes import (
     OffsetsChange,
     OffsetsResult,
     delete_offsets_change,
     reset_offsets_change,
     set_offsets_change,
 )
-from zkgroup.admin.naming import named
-from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.reader import read_snapshot

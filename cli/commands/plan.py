@@ -5,22 +5,15 @@ A plan is files for `reassign execute`, or is stored in ZooKeeper and carried ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace as replaced
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from zkgroup.admin import PlanViolation
-from zkgroup.admin.changes.change import AdminChange
-from zkgroup.admin.changes.reassign import (
-    cancel_plan_change,
-    pause_plan_change,
-    resume_plan_change,
-    save_plan_change,
-    start_plan_change,
-)
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.cluster.controller import check_throttle, read_controller_info
 from zkgroup.admin.files import parse_topic_rows, reassignment_text
 from zkgroup.admin.reassign.proposals import (
@@ -37,14 +30,14 @@ from zkgroup.admin.reassign.proposals import (
 from zkgroup.admin.reassign.stored_plans import (
     FAILED,
     FINISHED,
-    RUNNING,
     PlanDescription,
     Storing,
-    begin,
+    cancel_plan_change,
     list_plans,
-    prune,
-    run_plan,
-    take_throttles_off,
+    pause_plan_change,
+    resume_plan_change,
+    save_plan_change,
+    start_plan_change,
 )
 from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
@@ -375,18 +368,18 @@ def _make(
     )
     stored: PlanDescription | None = None
     rollback = None
-    with connected() as ensemble:
+    with connected() as ensemble, _told() as told:
         found = _planned(ensemble, planner, request)
         for note in found.notes:
             echo_err(f"note: {note}")
         save = save and not execute
         for_files = target is not None and not save and not execute
-        change = _storing(ensemble, found, throttle, save=save, for_files=for_files)
+        change = _storing(ensemble, found, throttle, told, save=save, for_files=for_files)
         files = _write(found, target) if target else []  # before anything begins: it can fail
         if change is not None and save:
             stored = run_at_once(change, dry_run=dry_run).written
         elif change is not None:
-            stored, rollback = _start(ensemble, change, found, longest, execute=execute, yes=yes)
+            stored, rollback = _start(change, found, longest, execute=execute, yes=yes)
     document = reassign_documents.plan(
         found, files, stored, executed=execute and stored is not None, rollback_file=rollback
     )
@@ -418,7 +411,13 @@ def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> Phas
 
 
 def _storing(
-    ensemble: Ensemble, found: PhasedPlan, throttle: int | None, *, save: bool, for_files: bool
+    ensemble: Ensemble,
+    found: PhasedPlan,
+    throttle: int | None,
+    told: Mapping[str, Callable[[Any], object]],
+    *,
+    save: bool,
+    for_files: bool,
 ) -> AdminChange[Storing, PlanDescription, Any] | None:
     """The change that stores the plan, and starts it unless `save`; a preview makes it too, to be refused.
 
@@ -431,12 +430,12 @@ def _storing(
         if note is not None:
             echo_err(f"note: {note}")
         return None
-    make = save_plan_change if save else start_plan_change
-    return make(ensemble, found, user=undo_recorder().user, throttle=throttle)
+    if save:
+        return save_plan_change(ensemble, found, user=undo_recorder().user, throttle=throttle)
+    return start_plan_change(ensemble, found, user=undo_recorder().user, throttle=throttle, **told)
 
 
 def _start(
-    ensemble: Ensemble,
     change: AdminChange[Storing, PlanDescription, Any],
     found: PhasedPlan,
     longest_s: float | None,
@@ -449,11 +448,13 @@ def _start(
         echo_notes(change)
         return None, None
     result = run_change(
-        change, lambda stderr: reassign_tables.phased(stderr, found, []), execute=execute, yes=yes
+        change,
+        lambda stderr: reassign_tables.phased(stderr, found, []),
+        execute=execute,
+        yes=yes,
+        wait_s=longest_s or 0.0,
     )
-    if result.written is None or result.rollback_file is None:
-        return None, None
-    return run_stored(ensemble, result.written, longest_s), Path(result.rollback_file)
+    return result.outcome, Path(result.rollback_file) if result.rollback_file else None
 
 
 def _echo_how_to_execute(files: Sequence[str], throttle: int | None) -> None:
@@ -488,14 +489,12 @@ def _write(found: PhasedPlan, target: Path) -> list[str]:
 def _resume(plan_id: str, longest_s: float | None, *, execute: bool, yes: bool) -> int:
     """Shows the plan; with confirmation lets it run and runs it. The exit code."""
     out = output()
-    with connected() as ensemble:
-        change = resume_plan_change(ensemble, plan_id)
-        one = change.plan
-        # begun by the change, run here: progress and the end of the throttle are shown
-        change = replaced(change, write=lambda _: begin(ensemble, one))
-        result = run_change(change, lambda stderr: show(stderr, [one]), execute=execute, yes=yes)
-        if result.written is not None:
-            one = run_stored(ensemble, result.written, longest_s)
+    with connected() as ensemble, _told() as told:
+        change = resume_plan_change(ensemble, plan_id, **told)
+        result = run_change(
+            change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes, wait_s=longest_s
+        )
+        one = result.outcome or result.written or change.plan
     if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
         show(out, [one])
     return echo_next_step(one, waited=result.executed and longest_s is not None)
@@ -522,17 +521,16 @@ def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
         echo_err(f"its throttle stays until it is removed: {words} --execute")
 
 
-def run_stored(ensemble: Ensemble, one: PlanDescription, longest_s: float | None) -> PlanDescription:
-    """Runs a plan for one check or to its end, and removes its throttle at the end."""
-    with reassign_tables.progress() as progress:
-        one = run_plan(ensemble, one.plan, longest_s or 0.0, progress)
-    if one.stored.state == FINISHED:
-        one, written = take_throttles_off(ensemble, one)
-        if written:
+@contextmanager
+def _told() -> Iterator[Mapping[str, Callable[[Any], object]]]:
+    """Shows the progress of a plan that runs, and says at its end that the throttle is removed."""
+    removed: list[int] = []
+    try:
+        with reassign_tables.progress() as progress:
+            yield {"progress": progress, "throttle_removed": removed.append}
+    finally:
+        for written in removed:
             echo_err(f"the throttle is removed: {counted(written, 'configuration')} written")
-    if one.stored.state != RUNNING:
-        prune(ensemble)
-    return one
 
 
 def echo_next_step(one: PlanDescription, *, waited: bool) -> int:

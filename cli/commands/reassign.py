@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import click
 
-from zkgroup.admin import Compat, Move, NotifyFormat, Reassignment
-from zkgroup.admin.changes.change import AdminChange, default_undo_folder
-from zkgroup.admin.changes.reassign import (
-    cancel_reassignments_change,
-    clear_throttles_change,
-    end_of_moves,
-    is_over,
-    is_still,
-    reassign_change,
-    remove_unreadable_request_change,
-)
-from zkgroup.admin.changes.undo import executions
+from zkgroup.admin import Compat, NotifyFormat, Reassignment
+from zkgroup.admin.change import AdminChange, ChangeResult, PlanT, default_undo_folder
 from zkgroup.admin.files import parse_reassignment, parse_topics, reassignment_text
 from zkgroup.admin.reassign.cancellation import (
-    CancelPlan,
     Execution,
     Removal,
+    cancel_reassignments_change,
+    plan_cancel,
+    remove_unreadable_request_change,
 )
+from zkgroup.admin.reassign.execution import ReassignmentOutcome, clear_throttles_change, reassign_change
 from zkgroup.admin.reassign.progress import (
     DONE,
+    ReassignmentProgress,
     ReassignmentStatus,
     list_reassignments,
     verify_reassignments,
@@ -34,7 +29,8 @@ from zkgroup.admin.reassign.progress import (
 )
 from zkgroup.admin.reassign.proposals import propose
 from zkgroup.admin.reassign.stored_plans import list_plans
-from zkgroup.admin.reassign.throttles import read_throttles
+from zkgroup.admin.reassign.submission import plan_reassignment
+from zkgroup.admin.undo import executions
 from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -191,22 +187,22 @@ def execute(
     Example:
       zkgroup reassign execute --reassignment-json-file moves.json --throttle 50MB --execute --wait
     """
-    out, longest, status = output(), wait_s(wait, timeout_ms), None
+    out, longest = output(), wait_s(wait, timeout_ms)
     moves = parse_reassignment(*named_text(file))
+    clear = None if throttle is None else clear_throttle_command(file.name)
     with connected() as ensemble:
-        change = reassign_change(ensemble, moves, throttle=throttle, force=force, format=notify_format)
-        plan = change.plan
-        result = run_change(
-            change,
+        plan = plan_reassignment(ensemble, moves, throttle=throttle, force=force, format=notify_format)
+        result = _run(
+            lambda progress: reassign_change(ensemble, plan, progress),
             lambda stderr: reassign_tables.plan(stderr, plan, executed=False),
+            longest,
+            clear,
             execute=execute,
             yes=yes,
         )
-        clear = None if throttle is None else clear_throttle_command(file.name)
-        if result.executed and longest is not None:
-            status = _wait(ensemble, plan.request.moves, longest, clear, is_over)
-        elif result.executed and clear is not None:
-            echo_err(f"when it is done, remove the throttle: {clear}")
+    if result.executed and longest is None and clear is not None:
+        echo_err(f"when it is done, remove the throttle: {clear}")
+    status = result.outcome.status if result.outcome else None
     document = reassign_documents.reassignment(
         plan,
         executed=result.executed,
@@ -356,18 +352,23 @@ def cancel_(
     """
     out, longest = output(), wait_s(wait, timeout_ms)
     former = parse_reassignment(*named_text(file)) if file else ()
-    status = None
     with connected() as ensemble:
         if (removal := remove_unreadable_request_change(ensemble)) is not None:
             _remove_request(out, removal, some=bool(topics), execute=execute, yes=yes)
             return
-        change = cancel_reassignments_change(ensemble, _chosen(ensemble, topics), former, _executions())
-        plan = change.plan
-        result = run_change(
-            change, lambda stderr: reassign_tables.cancelled(stderr, plan), execute=execute, yes=yes
+        plan = plan_cancel(ensemble, _chosen(ensemble, topics), former, _executions())
+        clear = clear_throttle_command() if plan.throttled else None
+        result = _run(
+            lambda progress: cancel_reassignments_change(ensemble, plan, progress),
+            lambda stderr: reassign_tables.cancelled(stderr, plan),
+            longest,
+            clear,
+            execute=execute,
+            yes=yes,
         )
-        if result.executed:
-            status = _end_of_cancel(ensemble, plan, longest)
+    if result.executed and longest is None and clear is not None:
+        echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
+    status = result.outcome.status if result.outcome else None
     document = reassign_documents.cancellation(
         plan,
         executed=result.executed,
@@ -380,18 +381,6 @@ def cancel_(
     if status not in (None, DONE):
         echo_err(f"not every move is back: {command_text('reassign', 'list')}")
         ctx.exit(EXIT_CHECK_FAILED)
-
-
-def _end_of_cancel(ensemble: Ensemble, plan: CancelPlan, longest_s: float | None) -> str | None:
-    """Waits where `--wait` asks for it, and says how to remove the throttle that the moves had."""
-    throttled = read_throttles(ensemble, {tp.topic for tp in plan.before.targets})
-    clear = clear_throttle_command() if throttled.is_of_moves else None
-    if longest_s is not None:
-        back = [Move(row.topic_partition, row.after) for row in plan.rows]
-        return _wait(ensemble, back, longest_s, clear, is_still)
-    if clear is not None:
-        echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
-    return None
 
 
 def _remove_request(
@@ -449,24 +438,31 @@ def clear_throttle_command(file: str | None = None) -> str:
     return command_text("reassign", "verify", *named, "--clear-throttle", "--execute")
 
 
-def _wait(
-    ensemble: Ensemble,
-    moves: Sequence[Move],
-    longest_s: float,
+def _run(
+    change_of: Callable[
+        [Callable[[ReassignmentProgress], object]], AdminChange[PlanT, None, ReassignmentOutcome]
+    ],
+    show: Callable[[Output], object],
+    longest_s: float | None,
     clear: str | None,
-    is_over: Callable[[Ensemble, Sequence[ReassignmentStatus]], bool],
-) -> str:
-    """Waits for the end of the moves; the worst status of one.
+    *,
+    execute: bool,
+    yes: bool,
+) -> ChangeResult[PlanT, None, ReassignmentOutcome]:
+    """Runs a change of moves, and waits for their end where `--wait` asks for it.
 
-    `clear` is the command that removes their throttle, None where they have none. It is removed here where,
-    by `is_over`, no move needs it any more. However else the wait ends, by an interruption too, the command
-    is printed.
+    `clear` is the command that removes their throttle, None where they have none. However else than by its
+    removal the wait ends, by an interruption too, the command is printed.
     """
-    stays = clear is not None
+    stays, outcome = False, None
     try:
-        with reassign_tables.progress() as show:
-            outcome = end_of_moves(ensemble, moves, longest_s, show, throttled=stays, is_over=is_over)
-        if stays and outcome.throttles_removed is not None:
+        with reassign_tables.progress() as progress:
+            change = change_of(progress)
+            result = run_change(change, show, execute=execute, yes=yes)
+            if result.executed and longest_s is not None and change.wait is not None:
+                stays = clear is not None
+                outcome = change.wait(None, longest_s)
+        if outcome is not None and outcome.throttles_removed is not None:
             stays = False
             echo_err(
                 f"the throttle is removed: {counted(outcome.throttles_removed, 'configuration')} written"
@@ -474,7 +470,7 @@ def _wait(
     finally:
         if stays:
             echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
-    return outcome.status
+    return replace(result, outcome=outcome)
 
 
 def _clear_throttles(

@@ -7,11 +7,16 @@ from typing import Literal
 
 import click
 
-from zkgroup.admin.changes.cluster import remove_persistent_change
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.admin.persistent import FIX_PERSISTENT, RemovalPlan, by_parent
+from zkgroup.admin.persistent import (
+    FIX_PERSISTENT,
+    RemovalPlan,
+    by_parent,
+    plan_removal,
+    remove_persistent_change,
+)
 from zkgroup.admin.status import (
     CLEAR_THROTTLE,
     Status,
@@ -113,8 +118,8 @@ def _exit_if_found(ctx: click.Context, findings: Sequence[DoctorFinding], least:
 def _fix(*, execute: bool, yes: bool) -> None:
     out = output()
     with connected() as ensemble:
-        change = remove_persistent_change(ensemble)
-        plan = change.plan
+        plan = plan_removal(ensemble)
+        change = remove_persistent_change(ensemble, plan)
         result = run_change(
             change, lambda stderr: _show_persistent(stderr, plan, executed=False), execute=execute, yes=yes
         )

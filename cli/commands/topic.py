@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
 from zkgroup.admin import Compat, NotifyFormat
-from zkgroup.admin.changes.change import default_undo_folder
-from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
+from zkgroup.admin.change import default_undo_folder
 from zkgroup.admin.cluster.brokers import by_role, readable, registrations
 from zkgroup.admin.cluster.controller import hosts_topics
 from zkgroup.admin.topics import creation
 from zkgroup.admin.topics import listing as admin
-from zkgroup.admin.topics.alteration import AddedPartitions
-from zkgroup.admin.topics.creation import LeadersSeen, wait_for_leaders
-from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan, wait_until_gone
+from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic_change, plan_alteration
+from zkgroup.admin.topics.creation import LeadersSeen, until_led
+from zkgroup.admin.topics.deletion import (
+    DeletionSeen,
+    TopicDeletionPlan,
+    delete_topic_change,
+    plan_topic_deletion,
+)
 from zkgroup.errors import ConflictError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -97,7 +101,7 @@ def create(
         described = None
         if not (if_not_exists and admin.topic_exists(ensemble, topic)):
             try:
-                change = create_topic_change(
+                new = creation.plan_topic(
                     ensemble,
                     topic,
                     partitions=partitions,
@@ -106,8 +110,9 @@ def create(
                     configs=dict(configs),
                     rack_mode="disabled" if disable_rack_aware else "enforced",
                 )
+                change = creation.create_topic_change(ensemble, new)
                 undo = run_at_once(change, dry_run=dry_run).undo_id
-                described = creation.describe_new(change.plan)
+                described = creation.describe_new(new)
             except ConflictError:  # created in the meantime
                 if not (if_not_exists and admin.topic_exists(ensemble, topic)):
                     raise
@@ -118,7 +123,8 @@ def create(
             echo_err("note: no broker hosts the topic: there is nothing to wait for")
         elif longest is not None and not dry_run:
             lists = {row.partition: row.replicas for row in described.partitions}
-            seen = _until_led(ensemble, topic, lists, longest)
+            with _leaders_progress() as progress:
+                seen = until_led(ensemble, topic, lists, progress)(None, longest)
     document = documents.topic_creation(as_of, described, created=created, undo=undo, seen=seen)
     if not out.document(document):
         verb = "created" if created else "would create" if dry_run else "kept"
@@ -270,14 +276,11 @@ def alter(
         rack_mode="disabled" if disable_rack_aware else "enforced",
     )
     with connected() as ensemble, _leaders_progress() as progress:
-        change = alter_topic_change(
-            ensemble, topic, growth, dict(configs), removed, format=notify_format, progress=progress
-        )
-        plan = change.plan
+        plan = plan_alteration(ensemble, topic, growth, dict(configs), removed, format=notify_format)
         if longest is not None and not plan.added:
             echo_err("note: brokers apply settings without an answer: there is nothing to wait for")
         result = run_change(
-            change,
+            alter_topic_change(ensemble, plan, progress),
             lambda stderr: topic_tables.alteration(stderr, plan),
             execute=execute,
             yes=yes,
@@ -333,12 +336,13 @@ def delete(
         def progress(detail: str) -> None:
             show(f"{topic}: {detail}", detail)
 
+        plan = plan_topic_deletion(ensemble, topic, without)
         change = delete_topic_change(
-            ensemble, topic, without, command_text=lambda words: command_text(*words), progress=progress
+            ensemble, plan, command_text=lambda words: command_text(*words), progress=progress
         )
-        plan = change.plan
         if plan.was_asked and longest is not None and execute:
-            seen = wait_until_gone(ensemble, plan, longest, progress)
+            assert change.wait is not None
+            seen = change.wait(None, longest)
         else:
             result = run_change(
                 change,
@@ -382,15 +386,6 @@ def _leaders_progress() -> Iterator[Callable[[int, int], None]]:
     """Shows how many partitions have a leader, while it is waited for them."""
     with progress_line() as show:
         yield lambda led, total: show(f"{led} of {counted(total, 'partition')} led", led)
-
-
-def _until_led(
-    ensemble: Ensemble, topic: str, replicas: Mapping[int, Collection[int]], longest_s: float
-) -> LeadersSeen:
-    """Waits for leaders of these partitions of the topic, given with their replicas."""
-    lists = {TopicPartition(topic, number): brokers for number, brokers in replicas.items()}
-    with _leaders_progress() as progress:
-        return wait_for_leaders(ensemble, lists, longest_s, progress)
 
 
 def end_of_creation(seen: LeadersSeen | None) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from zkgroup.admin.changes.change import default_undo_folder
-from zkgroup.admin.changes.undo import restoration_change, undo_offsets_change
-from zkgroup.admin.undo import check_untouched
+from zkgroup.admin.change import default_undo_folder
+from zkgroup.admin.undo import check_untouched, restoration_change, undo_offsets_change
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble

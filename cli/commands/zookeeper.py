@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkgroup.admin.changes.cluster import create_chroot_change
+from zkgroup.admin.znodes import create_chroot_change, plan_chroot
 from zkgroup.errors import EmbeddedServerError
 
 from .. import documents
@@ -113,10 +113,10 @@ def create_chroot(dry_run: bool) -> None:
     if not chroot:
         raise click.UsageError("the address names no chroot: write -z HOST:PORT/CHROOT")
     with connected(above_chroot=True) as ensemble:
-        change = create_chroot_change(ensemble, chroot)
-        wanted = run_at_once(change, dry_run=dry_run).executed
+        plan = plan_chroot(ensemble, chroot)
+        wanted = run_at_once(create_chroot_change(ensemble, plan), dry_run=dry_run).executed
         as_of = ensemble.as_of()
-    levels = change.plan.missing
+    levels = plan.missing
     document = documents.CHROOT.json(as_of, documents.Chroot(chroot=chroot, executed=wanted, znodes=levels))
     if out.document(document):
         return

@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zkgroup.admin.changes.reassign import ReassignmentOutcome as ReassignmentOutcome
     from zkgroup.admin.client.base import Listing as Listing
     from zkgroup.admin.client.base import Partitions as Partitions
     from zkgroup.admin.cluster.brokers import BrokerDescription as BrokerDescription
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from zkgroup.admin.persistent import RemovalPlan as RemovalPlan
     from zkgroup.admin.reassign.cancellation import CancelPlan as CancelPlan
     from zkgroup.admin.reassign.cancellation import Removal as Removal
+    from zkgroup.admin.reassign.execution import ReassignmentOutcome as ReassignmentOutcome
     from zkgroup.admin.reassign.progress import ReassignmentStatus as ReassignmentStatus
     from zkgroup.admin.reassign.proposals import PhasedPlan as PhasedPlan
     from zkgroup.admin.reassign.proposals import Proposal as Proposal
@@ -206,7 +206,7 @@ _HOMES = {
     "Proposal": "zkgroup.admin.reassign.proposals",
     "RackMode": "zkgroup.placement",
     "Reassignment": "zkgroup.znodes.admin_requests",
-    "ReassignmentOutcome": "zkgroup.admin.changes.reassign",
+    "ReassignmentOutcome": "zkgroup.admin.reassign.execution",
     "ReassignmentPlan": "zkgroup.admin.reassign.submission",
     "ReassignmentStatus": "zkgroup.admin.reassign.progress",
     "ReleasePlan": "zkgroup.admin.coordinated_groups",

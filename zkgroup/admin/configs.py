@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from zkgroup.admin.change import AdminChange, as_they_are, undo_record
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     note_on_entity,
@@ -19,6 +20,7 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import write
+from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import (
     ConfigError,
     CorruptZnodeError,
@@ -332,3 +334,74 @@ def _error(znode: Znode, entity: str | None) -> CorruptZnodeError | None:
     except CorruptZnodeError as error:
         return error
     return None
+
+
+def entity_named(
+    kind: EntityKind, name: str | None, client: str | None = None, *, client_default: bool = False
+) -> ConfigEntity:
+    """The entity of a kind; None is the default of the kind. Raises ConfigError.
+
+    `client` and `client_default` name a client id of a user, or the default of the user's clients.
+    """
+    if client is not None or client_default:
+        if kind != "users":
+            raise ConfigError(f"{kind}: only users have settings for a client id")
+        return ConfigEntity.user_client(name, client)
+    if kind == "topics":
+        if name is None:
+            raise ConfigError("topics have no default of their own: it is in the brokers' settings")
+        return ConfigEntity.topic(name)
+    if kind == "brokers":
+        if name is not None and not name.isascii():
+            raise ConfigError(f"broker {name!r}: expected an id such as 1")
+        try:
+            return ConfigEntity.broker(None if name is None else int(name))
+        except ValueError as error:
+            raise ConfigError(f"broker {name!r}: expected an id such as 1") from error
+    if kind == "clients":
+        return ConfigEntity.of_client(name)
+    return ConfigEntity.user(name) if kind == "users" else ConfigEntity.ip(name)
+
+
+def alter_config_change(ensemble: Ensemble, plan: ConfigPlan) -> AdminChange[ConfigPlan, None, None]:
+    """Sets and removes settings of one entity, and notifies the brokers."""
+    undo, lost = config_undo(plan)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"config alter {plan.entity}",
+        question=f"Change {plan.entity}?",
+        plan=plan,
+        notes=(*plan.notes, *lost),
+        is_effective=bool(plan.changes),
+        no_undo=undo.no_undo,
+        undo=replace(undo, znodes=as_they_are(plan.znode)),
+        write=lambda by: alter_config(ensemble, plan),
+    )
+
+
+def config_undo(plan: ConfigPlan) -> tuple[UndoRecord, tuple[str, ...]]:
+    """The record that brings a configuration back as far as it can be set again; a note on what cannot."""
+    words = ["config", "alter", "--entity-type", plan.entity.kind]
+    name = plan.entity.plain_name
+    words += ["--entity-default"] if name is None else ["--entity-name", name]
+    if plan.entity.client is not None:
+        client = plan.entity.plain_client
+        words += ["--client-default"] if client is None else ["--client", client]
+    bare, lost = len(words), []
+    for setting, before, _ in plan.changes:
+        if before is None:
+            words += ["--delete-config", setting]
+        elif can_be_set(plan.entity, setting, before):
+            words += ["--set", f"{setting}={before}"]
+        else:
+            lost.append(f"{setting}={before}")
+    why = f"{', '.join(lost)} is no value that a broker accepts"
+    if len(words) == bare:
+        return undo_record(no_undo=why if lost else "nothing was set"), ()
+    if plan.znode is None:
+        words += ["--delete-empty"]
+    if plan.had_unknown:
+        words += ["--allow-unknown"]
+    left = ((plan.entity.config_path, plan.after.encode()),)
+    record = undo_record(undo_command=tuple(words), left=left)
+    return record, ((f"{why}: an undo does not set it again",) if lost else ())

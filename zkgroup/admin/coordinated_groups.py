@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from zkgroup.admin.change import AdminChange, counted
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
@@ -216,3 +217,17 @@ def _delete_behind_fence(ensemble: Ensemble, slot: SlotView, leaves_first: Seque
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
         write(ensemble, [*guard, *deletes], paths[-1], None)
         guard = [Check(SlotOwner.path(slot.slot), version)]
+
+
+def release_group_change(ensemble: Ensemble, plan: ReleasePlan) -> AdminChange[ReleasePlan, None, None]:
+    """Takes the marker of Kafka's group protocol off where no live broker leads the group's slot."""
+    group = plan.group
+    members = counted(len(plan.members), "stored member")
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"coordinator release {group}",
+        question=f"Take {members} out of {group}, and let ZooKeeper consumers join it?",
+        plan=plan,
+        no_undo="the members that it takes out of the group join again when a broker coordinates it",
+        write=lambda by: release_group(ensemble, plan),
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from zkgroup.admin.change import AdminChange, counted
 from zkgroup.admin.cluster.brokers import (
     held_topics,
     hosted_states,
@@ -96,7 +97,7 @@ class ElectionPlan:
         return tuple(row.topic_partition for row in self.rows if row.outcome == ELECTS)
 
 
-def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | None) -> ElectionPlan:
+def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | None = None) -> ElectionPlan:
     """Reads leaders and ISRs of these partitions, or of all (None) that brokers host.
 
     Controllers before 2.2 leave a request with an unknown partition for ever, so there must be none.
@@ -429,4 +430,40 @@ def _leaderless(
         isr=state.isr if state else None,
         live=live,
         outcome=outcome,
+    )
+
+
+def elect_preferred_change(ensemble: Ensemble, plan: ElectionPlan) -> AdminChange[ElectionPlan, None, bool]:
+    """Gives partitions back to their first replica; the wait says whether all are led by it."""
+    return AdminChange(
+        ensemble=ensemble,
+        subject="elect preferred",
+        question=f"Change {counted(len(plan.wanted), 'leader')}?",
+        plan=plan,
+        notes=plan.notes,
+        is_effective=bool(plan.wanted),
+        no_undo="no command asks for the former leaders" if plan.wanted else None,
+        write=lambda by: elect_preferred(ensemble, plan),
+        wait=lambda _, longest_s: wait_for_election(ensemble, plan, longest_s)[1],
+    )
+
+
+def elect_unclean_change(
+    ensemble: Ensemble, plan: UncleanPlan
+) -> AdminChange[UncleanPlan, int, UncleanElectionDone | None]:
+    """Lets a live replica lead partitions without a leader, in sync or not: records may be lost for good.
+
+    What is written is the czxid of the request; the wait gives the controller's answer, None without one.
+    """
+    lost = counted(len(plan.losing), "partition")
+    return AdminChange(
+        ensemble=ensemble,
+        subject="elect unclean",
+        question=f"Elect for {counted(len(plan.wanted), 'partition')}, and lose records of {lost}?",
+        plan=plan,
+        notes=plan.notes,
+        is_effective=bool(plan.wanted),
+        no_undo="other replicas truncate what the new leader does not have" if plan.wanted else None,
+        write=lambda by: elect_unclean(ensemble, plan, by.user),
+        wait=lambda czxid, longest_s: wait_for_verdicts(ensemble, czxid, longest_s)[1],
     )

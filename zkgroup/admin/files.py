@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import csv_text
 from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
-from zkgroup.znodes.consumers import Offset, consumers_path
+from zkgroup.znodes.consumers import OFFSET_MAX, PARTITION_MAX, Offset, consumers_path
 from zkgroup.znodes.ids import validate_topic
 
 ANY_FOLDER = "any"

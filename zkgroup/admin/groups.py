@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zkgroup.admin.change import AdminChange, counted, undo_record
 from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
 from zkgroup.admin.guards import clients_error, idle_guard, living_group_error, members_error, read_back
 from zkgroup.admin.offsets.planning import NONE
@@ -323,3 +324,37 @@ def nudge_operations(group: str, views_version: int) -> tuple[Operation, ...]:
     """The transaction of a nudge; `views` must exist, in this data version."""
     child = Registration.path(group, f"{group}_nudge")
     return SetData(views_path(group), b"", views_version), Create(child, b""), Delete(child, 0)
+
+
+def delete_group_change(ensemble: Ensemble, plan: DeletionPlan) -> AdminChange[DeletionPlan, int, None]:
+    """Deletes a group with its offsets; what is written is the number of znodes removed.
+
+    Raises RefusedError where the group has members.
+    """
+    group = plan.group
+    no_undo = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
+    before = {tp: (offset, -1) for tp, offset in plan.offsets}
+    offsets = dict.fromkeys(plan.originals, (-1, -1)) | before
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"group delete {group}",
+        question=f"Delete group {group} with {counted(len(plan.offsets), 'committed offset')}?",
+        plan=plan,
+        no_undo=no_undo,
+        undo=undo_record(group=group, no_undo=no_undo, offsets=offsets, originals=plan.originals),
+        check=lambda: check_deletion(ensemble, plan),
+        write=lambda by: delete_group(ensemble, plan),
+    )
+
+
+def nudge_group_change(ensemble: Ensemble, plan: NudgePlan) -> AdminChange[NudgePlan, None, None]:
+    """Makes every member read the group again."""
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"group nudge {plan.group}",
+        question=f"Nudge {counted(len(plan.members), 'member')} of {plan.group}?",
+        plan=plan,
+        no_undo="it changes nothing that could be put back",
+        check=lambda: check_nudge(ensemble, plan),
+        write=lambda by: nudge(ensemble, plan),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from zkgroup.admin.change import AdminChange, as_they_are, counted, undo_record
 from zkgroup.admin.guards import read_back
 from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -152,3 +153,17 @@ def _are_gone(ensemble: Ensemble, batch: Sequence[Znode]) -> bool:
     ensemble.zk.sync("/")
     found = ensemble.zk.read_many([znode.path for znode in batch])
     return all((now := found[each.path]) is None or now.stat.czxid != each.stat.czxid for each in batch)
+
+
+def remove_persistent_change(ensemble: Ensemble, plan: RemovalPlan) -> AdminChange[RemovalPlan, int, None]:
+    """Removes the persistent znodes that belong to sessions; what is written is how many."""
+    return AdminChange(
+        ensemble=ensemble,
+        subject="doctor --fix",
+        question=f"Remove {counted(len(plan.znodes), 'znode')}?",
+        plan=plan,
+        notes=tuple(f"{path}: its ACL hides what is below it" for path in plan.hidden),
+        is_effective=bool(plan.znodes),
+        undo=undo_record(znodes=as_they_are(*plan.znodes)),
+        write=lambda by: remove(ensemble, plan),
+    )

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from zkgroup.admin.change import AdminChange, counted, undo_record
 from zkgroup.admin.cluster.controller import has_controller
+from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
+from zkgroup.admin.files import parse_reassignment
 from zkgroup.admin.naming import named
+from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
-from zkgroup.admin.undo_records import UndoRecord
+from zkgroup.admin.persistent import plan_removal, remove_persistent_change
+from zkgroup.admin.reassign.cancellation import Execution, cancel_reassignments_change, plan_cancel
+from zkgroup.admin.reassign.execution import reassign_change
+from zkgroup.admin.reassign.stored_plans import cancel_plan_change, resume_plan_change
+from zkgroup.admin.reassign.submission import plan_reassignment
+from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion, texts_of_lists
+from zkgroup.admin.undo_records import UndoFolder, UndoRecord
 from zkgroup.errors import (
+    ConfigError,
     ConflictError,
     OperationRefusedError,
     PartlyDoneError,
@@ -21,8 +35,9 @@ from zkgroup.groups.reader import snapshot_or_empty
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create
-from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.config import EntityKind
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.sessions import effect_without_session
@@ -202,7 +217,7 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
     for path, data in missing:
         topic = path.rpartition("/")[2]
         if topic in led and path == Topic.path(topic):
-            lists = _texts_of_lists(Topic.decode(path, data))
+            lists = texts_of_lists(Topic.decode(path, data))
             hints.append(
                 f"; `zkgroup topic create {topic} --replica-assignment {lists}` creates it again, empty"
             )
@@ -210,19 +225,6 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
         f"{ControllerRegistration.path()}: expected no controller, found one, which would fail at partitions "
         f"of {', '.join(sorted(led))} that it has not made itself{''.join(hints)}"
     )
-
-
-def replica_lists(znodes: Iterable[Znode]) -> str | None:
-    """Where the partitions of the topic among these znodes were, as `--replica-assignment` takes it."""
-    for znode in znodes:
-        if znode.path.rpartition("/")[0] == topics_path():
-            topic = decode_or_error(znode, Topic.decode).value
-            return _texts_of_lists(topic) if topic else None
-    return None
-
-
-def _texts_of_lists(topic: Topic) -> str:
-    return ",".join(":".join(map(str, topic.partitions[number])) for number in sorted(topic.partitions))
 
 
 def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
@@ -246,3 +248,112 @@ def restore_znodes(ensemble: Ensemble, plan: Restoration) -> None:
             if isinstance(error, OperationRefusedError):
                 raise ConflictError(message) from error
             raise
+
+
+def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> AdminChange[Any, Any, Any]:
+    """Undoes a recorded change: the kind of change follows from the record.
+
+    Raises RefusedError for one that cannot be undone, ConflictError where what it left has changed since,
+    unless forced.
+    """
+    if record.no_undo is not None:
+        raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.no_undo}")
+    if record.undo_command:
+        if not force:
+            check_untouched(ensemble, record)
+        return _change_of_command(ensemble, record.undo_command)
+    if record.group is None:
+        return restoration_change(ensemble, record)
+    return undo_offsets_change(ensemble, record, force=force)
+
+
+def undo_offsets_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetsChange:
+    """Puts the offsets of a record back. Raises as `plan_undo` and `offset_change` do."""
+    plan = plan_undo(ensemble, record, force=force)
+    return offset_change(ensemble, plan, subject=f"undo {record.undo_id}", force=force)
+
+
+def restoration_change(ensemble: Ensemble, record: UndoRecord) -> AdminChange[Restoration, None, None]:
+    """Creates the znodes of a record again where they are gone. Raises as `plan_restoration` does."""
+    plan = plan_restoration(ensemble, record)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"undo {record.undo_id}",
+        question=f"Create {counted(len(plan.missing), 'znode')} again?",
+        plan=plan,
+        is_effective=bool(plan.missing),
+        no_undo=plan.no_undo if plan.missing else None,
+        undo=undo_record(undo_command=plan.undo_command, no_undo=plan.no_undo),
+        write=lambda by: restore_znodes(ensemble, plan),
+    )
+
+
+def executions(folder: UndoFolder, zookeeper: str) -> Iterable[Execution]:
+    """Reassignments of this ensemble that have an undo record here, the latest first.
+
+    One whose rollback file is gone or unreadable is left out. Raises ConfigError at an unreadable record.
+    """
+    for record in folder.latest_first():
+        if record.rollback_file is None or record.zookeeper != zookeeper:
+            continue
+        try:
+            moves = _moves_of(record.rollback_file)
+        except ConfigError:
+            continue
+        before = {move.topic_partition: move.replicas for move in moves}
+        yield Execution(record.rollback_file, before, record.targets)
+
+
+def _moves_of(file: str) -> Sequence[Move]:
+    try:
+        return parse_reassignment(file, Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: the rollback file cannot be read: {error}") from error
+
+
+def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[Any, Any, Any]:
+    """The change that the command of an undo record makes; records hold no other commands."""
+    match list(words):
+        case ["topic", "delete", topic]:
+            return delete_topic_change(ensemble, plan_topic_deletion(ensemble, topic))
+        case ["reassign", "execute", "--reassignment-json-file", file]:
+            return reassign_change(ensemble, plan_reassignment(ensemble, _moves_of(file)))
+        case ["doctor", "--fix"]:
+            return remove_persistent_change(ensemble, plan_removal(ensemble))
+        case ["reassign", "cancel"]:
+            return cancel_reassignments_change(ensemble, plan_cancel(ensemble))
+        case ["plan", "cancel", plan_id]:
+            return cancel_plan_change(ensemble, plan_id)
+        case ["plan", "resume", plan_id] | ["reassign", "plan", "--resume", plan_id]:
+            return resume_plan_change(ensemble, plan_id)
+        case ["config", "alter", *options]:
+            return _config_of_command(ensemble, options)
+    raise ConfigError(f"undo record: no change is known for the command {shlex.join(words)!r}")
+
+
+def _config_of_command(ensemble: Ensemble, options: Sequence[str]) -> AdminChange[ConfigPlan, None, None]:
+    """The change of `config alter` with the options that `config_undo` writes."""
+    values: dict[str, list[str]] = {}
+    flags = set()
+    rest = list(options)
+    while rest:
+        option = rest.pop(0)
+        if option in ("--entity-default", "--client-default", "--delete-empty", "--allow-unknown"):
+            flags.add(option)
+        else:
+            values.setdefault(option, []).append(rest.pop(0))
+    kind: EntityKind = values["--entity-type"][0]  # type: ignore[assignment] # written by `config_undo`
+    name = None if "--entity-default" in flags else values["--entity-name"][0]
+    entity = entity_named(
+        kind, name, values.get("--client", [None])[0], client_default="--client-default" in flags
+    )
+    settings = dict(pair.split("=", 1) for pair in values.get("--set", []))
+    plan = plan_config(
+        ensemble,
+        entity,
+        settings,
+        values.get("--delete-config", []),
+        allow_unknown="--allow-unknown" in flags,
+        delete_empty="--delete-empty" in flags,
+    )
+    return alter_config_change(ensemble, plan)

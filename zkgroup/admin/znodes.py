@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zkgroup.admin.change import AdminChange
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import Znode
@@ -113,3 +114,19 @@ def plan_chroot(ensemble: Ensemble, chroot: str) -> ChrootPlan:
 def create_chroot(ensemble: Ensemble, plan: ChrootPlan) -> None:
     """Creates the missing znodes, persistent and with null data; one that exists by now is no error."""
     ensemble.zk.create_missing(*plan.missing)
+
+
+def create_chroot_change(ensemble: Ensemble, plan: ChrootPlan) -> AdminChange[ChrootPlan, None, None]:
+    """Creates the root of an address `HOST:PORT/CHROOT`; `ensemble` is connected above it.
+
+    Nothing is written where it exists.
+    """
+    return AdminChange(
+        ensemble=ensemble,
+        subject="zookeeper create-chroot",
+        question=f"Create {plan.chroot}?",
+        plan=plan,
+        is_effective=bool(plan.missing),
+        no_undo="no zkgroup command deletes a chroot; ZooKeeper's own `delete` does, while it is empty",
+        write=lambda by: create_chroot(ensemble, plan),
+    )

@@ -33,6 +33,10 @@ from zkgroup.znodes.json_fields import (
 _cached = lru_cache(maxsize=1024)
 """Cached paths of parents: a batch has the same few for thousands of partitions."""
 
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+"""Long and Int, as Kafka reads both; a JVM member fails at an offset that is larger."""
+
 
 def consumers_path() -> str:
     """Its children are the groups."""

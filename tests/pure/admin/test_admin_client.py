@@ -20,7 +20,7 @@ from tests.worlds.coordinated_groups import CoordinatedGroups
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin, AsyncAdmin, ChangeResult, GroupChange, PlanRequest, TopicPartition
-from zkgroup.admin.changes.change import AdminChange
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.offsets.planning import Absolute
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.znodes.admin_requests import Reassignment

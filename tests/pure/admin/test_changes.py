@@ -11,29 +11,24 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import LosingStore
-from zkgroup.admin.changes.change import (
-    AdminChange,
-    UndoRecorder,
-    as_they_are,
-    default_undo_folder,
-    undo_record,
-)
-from zkgroup.admin.changes.cluster import elect_preferred_change, forget_broker_change
-from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change, set_offsets_change
-from zkgroup.admin.changes.reassign import (
+from zkgroup.admin.change import AdminChange, UndoRecorder, as_they_are, default_undo_folder, undo_record
+from zkgroup.admin.cluster.brokers import forget_broker_change, plan_forgetting
+from zkgroup.admin.configs import alter_config_change, plan_config
+from zkgroup.admin.elections import elect_preferred_change, plan_preferred
+from zkgroup.admin.files import parse_reassignment
+from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
+from zkgroup.admin.offsets.changes import set_offsets_change
+from zkgroup.admin.reassign.cancellation import (
     cancel_reassignments_change,
-    reassign_change,
+    plan_cancel,
     remove_unreadable_request_change,
 )
-from zkgroup.admin.changes.topics import (
-    alter_config_change,
-    alter_topic_change,
-    create_topic_change,
-    delete_topic_change,
-)
-from zkgroup.admin.changes.undo import executions, undo_change
-from zkgroup.admin.files import parse_reassignment
-from zkgroup.admin.topics.alteration import AddedPartitions
+from zkgroup.admin.reassign.execution import reassign_change
+from zkgroup.admin.reassign.submission import plan_reassignment
+from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic_change, plan_alteration
+from zkgroup.admin.topics.creation import create_topic_change, plan_topic
+from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion
+from zkgroup.admin.undo import executions, undo_change
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import ConfigError, ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import TopicPartition
@@ -75,17 +70,24 @@ def _data(world: MemoryGroups) -> dict[str, bytes | None]:
 
 CHANGES: dict[str, Callable[[MemoryGroups], AdminChange[Any, Any, Any]]] = {
     "offsets set": lambda world: set_offsets_change(world.ensemble, "g", {ORDERS_0: 5}),
-    "group delete": lambda world: delete_group_change(world.ensemble, "g"),
-    "topic create": lambda world: create_topic_change(world.ensemble, "payments", partitions=2),
-    "topic delete": lambda world: delete_topic_change(world.ensemble, "orders"),
+    "group delete": lambda world: delete_group_change(world.ensemble, plan_deletion(world.ensemble, "g")),
+    "topic create": lambda world: create_topic_change(
+        world.ensemble, plan_topic(world.ensemble, "payments", partitions=2)
+    ),
+    "topic delete": lambda world: delete_topic_change(
+        world.ensemble, plan_topic_deletion(world.ensemble, "orders")
+    ),
     "config alter": lambda world: alter_config_change(
-        world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "9"}
+        world.ensemble, plan_config(world.ensemble, ConfigEntity.topic("orders"), {"retention.ms": "9"})
     ),
     "topic alter": lambda world: alter_topic_change(
-        world.ensemble, "orders", AddedPartitions(), {"retention.ms": "9"}
+        world.ensemble, plan_alteration(world.ensemble, "orders", AddedPartitions(), {"retention.ms": "9"})
     ),
     "quota": lambda world: alter_config_change(
-        world.ensemble, ConfigEntity.user_client("olga", None), {"producer_byte_rate": "100"}, format="v2"
+        world.ensemble,
+        plan_config(
+            world.ensemble, ConfigEntity.user_client("olga", None), {"producer_byte_rate": "100"}, format="v2"
+        ),
     ),
 }
 
@@ -166,7 +168,9 @@ def test_a_change_without_an_answer_keeps_its_record(
 ) -> None:
     """The outcome is unknown: the record stays, and the error carries the command that undoes it."""
     store = LosingStore(idle.server.client("losing"), applied=True)
-    change = create_topic_change(idle.operator(store), "payments", partitions=1)
+    change = create_topic_change(
+        idle.operator(store), plan_topic(idle.operator(store), "payments", partitions=1)
+    )
 
     with pytest.raises(OutcomeUnknownError) as caught:
         change.apply(recorder)
@@ -186,7 +190,9 @@ def test_a_record_that_cannot_be_saved_stops_the_change(idle: MemoryGroups, tmp_
         set_offsets_change(idle.ensemble, "g", {ORDERS_0: 5}).apply(recorder)
     assert idle.offset("g", "orders", 0) == "10"
 
-    result = create_topic_change(idle.ensemble, "payments", partitions=1).apply(recorder)
+    result = create_topic_change(idle.ensemble, plan_topic(idle.ensemble, "payments", partitions=1)).apply(
+        recorder
+    )
     assert (result.executed, result.undo_id) == (True, None)
     assert "topic delete payments --execute" in told[0]
 
@@ -205,7 +211,9 @@ def test_an_undo_of_what_has_changed_since_is_refused(idle: MemoryGroups, record
 
 def test_a_change_that_cannot_be_undone_says_why(idle: MemoryGroups, recorder: UndoRecorder) -> None:
     """The record of new partitions has the old number, and the undo is refused with the reason."""
-    change = alter_topic_change(idle.ensemble, "orders", AddedPartitions(partitions=5))
+    change = alter_topic_change(
+        idle.ensemble, plan_alteration(idle.ensemble, "orders", AddedPartitions(partitions=5))
+    )
 
     result = change.apply(recorder)
 
@@ -218,7 +226,7 @@ def test_a_change_without_a_record(idle: MemoryGroups, recorder: UndoRecorder) -
     """A nudge changes nothing that could be put back: applied, with no record."""
     idle.member("g", "a", {"orders": 1})
 
-    result = nudge_group_change(idle.ensemble, "g").apply(recorder)
+    result = nudge_group_change(idle.ensemble, plan_nudge(idle.ensemble, "g")).apply(recorder)
 
     assert result.executed
     assert result.plan.members == ("g_a",)
@@ -230,7 +238,9 @@ def test_a_reassignment_has_a_rollback_file(world: MemoryGroups, recorder: UndoR
     cluster = MemoryCluster(world)
     cluster.topic("orders", (1, 2), (2, 1))
 
-    result = reassign_change(world.ensemble, [move("orders", 0, 3, 1)]).apply(recorder)
+    result = reassign_change(
+        world.ensemble, plan_reassignment(world.ensemble, [move("orders", 0, 3, 1)])
+    ).apply(recorder)
 
     file = Path(result.rollback_file or "")
     (former,) = parse_reassignment(str(file), file.read_text())
@@ -252,11 +262,15 @@ def test_a_running_reassignment_is_sent_back(world: MemoryGroups, recorder: Undo
     cluster = MemoryCluster(world, brokers=4)
     cluster.ours()
     cluster.topic("orders", (1, 2))
-    applied = reassign_change(world.ensemble, [move("orders", 0, 3, 2)]).apply(recorder)
+    applied = reassign_change(
+        world.ensemble, plan_reassignment(world.ensemble, [move("orders", 0, 3, 2)])
+    ).apply(recorder)
     assert applied.rollback_file is not None
 
     past = list(executions(recorder.folder, "zk:2181"))
-    result = cancel_reassignments_change(world.ensemble, executions=past).apply(recorder, wait_s=0)
+    result = cancel_reassignments_change(world.ensemble, plan_cancel(world.ensemble, executions=past)).apply(
+        recorder, wait_s=0
+    )
 
     assert result.outcome is not None
     request = world.server.find(Reassignment.path())
@@ -289,7 +303,7 @@ def test_an_election_is_waited_for(world: MemoryGroups, recorder: UndoRecorder) 
     cluster.topic("orders", (1, 2))
     cluster.state("orders", 0, leader=2, isr=(1, 2))
 
-    result = elect_preferred_change(world.ensemble).apply(recorder, wait_s=1)
+    result = elect_preferred_change(world.ensemble, plan_preferred(world.ensemble)).apply(recorder, wait_s=1)
 
     assert (result.executed, result.outcome, result.undo_id) == (True, False, None)
     assert recorder.folder.ids() == []
@@ -300,7 +314,7 @@ def test_a_broker_that_is_registered_is_not_forgotten(world: MemoryGroups) -> No
     MemoryCluster(world)
 
     with pytest.raises(RefusedError):
-        forget_broker_change(world.ensemble, 1)
+        forget_broker_change(world.ensemble, plan_forgetting(world.ensemble, 1))
 
 
 def test_an_unknown_command_of_a_record_is_an_error(world: MemoryGroups) -> None:

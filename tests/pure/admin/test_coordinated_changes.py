@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin
-from zkgroup.admin.changes.change import AdminChange
+from zkgroup.admin.change import AdminChange
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetAndMetadata, ProtocolMarker, SlotOwner

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkgroup.admin.files import SavedOffset, offset_lines, parse_offsets, parse_topic_rows
-from zkgroup.admin.offsets.planning import OFFSET_MAX, PARTITION_MAX
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import csv_cell
+from zkgroup.znodes.consumers import OFFSET_MAX, PARTITION_MAX
 
 names = st.text("abcxyz0189._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 saved_offsets = st.builds(

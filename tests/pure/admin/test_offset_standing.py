@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
-from zkgroup.admin.changes.change import UndoRecorder
-from zkgroup.admin.changes.offsets import OffsetsChange, delete_offsets_change, set_offsets_change
-from zkgroup.admin.changes.undo import undo_offsets_change
+from zkgroup.admin.change import UndoRecorder
+from zkgroup.admin.offsets.changes import OffsetsChange, delete_offsets_change, set_offsets_change
 from zkgroup.admin.offsets.standing import Standing
+from zkgroup.admin.undo import undo_offsets_change
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import RefusedError
 from zkgroup.model import TopicPartition

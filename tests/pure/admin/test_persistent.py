@@ -8,17 +8,21 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.changes.change import UndoRecorder
-from zkgroup.admin.changes.cluster import remove_persistent_change, resign_controller_change
-from zkgroup.admin.changes.offsets import set_offsets_change
-from zkgroup.admin.changes.topics import delete_topic_change
-from zkgroup.admin.changes.undo import undo_change
+from zkgroup.admin.change import UndoRecorder
 from zkgroup.admin.cluster.brokers import describe_broker, list_brokers, plan_forgetting
-from zkgroup.admin.cluster.controller import describe_controller, read_controller_info
+from zkgroup.admin.cluster.controller import (
+    describe_controller,
+    plan_resignation,
+    read_controller_info,
+    resign_controller_change,
+)
 from zkgroup.admin.groups import plan_deletion, plan_nudge
-from zkgroup.admin.persistent import plan_removal, remove
+from zkgroup.admin.offsets.changes import set_offsets_change
+from zkgroup.admin.persistent import plan_removal, remove, remove_persistent_change
 from zkgroup.admin.status import diagnose, read_status
 from zkgroup.admin.topics.creation import plan_topic
+from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion
+from zkgroup.admin.undo import undo_change
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import ConflictError, NotFoundError, PartlyDoneError, PersistentZnodeError, RefusedError
 from zkgroup.model import StaticSubscription, TopicPartition
@@ -92,7 +96,7 @@ def test_a_broker_or_controller_that_no_session_holds_is_none(restored: MemoryGr
         with pytest.raises(PersistentZnodeError, match="zkgroup doctor --fix"):
             read()
     with pytest.raises(NotFoundError, match=r"^/controller: .*zkgroup doctor --fix"):
-        resign_controller_change(ensemble)
+        resign_controller_change(ensemble, plan_resignation(ensemble))
     with pytest.raises(RefusedError, match=r"/brokers/ids/7: .*zkgroup doctor --fix"):
         plan_topic(ensemble, "new", partitions=1)
     with pytest.raises(PersistentZnodeError, match=r"^/brokers/ids/7: .*zkgroup doctor --fix"):
@@ -108,7 +112,7 @@ def test_a_member_that_no_session_holds_is_told_to_nobody_as_one_to_stop(restore
     with pytest.raises(
         RefusedError, match=r"found g_a of g, .*; /consumers/g/ids/g_a: .*zkgroup doctor --fix"
     ):
-        delete_topic_change(restored.ensemble, "orders")
+        delete_topic_change(restored.ensemble, plan_topic_deletion(restored.ensemble, "orders"))
     with pytest.raises(PersistentZnodeError, match=r"^/consumers/g/ids/g_a: "):
         plan_nudge(restored.ensemble, "g")
 
@@ -133,14 +137,14 @@ def test_exactly_those_are_removed_and_come_back_as_they_were(restored: MemoryGr
     """The members and owners of sessions stay; the undo record has path and data of each."""
     before = {path: restored.server.find(path) for path in restored.server.tree()}
     recorder = UndoRecorder(UndoFolder(tmp_path), zookeeper="zk")
-    change = remove_persistent_change(restored.ensemble)
+    change = remove_persistent_change(restored.ensemble, plan_removal(restored.ensemble))
 
     assert change.preview().executed is False
     assert set(restored.server.tree()) == set(before)
     done = change.apply(recorder)
     assert done.written == len(RESTORED)
     assert set(before) - set(restored.server.tree()) == set(RESTORED)
-    assert not remove_persistent_change(restored.ensemble).is_effective
+    assert not remove_persistent_change(restored.ensemble, plan_removal(restored.ensemble)).is_effective
 
     assert done.undo_id is not None
     back = undo_change(restored.ensemble, recorder.folder.load(done.undo_id)).apply(recorder)

@@ -9,19 +9,23 @@ import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.changes.change import AdminChange
-from zkgroup.admin.changes.offsets import delete_group_change, nudge_group_change, set_offsets_change
-from zkgroup.admin.changes.reassign import (
+from zkgroup.admin.change import AdminChange
+from zkgroup.admin.groups import delete_group_change, nudge, nudge_group_change, plan_deletion, plan_nudge
+from zkgroup.admin.offsets.changes import set_offsets_change
+from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, make_plan, planner_decommission
+from zkgroup.admin.reassign.stored_plans import (
+    CANCELLED,
+    PAUSED,
     cancel_plan_change,
     pause_plan_change,
+    plan_storing,
     resume_plan_change,
     save_plan_change,
     start_plan_change,
+    stop,
+    store,
 )
-from zkgroup.admin.changes.topics import delete_topic_change
-from zkgroup.admin.groups import nudge, plan_nudge
-from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, make_plan, planner_decommission
-from zkgroup.admin.reassign.stored_plans import CANCELLED, PAUSED, plan_storing, stop, store
+from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion
 from zkgroup.errors import ConflictError, RefusedError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -37,25 +41,33 @@ def _group(world: MemoryGroups) -> None:
 
 def _nudged(world: MemoryGroups) -> Change:
     nudge(world.ensemble, plan_nudge(world.ensemble, "g"))
-    return nudge_group_change(world.ensemble, "g")
+    return nudge_group_change(world.ensemble, plan_nudge(world.ensemble, "g"))
 
 
 def _owned_still(world: MemoryGroups) -> Change:
     """The owner znode is of a session that has no registration."""
     world.server.remove("/consumers/g/ids/g_a")
-    return delete_group_change(world.ensemble, "g")
+    return delete_group_change(world.ensemble, plan_deletion(world.ensemble, "g"))
 
 
 GROUPS: dict[str, tuple[Callable[[MemoryGroups], Change], type[ZkGroupError], str]] = {
     "nudge": (_nudged, RefusedError, "nudged less than 10 s ago"),
-    "delete a group": (lambda world: delete_group_change(world.ensemble, "g"), RefusedError, "g_a"),
+    "delete a group": (
+        lambda world: delete_group_change(world.ensemble, plan_deletion(world.ensemble, "g")),
+        RefusedError,
+        "g_a",
+    ),
     "delete an owned one": (_owned_still, RefusedError, "expected no owner, found 0 by g_a-0"),
     "set offsets": (
         lambda world: set_offsets_change(world.ensemble, "g", {TopicPartition("orders", 0): 5}),
         RefusedError,
         "g_a",
     ),
-    "delete a topic": (lambda world: delete_topic_change(world.ensemble, "orders"), RefusedError, "g_a of g"),
+    "delete a topic": (
+        lambda world: delete_topic_change(world.ensemble, plan_topic_deletion(world.ensemble, "orders")),
+        RefusedError,
+        "g_a of g",
+    ),
 }
 
 

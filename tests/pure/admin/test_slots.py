@@ -7,8 +7,8 @@ import pytest
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.admin.changes.topics import create_topic_change
 from zkgroup.admin.topics import creation
+from zkgroup.admin.topics.creation import create_topic_change, plan_topic
 from zkgroup.admin.topics.deletion import plan_topic_deletion
 from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.errors import ConfigError, CorruptZnodeError, RefusedError
@@ -101,6 +101,6 @@ def test_its_creation_cannot_be_undone(world: MemoryGroups) -> None:
     """The preview says so."""
     _brokers(world, 1)
 
-    change = create_topic_change(world.ensemble, OFFSETS_TOPIC, partitions=4)
+    change = create_topic_change(world.ensemble, plan_topic(world.ensemble, OFFSETS_TOPIC, partitions=4))
 
     assert change.no_undo == "the slots of group coordinators are not deleted"

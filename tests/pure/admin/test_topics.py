@@ -9,9 +9,13 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
-from zkgroup.admin.changes.topics import delete_topic_change
 from zkgroup.admin.topics import creation, listing
-from zkgroup.admin.topics.deletion import DELETES_AT_ONCE, delete_topic, plan_topic_deletion
+from zkgroup.admin.topics.deletion import (
+    DELETES_AT_ONCE,
+    delete_topic,
+    delete_topic_change,
+    plan_topic_deletion,
+)
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.model.requests import Create, Delete, Multi
@@ -313,7 +317,7 @@ def test_a_group_that_joins_after_the_preview_refuses_the_deletion(
     world.topic("orders", 1)
     if controller:
         _controller(world)
-    change = delete_topic_change(world.ensemble, "orders")
+    change = delete_topic_change(world.ensemble, plan_topic_deletion(world.ensemble, "orders"))
     world.member("new", "a", {"orders": 1})
     before = world.server.tree()
 

@@ -7,8 +7,8 @@ from zkgroup_cli import group_tables
 from zkgroup_cli.render import Output
 
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.changes.change import UndoRecord
-from zkgroup.admin.changes.offsets import delete_offsets_change, set_offsets_change
+from zkgroup.admin.change import UndoRecord
+from zkgroup.admin.offsets.changes import delete_offsets_change, set_offsets_change
 from zkgroup.admin.offsets.planning import OffsetPlan
 from zkgroup.admin.undo import plan_undo
 from zkgroup.admin.undo_records import ChangeRecord

@@ -486,7 +486,7 @@ def test_a_refused_change_leaves_no_record(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr("zkgroup.admin.changes.offsets.apply_plan", fail)
+    monkeypatch.setattr("zkgroup.admin.offsets.changes.apply_plan", fail)
     ran = shell.run("offsets", "set", "billing", "orders:1=42", "--execute")
 
     happened = isinstance(error, PartlyDoneError)

@@ -11,7 +11,7 @@ from tests.worlds.beside import beside
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.admin.changes import reassign as reassign_changes
+from zkgroup.admin.reassign import execution
 from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.admin_requests import Reassignment, admin_path
 from zkgroup.znodes.brokers import Topic
@@ -153,7 +153,7 @@ def test_an_interrupted_wait_prints_how_to_remove_the_throttle(
         raise KeyboardInterrupt
 
     words = _asked(shell, command)
-    monkeypatch.setattr(reassign_changes, "wait_for_reassignments", interrupted)
+    monkeypatch.setattr(execution, "wait_for_reassignments", interrupted)
 
     ran = shell.run("reassign", command, *words, "--execute", "--wait")
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from zkgroup.admin import Move
-from zkgroup.admin.changes.change import (
+from zkgroup.admin.change import (
     AdminChange,
     ChangeResult,
     OutcomeT,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkgroup.admin import status, znodes
-from zkgroup.admin.changes import cluster as cluster_changes
-from zkgroup.admin.changes import undo as undo_changes
-from zkgroup.admin.changes.change import ChangeResult
+from zkgroup.admin import status, undo, znodes
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing
 from zkgroup.admin.cluster import brokers, controller, usage
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.admin.persistent import RemovalPlan
+from zkgroup.admin.persistent import RemovalPlan, plan_removal, remove_persistent_change
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
 from zkgroup.model import Znode
@@ -48,7 +46,8 @@ class ClusterMethods(AdminBase):
             ConflictError: one has changed since it was read, or a session holds it by now.
             PartlyDoneError: the same after the first of several transactions.
         """
-        return self._run(cluster_changes.remove_persistent_change(self._ensemble), dry_run)
+        plan = plan_removal(self._ensemble)
+        return self._run(remove_persistent_change(self._ensemble, plan), dry_run)
 
     def cluster_usage(
         self, *, four_letter_words: bool = True, admin_port: int | None = ADMIN_PORT
@@ -100,7 +99,8 @@ class ClusterMethods(AdminBase):
         Raises:
             RefusedError: the broker is registered.
         """
-        return self._run(cluster_changes.forget_broker_change(self._ensemble, broker), dry_run)
+        plan = brokers.plan_forgetting(self._ensemble, broker)
+        return self._run(brokers.forget_broker_change(self._ensemble, plan), dry_run)
 
     def describe_controller(self) -> controller.ControllerDescription:
         """Which broker is the controller, since when and of which kind.
@@ -127,7 +127,8 @@ class ClusterMethods(AdminBase):
         Raises:
             RefusedError: no controller of zkgroup is active.
         """
-        return self._run(cluster_changes.resign_controller_change(self._ensemble), dry_run, wait_s)
+        plan = controller.plan_resignation(self._ensemble)
+        return self._run(controller.resign_controller_change(self._ensemble, plan), dry_run, wait_s)
 
     def get_znode(self, path: str) -> Znode:
         """Data and Stat of one znode.
@@ -184,7 +185,8 @@ class ClusterMethods(AdminBase):
             ...     admin.create_topic("orders", 12)
         """
         with self._above_chroot() as (ensemble, chroot):
-            return self._run(cluster_changes.create_chroot_change(ensemble, chroot), dry_run)
+            plan = znodes.plan_chroot(ensemble, chroot)
+            return self._run(znodes.create_chroot_change(ensemble, plan), dry_run)
 
     def list_undos(self, *, all_ensembles: bool = False) -> tuple[UndoRecord, ...]:
         """The changes recorded on this machine, the latest first.
@@ -227,4 +229,4 @@ class ClusterMethods(AdminBase):
             record = folder.newest(lambda one: one.zookeeper == self.address)
         else:
             record = folder.load(undo_id)
-        return self._run(undo_changes.undo_change(self._ensemble, record, force=force), dry_run, wait_s)
+        return self._run(undo.undo_change(self._ensemble, record, force=force), dry_run, wait_s)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from zkgroup.admin import files
-from zkgroup.admin.changes import offsets as offset_changes
-from zkgroup.admin.changes.change import ChangeResult, apply_changes
+from zkgroup.admin import groups as group_changes
+from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
-from zkgroup.admin.coordinated_groups import ReleasePlan
+from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group_change
 from zkgroup.admin.coordinator import CoordinatorDescription, describe_coordinator, live_reader
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
+from zkgroup.admin.offsets import changes as offset_changes
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -95,7 +96,8 @@ class GroupMethods(AdminBase):
             NotFoundError: there is no marker.
             RefusedError: a live broker leads the slot.
         """
-        return self._run(offset_changes.release_group_change(self._ensemble, group), dry_run)
+        plan = plan_release(self._ensemble, group)
+        return self._run(release_group_change(self._ensemble, plan), dry_run)
 
     def preview_group(self, group: str, change: GroupChange) -> Preview:
         """Who would own what after members come and go, partitions are added or the strategy changes.
@@ -113,7 +115,8 @@ class GroupMethods(AdminBase):
             group: the group.
             dry_run: only plan.
         """
-        return self._run(offset_changes.nudge_group_change(self._ensemble, group), dry_run)
+        plan = group_changes.plan_nudge(self._ensemble, group)
+        return self._run(group_changes.nudge_group_change(self._ensemble, plan), dry_run)
 
     def delete_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[DeletionPlan, int, None]:
         """Deletes a group with its offsets; an undo puts the offsets back.
@@ -127,7 +130,8 @@ class GroupMethods(AdminBase):
         Raises:
             RefusedError: the group has members.
         """
-        return self._run(offset_changes.delete_group_change(self._ensemble, group), dry_run)
+        plan = group_changes.plan_deletion(self._ensemble, group)
+        return self._run(group_changes.delete_group_change(self._ensemble, plan), dry_run)
 
     def list_offsets(
         self, group: str, log_ends: reads.LogEndReader | None = None

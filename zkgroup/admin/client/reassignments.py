@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from zkgroup.admin import Compat, NotifyFormat
-from zkgroup.admin.changes import reassign as reassign_changes
-from zkgroup.admin.changes import undo as undo_changes
-from zkgroup.admin.changes.change import ChangeResult, nothing
+from zkgroup.admin.change import ChangeResult, nothing
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
-from zkgroup.admin.reassign import progress, proposals, stored_plans
+from zkgroup.admin.reassign import cancellation, execution, progress, proposals, stored_plans, submission
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, Proposal
 from zkgroup.admin.reassign.stored_plans import PlanDescription, Storing
 from zkgroup.admin.reassign.submission import ReassignmentPlan
 from zkgroup.admin.reassign.throttles import Throttled
+from zkgroup.admin.undo import executions
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 
@@ -56,7 +55,7 @@ class ReassignmentMethods(AdminBase):
         notify_format: NotifyFormat | None = None,
         dry_run: bool = False,
         wait_s: float | None = None,
-    ) -> ChangeResult[ReassignmentPlan, None, reassign_changes.ReassignmentOutcome]:
+    ) -> ChangeResult[ReassignmentPlan, None, execution.ReassignmentOutcome]:
         """Asks the controller to move replicas; `ChangeResult.rollback_file` has the lists as they were.
 
         Args:
@@ -70,10 +69,10 @@ class ReassignmentMethods(AdminBase):
         Raises:
             ConfigError: a reassignment runs already.
         """
-        change = reassign_changes.reassign_change(
+        plan = submission.plan_reassignment(
             self._ensemble, moves_of(replicas), throttle=throttle, force=force, format=notify_format
         )
-        return self._run(change, dry_run, wait_s)
+        return self._run(execution.reassign_change(self._ensemble, plan), dry_run, wait_s)
 
     def verify_reassignment(
         self, replicas: Mapping[TopicPartition, Sequence[int]], *, wait_s: float | None = None
@@ -103,7 +102,7 @@ class ReassignmentMethods(AdminBase):
         former: Mapping[TopicPartition, Sequence[int]] | None = None,
         dry_run: bool = False,
         wait_s: float | None = None,
-    ) -> ChangeResult[CancelPlan, None, reassign_changes.ReassignmentOutcome]:
+    ) -> ChangeResult[CancelPlan, None, execution.ReassignmentOutcome]:
         """Sends running reassignments back to their former replicas.
 
         Args:
@@ -116,13 +115,13 @@ class ReassignmentMethods(AdminBase):
             RefusedError: no controller of zkgroup is active.
             NotFoundError: nothing is moved.
         """
-        change = reassign_changes.cancel_reassignments_change(
+        plan = cancellation.plan_cancel(
             self._ensemble,
             () if partitions is None else self._moving(partitions),
             moves_of(former or {}),
-            undo_changes.executions(self._recorder.folder, self.address),
+            executions(self._recorder.folder, self.address),
         )
-        return self._run(change, dry_run, wait_s)
+        return self._run(cancellation.cancel_reassignments_change(self._ensemble, plan), dry_run, wait_s)
 
     def remove_unreadable_reassignment(self, *, dry_run: bool = False) -> ChangeResult[Removal, None, None]:
         """Removes a reassignment request that cannot be read.
@@ -133,7 +132,7 @@ class ReassignmentMethods(AdminBase):
         Raises:
             NotFoundError: there is no such request.
         """
-        change = reassign_changes.remove_unreadable_request_change(self._ensemble)
+        change = cancellation.remove_unreadable_request_change(self._ensemble)
         if change is None:
             raise NotFoundError("there is no reassignment request that cannot be read")
         return self._run(change, dry_run)
@@ -148,7 +147,7 @@ class ReassignmentMethods(AdminBase):
         Raises:
             RefusedError: replicas are being moved.
         """
-        change = reassign_changes.clear_throttles_change(self._ensemble, topics or None)
+        change = execution.clear_throttles_change(self._ensemble, topics or None)
         return self._run(change, dry_run)
 
     def plan_decommission(self, brokers: Collection[int], request: PlanRequest | None = None) -> PhasedPlan:
@@ -224,7 +223,7 @@ class ReassignmentMethods(AdminBase):
             throttle: bytes a second at each broker.
             dry_run: only plan.
         """
-        change = reassign_changes.save_plan_change(
+        change = stored_plans.save_plan_change(
             self._ensemble, plan, user=self._recorder.user, throttle=throttle
         )
         return self._run(change, dry_run)
@@ -247,7 +246,7 @@ class ReassignmentMethods(AdminBase):
             dry_run: only plan.
             wait_s: seconds to wait for the end of the plan.
         """
-        change = reassign_changes.start_plan_change(
+        change = stored_plans.start_plan_change(
             self._ensemble, plan, user=self._recorder.user, throttle=throttle
         )
         return self._run(change, dry_run, wait_s)
@@ -271,7 +270,7 @@ class ReassignmentMethods(AdminBase):
             NotFoundError: there is no such plan.
             RefusedError: the plan is cancelled.
         """
-        return self._run(reassign_changes.resume_plan_change(self._ensemble, plan_id), dry_run, wait_s)
+        return self._run(stored_plans.resume_plan_change(self._ensemble, plan_id), dry_run, wait_s)
 
     def pause_plan(
         self, plan_id: str, *, dry_run: bool = False
@@ -282,7 +281,7 @@ class ReassignmentMethods(AdminBase):
             plan_id: the id that `list_plans` returns.
             dry_run: only plan.
         """
-        return self._run(reassign_changes.pause_plan_change(self._ensemble, plan_id), dry_run)
+        return self._run(stored_plans.pause_plan_change(self._ensemble, plan_id), dry_run)
 
     def cancel_plan(
         self, plan_id: str, *, dry_run: bool = False
@@ -293,4 +292,4 @@ class ReassignmentMethods(AdminBase):
             plan_id: the id that `list_plans` returns.
             dry_run: only plan.
         """
-        return self._run(reassign_changes.cancel_plan_change(self._ensemble, plan_id), dry_run)
+        return self._run(stored_plans.cancel_plan_change(self._ensemble, plan_id), dry_run)

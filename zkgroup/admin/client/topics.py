@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone
-from zkgroup.admin.changes import cluster as cluster_changes
-from zkgroup.admin.changes import topics as topic_changes
-from zkgroup.admin.changes.change import ChangeResult
+from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone, configs, elections
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions
-from zkgroup.admin.configs import ConfigDescription, ConfigPlan, describe_configs
+from zkgroup.admin.configs import ConfigDescription, ConfigPlan
 from zkgroup.admin.elections import ElectionPlan, UncleanPlan
-from zkgroup.admin.topics import listing
+from zkgroup.admin.topics import alteration, creation, deletion, listing
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
 from zkgroup.admin.topics.creation import LeadersSeen, NewTopic
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
@@ -64,7 +62,7 @@ class TopicMethods(AdminBase):
         Raises:
             ConflictError: the topic exists.
         """
-        change = topic_changes.create_topic_change(
+        new = creation.plan_topic(
             self._ensemble,
             topic,
             partitions=partitions,
@@ -73,7 +71,7 @@ class TopicMethods(AdminBase):
             configs=configs,
             rack_mode="enforced" if rack_aware else "disabled",
         )
-        return self._run(change, dry_run, wait_s)
+        return self._run(creation.create_topic_change(self._ensemble, new), dry_run, wait_s)
 
     def alter_topic(
         self,
@@ -112,10 +110,10 @@ class TopicMethods(AdminBase):
             compat=compat,
             rack_mode="enforced" if rack_aware else "disabled",
         )
-        change = topic_changes.alter_topic_change(
+        plan = alteration.plan_alteration(
             self._ensemble, topic, added, set_configs, delete_configs, format=notify_format
         )
-        return self._run(change, dry_run, wait_s)
+        return self._run(alteration.alter_topic_change(self._ensemble, plan), dry_run, wait_s)
 
     def delete_topic(
         self,
@@ -138,8 +136,8 @@ class TopicMethods(AdminBase):
         Raises:
             RefusedError: a group has members on the topic.
         """
-        change = topic_changes.delete_topic_change(self._ensemble, topic, without_brokers)
-        return self._run(change, dry_run, wait_s)
+        plan = deletion.plan_topic_deletion(self._ensemble, topic, without_brokers)
+        return self._run(deletion.delete_topic_change(self._ensemble, plan), dry_run, wait_s)
 
     def describe_configs(
         self, kind: EntityKind, *names: str, client: str | None = None
@@ -151,8 +149,8 @@ class TopicMethods(AdminBase):
             names: topics, broker ids, client ids, users or addresses; none means all of the kind.
             client: of users that are named: their quota for this client id.
         """
-        entities = [topic_changes.entity_named(kind, name, client) for name in names]
-        as_of, rows, unreadable = describe_configs(self._ensemble, entities, kind)
+        entities = [configs.entity_named(kind, name, client) for name in names]
+        as_of, rows, unreadable = configs.describe_configs(self._ensemble, entities, kind)
         return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
 
     def alter_config(
@@ -181,15 +179,15 @@ class TopicMethods(AdminBase):
             allow_unknown: of a broker, also settings that Kafka's brokers do not know.
             dry_run: only plan.
         """
-        change = topic_changes.alter_config_change(
+        plan = configs.plan_config(
             self._ensemble,
-            topic_changes.entity_named(kind, name, client, client_default=client_default),
+            configs.entity_named(kind, name, client, client_default=client_default),
             set_configs or {},
             delete_configs,
             format=notify_format,
             allow_unknown=allow_unknown,
         )
-        return self._run(change, dry_run)
+        return self._run(configs.alter_config_change(self._ensemble, plan), dry_run)
 
     def elect_preferred(
         self,
@@ -208,8 +206,8 @@ class TopicMethods(AdminBase):
             wait_s: seconds to wait until the first replicas lead.
         """
         chosen = None if partitions is None else self._partitions(partitions)
-        change = cluster_changes.elect_preferred_change(self._ensemble, chosen)
-        return self._run(change, dry_run, wait_s)
+        plan = elections.plan_preferred(self._ensemble, chosen)
+        return self._run(elections.elect_preferred_change(self._ensemble, plan), dry_run, wait_s)
 
     def elect_unclean(
         self, partitions: Partitions, *, dry_run: bool = False, wait_s: float | None = None
@@ -226,5 +224,5 @@ class TopicMethods(AdminBase):
         Raises:
             RefusedError: no controller of zkgroup is active.
         """
-        change = cluster_changes.elect_unclean_change(self._ensemble, self._partitions(partitions))
-        return self._run(change, dry_run, wait_s)
+        plan = elections.plan_unclean(self._ensemble, self._partitions(partitions))
+        return self._run(elections.elect_unclean_change(self._ensemble, plan), dry_run, wait_s)

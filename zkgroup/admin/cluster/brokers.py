@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.guards import Guard, read_back
 from zkgroup.errors import (
     ConflictError,
@@ -503,4 +504,17 @@ def _registered(broker: int) -> RefusedError:
         f"{BrokerRegistration.path(broker)}: broker {broker} is registered: its records are removed when "
         "it has deleted its stray replicas; `zkgroup controller describe` shows what a zkgroup controller "
         "waits for"
+    )
+
+
+def forget_broker_change(ensemble: Ensemble, plan: ForgettingPlan) -> AdminChange[ForgettingPlan, None, None]:
+    """Removes the records of a lost broker's stray replicas."""
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"broker forget {plan.broker}",
+        question=f"Forget what broker {plan.broker} may still have?",
+        plan=plan,
+        notes=tuple(f"{path} cannot be read; it is removed as it is" for path in plan.unreadable),
+        no_undo="if the broker returns, no controller deletes its leftover replicas",
+        write=lambda by: forget(ensemble, plan),
     )

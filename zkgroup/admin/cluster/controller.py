@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.cluster.brokers import is_controller_only, oldest_format, readable, registrations
 from zkgroup.admin.guards import write
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
@@ -565,3 +566,19 @@ def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterato
 
 def _numbers(brokers: list[int]) -> str:
     return ", ".join(map(str, brokers))
+
+
+def resign_controller_change(
+    ensemble: Ensemble, plan: ResignationPlan
+) -> AdminChange[ResignationPlan, None, Resignation]:
+    """Asks the controller to give up `/controller`; the wait is for its successor."""
+    return AdminChange(
+        ensemble=ensemble,
+        subject="controller resign",
+        question=f"Have controller {plan.controller} resign?",
+        plan=plan,
+        notes=plan.notes,
+        no_undo="the election that follows decides which broker is controller",
+        write=lambda by: ask_to_resign(ensemble, plan),
+        wait=lambda _, longest_s: wait_for_successor(ensemble, plan, longest_s),
+    )

@@ -16,15 +16,18 @@ from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, SubscriptionKind, offsets_topic_path, subscription_kind
+from zkgroup.znodes.consumers import (
+    OFFSET_MAX,
+    PARTITION_MAX,
+    Offset,
+    SubscriptionKind,
+    offsets_topic_path,
+    subscription_kind,
+)
 
 NONE = -1
 """What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
 
-
-OFFSET_MAX = 2**63 - 1
-PARTITION_MAX = 2**31 - 1
-"""Long and Int, as Kafka reads both; a JVM member fails at an offset that is larger."""
 
 UNKNOWN = "the source does not know it"
 

@@ -6,9 +6,10 @@ that changes (recipes 17).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkgroup.admin.change import AdminChange, as_they_are, counted, nothing, undo_record
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
@@ -17,12 +18,15 @@ from zkgroup.admin.cluster.controller import (
 )
 from zkgroup.admin.guards import read_back, write
 from zkgroup.admin.naming import named
+from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, is_still
+from zkgroup.admin.reassign.progress import ReassignmentProgress
 from zkgroup.admin.reassign.submission import (
     ReplicaMove,
     former_replicas,
     order_is_known,
     topics_named,
 )
+from zkgroup.admin.reassign.throttles import read_throttles
 from zkgroup.admin.topics.listing import topic_names
 from zkgroup.errors import (
     ConflictError,
@@ -66,6 +70,8 @@ class CancelPlan:
     """Of what is cancelled: where it is and where it goes back to."""
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The rollback file of an execution that has the old list, of those where one was needed and found."""
+    throttled: bool = False
+    """Whether the moves that run have a throttle, as far as the znodes show."""
     unordered: tuple[TopicPartition, ...] = ()
     """Those that go back to the replicas of before in an order that may be another one."""
 
@@ -127,6 +133,7 @@ def plan_cancel(
         after=after,
         rows=tuple(rows),
         files=files,
+        throttled=read_throttles(ensemble, {tp.topic for tp in request.targets}).is_of_moves,
         unordered=tuple(unordered),
     )
 
@@ -312,4 +319,55 @@ def _unknown_former(tp: TopicPartition, topic: Topic) -> Exception:
     return RefusedError(
         f"{Topic.path(tp.topic)}: {tp} is on {now}, old and new together; give the rollback file of the "
         "execution (--reassignment-json-file)"
+    )
+
+
+def cancel_reassignments_change(
+    ensemble: Ensemble,
+    plan: CancelPlan,
+    progress: Callable[[ReassignmentProgress], object] = nothing,
+) -> AdminChange[CancelPlan, None, ReassignmentOutcome]:
+    """Sends running moves back to their former replicas."""
+    back = [Move(row.topic_partition, row.after) for row in plan.rows]
+
+    def wait(_: None, longest_s: float) -> ReassignmentOutcome:
+        return end_of_moves(ensemble, back, longest_s, progress, throttled=plan.throttled, is_over=is_still)
+
+    return AdminChange(
+        ensemble=ensemble,
+        subject="reassign cancel",
+        question=f"Cancel {counted(len(plan.rows), 'move')}?",
+        plan=plan,
+        notes=tuple(_notes_on_cancel(plan)),
+        undo=undo_record(),
+        rollback=plan.before.targets,
+        write=lambda by: cancel(ensemble, plan),
+        wait=wait,
+    )
+
+
+def _notes_on_cancel(plan: CancelPlan) -> Iterable[str]:
+    """Which file gave the old lists, and whose order may differ."""
+    for file in dict.fromkeys(plan.files.values()):
+        yield f"the old replicas of {named(tp for tp, one in plan.files.items() if one == file)}: {file}"
+    if plan.unordered:
+        yield (
+            f"the order that the replicas of {named(plan.unordered)} had is not known: another one may come "
+            "first, and lead; --reassignment-json-file gives the rollback file of the execution"
+        )
+
+
+def remove_unreadable_request_change(ensemble: Ensemble) -> AdminChange[Removal, None, None] | None:
+    """Removes a reassignment request that cannot be read; None where there is no such request."""
+    plan = plan_removal(ensemble)
+    if plan is None:
+        return None
+    return AdminChange(
+        ensemble=ensemble,
+        subject="reassign cancel",
+        question=f"Remove {plan.znode.path}?",
+        plan=plan,
+        notes=(str(plan.error), *([plan.note] if plan.note else [])),
+        undo=undo_record(znodes=as_they_are(plan.znode)),
+        write=lambda by: remove(ensemble, plan),
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zkgroup.admin.change import AdminChange, nothing, undo_record
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     check_throttle,
@@ -437,3 +438,143 @@ def _submit(ensemble: Ensemble, one: PlanDescription) -> None:
 def _set(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> None:
     path, data = StoredPlan.path(one.plan), changed.encode()
     write(ensemble, [SetData(path, data, one.version)], path, data)
+
+
+def start_plan_change(
+    ensemble: Ensemble,
+    found: PhasedPlan,
+    *,
+    user: str,
+    throttle: int | None = None,
+    progress: Callable[[ReassignmentProgress], object] = nothing,
+    throttle_removed: Callable[[int], object] = nothing,
+) -> AdminChange[Storing, PlanDescription, PlanDescription]:
+    """Stores a plan in ZooKeeper and starts it: its phases are submitted one after the other.
+
+    The id of the plan is that of the undo record. Raises what `plan_storing` raises.
+    """
+    storing = plan_storing(ensemble, found, by=user, throttle=throttle, begin=True)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"plan {found.plan.intent}",
+        question=f"Begin {found.plan.intent}?",
+        plan=storing,
+        notes=storing.notes,
+        is_effective=bool(found.plan.changes),
+        undo=undo_record(targets={one.topic_partition: one.after for one in found.plan.changes}),
+        rollback={one.topic_partition: one.before for one in found.plan.changes},
+        write=lambda by: store(ensemble, by.undo_id, storing),
+        wait=lambda one, longest_s: run_to_end(ensemble, one, longest_s, progress, throttle_removed),
+    )
+
+
+def save_plan_change(
+    ensemble: Ensemble, found: PhasedPlan, *, user: str, throttle: int | None = None
+) -> AdminChange[Storing, PlanDescription, None]:
+    """Stores a plan in ZooKeeper without starting it; `resume_plan_change` starts it.
+
+    The id of the plan is that of the undo record: the undo cancels a plan that was not resumed meanwhile.
+    """
+    storing = plan_storing(ensemble, found, by=user, throttle=throttle, begin=False)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"plan {found.plan.intent} --save",
+        question=f"Save {found.plan.intent}?",
+        plan=storing,
+        notes=storing.notes,
+        is_effective=bool(found.plan.changes),
+        undo=lambda by: undo_record(
+            undo_command=("plan", "cancel", by.undo_id),
+            left=((StoredPlan.path(by.undo_id), storing.stored.encode()),),
+        ),
+        undo_is_required=False,
+        write=lambda by: store(ensemble, by.undo_id, storing),
+    )
+
+
+def resume_plan_change(
+    ensemble: Ensemble,
+    plan_id: str,
+    *,
+    progress: Callable[[ReassignmentProgress], object] = nothing,
+    throttle_removed: Callable[[int], object] = nothing,
+) -> AdminChange[PlanDescription, PlanDescription, PlanDescription]:
+    """Starts or continues a stored plan; one that has finished stays as it is.
+
+    Raises NotFoundError, and what `begin` and the submission of its next phase raise.
+    """
+    one = find_plan(ensemble, plan_id)
+    is_effective = one.stored.state != FINISHED
+    note = who_goes_on(read_controller_info(ensemble)) if is_effective else None
+
+    def check() -> None:
+        check_begin(ensemble, one)
+        check_next_phase(ensemble, one)
+
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"plan resume {plan_id}",
+        question=f"Resume plan {plan_id}?",
+        plan=one,
+        notes=(note,) if note else (),
+        is_effective=is_effective,
+        no_undo="replicas that have moved stay; `plan pause` stops the plan",
+        check=check,
+        write=lambda by: run_to_end(ensemble, begin(ensemble, one), 0.0, progress, throttle_removed),
+        wait=lambda begun, longest_s: run_to_end(ensemble, begun, longest_s, progress, throttle_removed),
+    )
+
+
+def pause_plan_change(
+    ensemble: Ensemble, plan_id: str
+) -> AdminChange[PlanDescription, PlanDescription, None]:
+    """Submits no further phase of a plan until it is resumed. Raises NotFoundError."""
+    one = find_plan(ensemble, plan_id)
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"plan pause {plan_id}",
+        question=f"Pause plan {plan_id}?",
+        plan=one,
+        undo=undo_record(undo_command=("plan", "resume", plan_id)),
+        check=lambda: check_stop(one, PAUSED),
+        write=lambda by: stop(ensemble, one, PAUSED, "an operator asked for it"),
+    )
+
+
+def cancel_plan_change(
+    ensemble: Ensemble, plan_id: str
+) -> AdminChange[PlanDescription, PlanDescription, None]:
+    """Ends a plan for good; moves that are under way continue. Raises NotFoundError."""
+    one = find_plan(ensemble, plan_id)
+    why = "a cancelled plan cannot be resumed; make a new one"
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"plan cancel {plan_id}",
+        question=f"Cancel plan {plan_id}?",
+        plan=one,
+        no_undo=why,
+        undo=undo_record(no_undo=why),
+        check=lambda: check_stop(one, CANCELLED),
+        write=lambda by: stop(ensemble, one, CANCELLED, "an operator asked for it"),
+    )
+
+
+def run_to_end(
+    ensemble: Ensemble,
+    one: PlanDescription,
+    longest_s: float,
+    progress: Callable[[ReassignmentProgress], object] = nothing,
+    throttle_removed: Callable[[int], object] = nothing,
+) -> PlanDescription:
+    """Runs a stored plan for up to so many seconds, and removes its throttle at its end.
+
+    `throttle_removed` is given the number of configurations written for that, if there are some.
+    """
+    one = run_plan(ensemble, one.plan, longest_s, progress)
+    if one.stored.state == FINISHED:
+        one, written = take_throttles_off(ensemble, one)
+        if written:
+            throttle_removed(written)
+    if one.stored.state != RUNNING:
+        prune(ensemble)
+    return one

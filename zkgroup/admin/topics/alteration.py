@@ -6,9 +6,10 @@ operators lose each other's work. Here each write carries the version that the p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record
 from zkgroup.admin.cluster.brokers import placeable, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
@@ -16,9 +17,9 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.configs import ConfigPlan, operations_of, plan_config, prepare
+from zkgroup.admin.configs import ConfigPlan, config_undo, operations_of, plan_config, prepare
 from zkgroup.admin.guards import write
-from zkgroup.admin.topics.creation import PARTITIONS_MAX, given_lists
+from zkgroup.admin.topics.creation import PARTITIONS_MAX, LeadersSeen, given_lists, until_led
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -254,3 +255,36 @@ def _placeholders(
     if info.brokers:
         notes.append(f"no broker hosts {topic}, nor its new partitions: --replica-assignment names some")
     return dict.fromkeys(range(len(before.partitions), wanted), PLACEHOLDER)
+
+
+NO_FEWER_PARTITIONS = "partitions cannot be taken away"
+NO_LEAVING_BROKERS = "a topic that brokers host does not become one without brokers again"
+
+
+def alter_topic_change(
+    ensemble: Ensemble,
+    plan: AlterationPlan,
+    progress: Callable[[int, int], object] = nothing,
+) -> AdminChange[AlterationPlan, None, LeadersSeen]:
+    """Gives a topic more partitions or other overrides."""
+    no_undo = None
+    if plan.added:
+        no_undo = NO_LEAVING_BROKERS if plan.gets_brokers else NO_FEWER_PARTITIONS
+    undo, notes = undo_record(no_undo=no_undo or NO_FEWER_PARTITIONS), plan.notes
+    if plan.config is not None and not plan.added:
+        undo, lost = config_undo(plan.config)
+        no_undo, notes = undo.no_undo, (*notes, *lost)
+    before = as_they_are(plan.znode, plan.config.znode if plan.config else None)
+    can_wait = plan.added and not plan.unhosted
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"topic alter {plan.topic}",
+        question=f"Alter topic {plan.topic}?",
+        plan=plan,
+        notes=notes,
+        is_effective=bool(plan.added or (plan.config and plan.config.changes)),
+        no_undo=no_undo,
+        undo=replace(undo, znodes=before),
+        write=lambda by: alter_topic(ensemble, plan),
+        wait=until_led(ensemble, plan.topic, plan.added, progress) if can_wait else None,
+    )

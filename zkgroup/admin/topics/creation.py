@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zkgroup.admin.change import AdminChange, nothing, undo_record
 from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
@@ -363,3 +364,45 @@ def _why_unled(
         yield f"its leader {state.leader} is not registered"
     elif info.kind is not None:
         yield "the controller has not elected a leader yet"
+
+
+NO_SLOTS_DELETED = "the slots of group coordinators are not deleted"
+
+
+def create_topic_change(
+    ensemble: Ensemble,
+    new: NewTopic,
+    progress: Callable[[int, int], object] = nothing,
+) -> AdminChange[NewTopic, int | None, LeadersSeen]:
+    """Creates a topic; what is written is the zxid. The wait is for leaders.
+
+    Raises ConflictError where the topic exists.
+    """
+    topic = new.topic
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"topic create {topic}",
+        question=f"Create topic {topic}?",
+        plan=new,
+        notes=new.notes,
+        no_undo=NO_SLOTS_DELETED if new.are_slots else None,
+        undo=undo_record(no_undo=NO_SLOTS_DELETED)
+        if new.are_slots
+        else undo_record(undo_command=("topic", "delete", topic), left=new.znodes),
+        undo_is_required=False,
+        check=lambda: check_new(ensemble, topic),
+        write=lambda by: create_topic(ensemble, new),
+        made_at=lambda zxid: zxid,
+        wait=None if new.unhosted else until_led(ensemble, topic, new.assignment, progress),
+    )
+
+
+def until_led(
+    ensemble: Ensemble,
+    topic: str,
+    replicas: Mapping[int, Collection[int]],
+    progress: Callable[[int, int], object],
+) -> Callable[[object, float], LeadersSeen]:
+    """The wait of a change until these partitions, given with their replicas, have leaders."""
+    lists = {TopicPartition(topic, number): brokers for number, brokers in replicas.items()}
+    return lambda _, longest_s: wait_for_leaders(ensemble, lists, longest_s, progress)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zkgroup.admin import naming
+from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record, zkgroup_text
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
@@ -33,7 +35,7 @@ from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, Delete, Operation
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
-from zkgroup.znodes.brokers import BrokerRegistration, Topic
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
@@ -490,3 +492,70 @@ def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
     elif config is not None and request is None and not gone:
         detail = f"{config.path} is left; `zkgroup topic delete {plan.topic} --execute` removes it"
     return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail, is_over=gone or request is None)
+
+
+NO_RECORDS = "brokers drop the records"
+NO_UNHOSTED = "where brokers are registered, no topic is created without them"
+
+
+def delete_topic_change(
+    ensemble: Ensemble,
+    plan: TopicDeletionPlan,
+    *,
+    for_client: bool = False,
+    command_text: Callable[[Sequence[str]], str] = zkgroup_text,
+    progress: Callable[[str], object] = nothing,
+) -> AdminChange[TopicDeletionPlan, None, DeletionSeen]:
+    """Deletes a topic, through the active controller where there is one.
+
+    Raises RefusedError where a group has members on it.
+    """
+    topic = plan.topic
+    notes = list(plan.notes)
+    if plan.idle_groups:
+        names = ", ".join(plan.idle_groups)
+        notes.append(f"offsets of {topic} stay in {names}: a new topic of that name would start there")
+    how: dict[str, Any] = {}
+    no_undo = None
+    if plan.controller is not None:
+        no_undo = NO_UNHOSTED if plan.unhosted else NO_RECORDS
+        how = {"no_undo": _made_anew(plan, command_text)}
+    named = f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"topic delete {topic}",
+        question=f"Delete topic {topic}{named}?",
+        plan=plan,
+        notes=tuple(notes),
+        no_undo=no_undo,
+        undo=undo_record(znodes=as_they_are(*plan.znodes), **how),
+        check=lambda: refuse_users(topic, plan.users, plan.persistent),
+        write=lambda by: delete_topic(ensemble, plan, for_client=for_client),
+        wait=lambda _, longest_s: wait_until_gone(ensemble, plan, longest_s, progress),
+    )
+
+
+def _made_anew(plan: TopicDeletionPlan, command_text: Callable[[Sequence[str]], str]) -> str:
+    """Why the deletion cannot be undone, and how the topic is made again as far as that goes."""
+    lists = replica_lists(plan.znodes)
+    if lists is None:
+        return NO_RECORDS
+    if plan.unhosted:
+        words = command_text(["topic", "create", plan.topic, "--partitions", str(len(lists.split(",")))])
+        return f"{NO_UNHOSTED}; `{words}` creates it again, on brokers"
+    words = command_text(["topic", "create", plan.topic, "--replica-assignment", lists])
+    return f"{NO_RECORDS}; `{words}` creates it again, empty"
+
+
+def replica_lists(znodes: Iterable[Znode]) -> str | None:
+    """Where the partitions of the topic among these znodes were, as `--replica-assignment` takes it."""
+    for znode in znodes:
+        if znode.path.rpartition("/")[0] == topics_path():
+            topic = decode_or_error(znode, Topic.decode).value
+            return texts_of_lists(topic) if topic else None
+    return None
+
+
+def texts_of_lists(topic: Topic) -> str:
+    """`1:2,2:3`: the replica lists of the partitions, in their order."""
+    return ",".join(":".join(map(str, topic.partitions[number])) for number in sorted(topic.partitions))

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.admin.changes.topics import alter_config_change
-from zkgroup.admin.configs import is_secret
+from zkgroup.admin.configs import alter_config_change, is_secret, plan_config
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, NotFoundError, ZkGroupError
@@ -310,7 +309,8 @@ def alter(
             with refused_as(_code_of_invalid(entity, set_to), ConfigError):
                 # As Kafka 2.8: it keeps unknown names, and refuses those that it reads only at its start.
                 custom = not (known.of_broker.keys() - BROKER_SETTINGS) & set_to.keys()
-                change = alter_config_change(ensemble, entity, set_to, removed, allow_unknown=custom)
+                plan = plan_config(ensemble, entity, set_to, removed, allow_unknown=custom)
+                change = alter_config_change(ensemble, plan)
             if not validate_only:
                 change.write(by)
         elif entity.kind == "topics":

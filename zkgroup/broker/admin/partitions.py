@@ -13,10 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from zkgroup.admin.changes.cluster import elect_preferred_change, elect_unclean_change
-from zkgroup.admin.changes.reassign import cancel_reassignments_change, reassign_change
-from zkgroup.admin.elections import BEING_DELETED, ELECTS, LEADS, LED, UNHOSTED
-from zkgroup.admin.reassign.submission import topics_named
+from zkgroup.admin.elections import (
+    BEING_DELETED,
+    ELECTS,
+    LEADS,
+    LED,
+    UNHOSTED,
+    elect_preferred_change,
+    elect_unclean_change,
+    plan_preferred,
+    plan_unclean,
+)
+from zkgroup.admin.reassign.cancellation import cancel_reassignments_change, plan_cancel
+from zkgroup.admin.reassign.execution import reassign_change
+from zkgroup.admin.reassign.submission import plan_reassignment, topics_named
 from zkgroup.admin.topics.listing import topic_names
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
@@ -88,7 +98,7 @@ def _no_partition(tp: TopicPartition) -> Failure:
 def _elect_preferred(
     ensemble: Ensemble, partitions: Sequence[TopicPartition], timeout_s: float, by: ChangeRecord
 ) -> Results:
-    change = elect_preferred_change(ensemble, partitions)
+    change = elect_preferred_change(ensemble, plan_preferred(ensemble, partitions))
     found: Results = {}
     for row in change.plan.rows:
         if row.outcome == LEADS:
@@ -113,7 +123,7 @@ def _elect_preferred(
 def _elect_unclean(
     ensemble: Ensemble, partitions: Sequence[TopicPartition], timeout_s: float, by: ChangeRecord
 ) -> Results:
-    change = elect_unclean_change(ensemble, partitions)
+    change = elect_unclean_change(ensemble, plan_unclean(ensemble, partitions))
     found: Results = {}
     for row in change.plan.rows:
         if row.outcome == LED:
@@ -191,7 +201,7 @@ def _begin(ensemble: Ensemble, targets: Mapping[TopicPartition, Sequence[int]], 
         refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
     ):
         for tries_left in reversed(range(TRIES)):
-            change = reassign_change(ensemble, moves, beside_running=True)
+            change = reassign_change(ensemble, plan_reassignment(ensemble, moves, beside_running=True))
             try:
                 if change.is_effective:
                     change.write(by)
@@ -210,7 +220,7 @@ def _cancel(ensemble: Ensemble, partitions: Sequence[TopicPartition], by: Change
     found: Results = {tp: idle for tp in partitions if tp not in moving}
     if moving:
         with refused_as(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, NotFoundError):
-            cancel_reassignments_change(ensemble, sorted(moving)).write(by)
+            cancel_reassignments_change(ensemble, plan_cancel(ensemble, sorted(moving))).write(by)
     return found | dict.fromkeys(moving)
 
 

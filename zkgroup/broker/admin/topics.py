@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.changes.topics import alter_topic_change, create_topic_change, delete_topic_change
 from zkgroup.admin.cluster.brokers import placeable, readable, registrations
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
-from zkgroup.admin.topics.alteration import AddedPartitions
-from zkgroup.admin.topics.creation import PARTITIONS_MAX, colliding
-from zkgroup.admin.topics.deletion import DeletionSeen
+from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic_change, plan_alteration
+from zkgroup.admin.topics.creation import PARTITIONS_MAX, colliding, create_topic_change, plan_topic
+from zkgroup.admin.topics.deletion import DeletionSeen, delete_topic_change, plan_topic_deletion
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.admin.undo_records import ChangeRecord
@@ -102,7 +101,7 @@ def _create(
         refused_as(ErrorCode.INVALID_REPLICA_ASSIGNMENT, ConfigError),
         refused_as(ErrorCode.INVALID_REPLICATION_FACTOR, PlacementError),  # fewer brokers than replicas
     ):
-        change = create_topic_change(
+        new = plan_topic(
             ensemble,
             topic.topic,
             partitions=partitions,
@@ -110,12 +109,13 @@ def _create(
             replica_assignment=_replica_lists(topic) if topic.replicas else None,
             configs=configs,
         )
-    if change.plan.unhosted:
+        change = create_topic_change(ensemble, new)
+    if new.unhosted:
         raise RequestPartError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker that hosts replicas is live")
     if not validate_only:
         with refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError):
             change.write(by)
-    return Created(change.plan.assignment, change.plan.configs)
+    return Created(new.assignment, new.configs)
 
 
 def _check_names(ensemble: Ensemble, topic: str) -> None:
@@ -206,7 +206,8 @@ def delete_topics(
                 ensemble.zk.sync("/")
                 info = read_controller_info(ensemble)
             with refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic)):
-                change = delete_topic_change(ensemble, topic, for_client=info)
+                plan = plan_topic_deletion(ensemble, topic, for_client=info)
+                change = delete_topic_change(ensemble, plan, for_client=True)
                 change.write(by)
         except ZkGroupError as error:
             found[topic] = failure_of(error)
@@ -265,7 +266,7 @@ def _grow(ensemble: Ensemble, topic: GrownTopic, by: ChangeRecord, *, validate_o
     added = AddedPartitions(partitions=topic.count, replica_assignment=lists)
     kind = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
     with refused_as(kind, ConfigError), refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic.topic)):
-        change = alter_topic_change(ensemble, topic.topic, added)
+        change = alter_topic_change(ensemble, plan_alteration(ensemble, topic.topic, added))
     if not validate_only:
         change.write(by)
     return tuple(change.plan.added)

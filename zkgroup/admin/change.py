@@ -1,6 +1,6 @@
 """`AdminChange`: one change of an operator, planned, shown, applied with its undo record first, waited for.
 
-`zkgroup.admin.changes` makes one for each command that changes something. Making it reads and checks;
+For each kind of plan a function `..._change` makes one, in the module of the plan. Making it checks;
 `AdminChange.apply` saves the undo record, writes, and waits where that is wanted.
 """
 

@@ -1,27 +1,11 @@
-"""Changes of groups and of their committed offsets."""
+"""Changes of committed offsets: set, reset, deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from zkgroup.admin.changes.change import (
-    AdminChange,
-    ChangeResult,
-    counted,
-    undo_record,
-)
-from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group
-from zkgroup.admin.groups import (
-    DeletionPlan,
-    NudgePlan,
-    check_deletion,
-    check_nudge,
-    delete_group,
-    nudge,
-    plan_deletion,
-    plan_nudge,
-)
+from zkgroup.admin.change import AdminChange, ChangeResult, counted, undo_record
 from zkgroup.admin.guards import clients_error, living_group_error
 from zkgroup.admin.naming import named
 from zkgroup.admin.offsets.planning import (
@@ -46,60 +30,9 @@ Selection: TypeAlias = Sequence[tuple[str, Sequence[int]]]
 """Topics with partition numbers; without numbers all partitions of the topic."""
 
 
-def delete_group_change(ensemble: Ensemble, group: str) -> AdminChange[DeletionPlan, int, None]:
-    """Deletes a group with its offsets; what is written is the number of znodes removed.
-
-    Raises NotFoundError, and RefusedError where the group has members.
-    """
-    plan = plan_deletion(ensemble, group)
-    no_undo = None if plan.offsets or plan.originals else "no offset is committed that could be put back"
-    before = {tp: (offset, -1) for tp, offset in plan.offsets}
-    offsets = dict.fromkeys(plan.originals, (-1, -1)) | before
-    return AdminChange(
-        ensemble=ensemble,
-        subject=f"group delete {group}",
-        question=f"Delete group {group} with {counted(len(plan.offsets), 'committed offset')}?",
-        plan=plan,
-        no_undo=no_undo,
-        undo=undo_record(group=group, no_undo=no_undo, offsets=offsets, originals=plan.originals),
-        check=lambda: check_deletion(ensemble, plan),
-        write=lambda by: delete_group(ensemble, plan),
-    )
-
-
-def release_group_change(ensemble: Ensemble, group: str) -> AdminChange[ReleasePlan, None, None]:
-    """Takes the marker of Kafka's group protocol off where no live broker leads the group's slot.
-
-    Raises what `plan_release` raises.
-    """
-    plan = plan_release(ensemble, group)
-    members = counted(len(plan.members), "stored member")
-    return AdminChange(
-        ensemble=ensemble,
-        subject=f"coordinator release {group}",
-        question=f"Take {members} out of {group}, and let ZooKeeper consumers join it?",
-        plan=plan,
-        no_undo="the members that it takes out of the group join again when a broker coordinates it",
-        write=lambda by: release_group(ensemble, plan),
-    )
-
-
-def nudge_group_change(ensemble: Ensemble, group: str) -> AdminChange[NudgePlan, None, None]:
-    """Makes every member read the group again. Raises NotFoundError where there is no member."""
-    plan = plan_nudge(ensemble, group)
-    return AdminChange(
-        ensemble=ensemble,
-        subject=f"group nudge {group}",
-        question=f"Nudge {counted(len(plan.members), 'member')} of {group}?",
-        plan=plan,
-        no_undo="it changes nothing that could be put back",
-        check=lambda: check_nudge(ensemble, plan),
-        write=lambda by: nudge(ensemble, plan),
-    )
-
-
 OffsetsChange: TypeAlias = AdminChange[OffsetPlan, Applied, tuple[OffsetStanding, ...]]
 """A change of committed offsets; its wait is for what becomes of each of them."""
+
 
 OffsetsResult: TypeAlias = ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]
 """Its result."""
