@@ -83,10 +83,7 @@ DIFFERENCES = [
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` is taken, and every record is kept."),
     (
         "AlterConfigs, IncrementalAlterConfigs",
-        (
-            "Any broker changes the configs of each broker; Kafka's only its own. A config of brokers that is none "
-            "of Kafka's dynamic ones gets error 42; Kafka stores unknown names, for plug-ins."
-        ),
+        "Any broker changes the configs of each broker; Kafka's only its own.",
     ),
     (
         "CreateTopics, AlterConfigs and the other requests of tools",
