@@ -11,8 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from tests.project import ROOT, parsed, python_files, walked
 
 WAITS = {"eventually", "becomes", "eventually_on_loop"}
@@ -224,64 +222,3 @@ def test_there_is_one_patience() -> None:
 def test_no_wait_has_a_limit_of_its_own() -> None:
     """Also not one that is spelled out in the call."""
     assert _offences(spelled_out_limits, "tests", "zkgroup/testing") == []
-
-
-def _found(rule: Rule, body: str) -> list[int]:
-    """The lines that a rule finds in a test with these statements, counted from 1."""
-    lines = ["import threading", "def test():", *(f"    {statement}" for statement in body.split("; "))]
-    return [line - 2 for line, _ in rule(ast.parse("\n".join(lines)))]
-
-
-@pytest.mark.parametrize(
-    ("body", "lines"),
-    [
-        ("becomes(lambda: owners(zk), {}); assert owners(zk) == {}", [2]),
-        ("eventually(lambda: len(zk.children('/a')) == 2); assert now; assert 'b' in zk.children('/a')", [3]),
-        ("eventually(lambda: zk.find('/a')); znode = zk.find('/a'); assert znode.data", [2]),
-        ("eventually(lambda: zk.find('/a')); zk.delete('/a'); assert zk.find('/a') is None", []),
-        ("eventually(node.at_rest); assert node.at_rest()", [2]),
-        ("found = eventually(lambda: owners(zk)); assert found == {}", []),
-        ("becomes(lambda: owners(zk), {}); assert owners(other) == {}", []),
-        ("assert owners(zk) == {}; becomes(lambda: owners(zk), {1: 'a'})", []),
-        ("becomes(lambda: owners(zk), {}); assert becomes(lambda: owners(zk), {1: 2})", []),
-        ("becomes(lambda: len(seen), 3); assert len(seen) == 3", []),
-    ],
-)
-def test_a_second_read_is_found(body: str, lines: list[int]) -> None:
-    """The same call again, in an assert of the same function, after the wait."""
-    assert _found(repeated_reads, body) == lines
-
-
-@pytest.mark.parametrize(
-    ("body", "lines"),
-    [
-        ("event.wait(5)", [1]),
-        ("thread.join(timeout=5)", [1]),
-        ("thread.join(); assert event.wait(5); while not stop.wait(0.1): work()", []),
-    ],
-)
-def test_an_unnoticed_timeout_is_found(body: str, lines: list[int]) -> None:
-    """A wait with a timeout whose result is dropped."""
-    assert _found(ignored_timeouts, body) == lines
-
-
-def test_a_private_patience_is_found() -> None:
-    """A constant whose name and number make it a timeout."""
-    body = "WAIT_S = 30.0; _TIMEOUT_S = 2 * 5; PAGE_TIMEOUT_S = 400; PATIENCE_S = WAIT_S; TIMEOUT_MS = 30"
-
-    assert _found(private_timeouts, body) == [1, 2]
-    assert _found(private_timeouts, "def wait(timeout_s=30.0): ...; def stop(*, timeout_s=1.0): ...") == [1]
-
-
-@pytest.mark.parametrize(
-    ("body", "lines"),
-    [
-        ("future.result(30); future.result(PATIENCE_S); future.result(0)", [1]),
-        ("client.close(timeout_s=10); client.close(timeout_s=0.5); run(timeout=600)", [1]),
-        ("listener.settimeout(10.0); owners.get(30)", [1]),
-        ("with pytest.raises(TimeoutError): future.result(30)", []),
-    ],
-)
-def test_a_limit_in_a_call_is_found(body: str, lines: list[int]) -> None:
-    """A number of seconds that a busy machine may need, where nothing says that it must be in vain."""
-    assert _found(spelled_out_limits, body) == lines
