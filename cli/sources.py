@@ -16,6 +16,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError, SourceError, ZkGroupE
 from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 
 from .app import output
 from .render import echo_err
@@ -143,9 +144,8 @@ def _noted(positions: LogPositions) -> LogEndReader:
         for tp in partitions:
             if isinstance(why := found.get(tp, UNKNOWN), str):
                 reasons.setdefault(why, []).append(tp)
-        for why, (first, *others) in list(reasons.items())[:NOTES]:
-            more = f" and {len(others)} more" if others else ""
-            echo_err(f"note: the end of {first}{more} is not known: {why}")
+        for why, unknown in list(reasons.items())[:NOTES]:
+            echo_err(f"note: the end of {named(unknown, 1)} is not known: {why}")
         if rest := sum(map(len, list(reasons.values())[NOTES:])):
             echo_err(f"note: the ends of {rest} more partitions are not known, for other reasons")
         return found

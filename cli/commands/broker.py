@@ -13,6 +13,7 @@ from zkgroup.admin.cluster import brokers as admin
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.errors import PartlyDoneError, StoreUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 
 from .. import cluster_documents
 from ..app import group as make_group
@@ -167,19 +168,13 @@ def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> No
         ("registered", f"{iso_time(row.registered_at_ms)}, format {row.version}, epoch {row.epoch}"),
         ("replicas", f"{counted(one.replicas, 'partition')}, {one.preferred} of them preferred"),
         ("leads", counted(one.leaders, "partition")),
-        ("out of sync", _listed(one.out_of_sync) or "none"),
+        ("out of sync", named(one.out_of_sync, _NAMED) or "none"),
     ]
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
     if ends:
         out.line()
         out.table(_LOG_COLUMNS, [(tp, ends[tp, row.broker]) for tp in one.hosted])
-
-
-def _listed(partitions: tuple[TopicPartition, ...]) -> str:
-    named = ", ".join(map(str, partitions[:_NAMED]))
-    more = len(partitions) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
 
 
 CHECK_S = 0.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, Usage, read_usage
-from zkgroup.admin.naming import named
 from zkgroup.errors import PartlyDoneError
+from zkgroup.model.text import named
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.settings import Address
 

@@ -8,7 +8,6 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import files
-from zkgroup.admin.naming import named
 from zkgroup.admin.offsets import planning
 from zkgroup.admin.offsets.changes import (
     OffsetsChange,
@@ -22,6 +21,7 @@ from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 
 from .. import documents, group_tables
 from ..app import group as make_group

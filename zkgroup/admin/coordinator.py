@@ -29,6 +29,7 @@ from zkgroup.groups.reader import read_permitted_snapshots
 from zkgroup.groups.slots import SlotView, read_slots
 from zkgroup.groups.snapshot import CoordinatedGroup
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 from zkgroup.znodes.coordinated_groups import SlotConfig, slot_groups_path
 
 ASK_MS: Final = 2_000
@@ -164,8 +165,8 @@ def live_reader(
         found = {group: _live(answer) for group, answer in answers.items() if not isinstance(answer, str)}
         missing = [(group, answer) for group, answer in answers.items() if isinstance(answer, str)]
         if missing:
-            more = f" and {len(missing) - 1} more" if missing[1:] else ""
-            note(f"what the coordinator of {missing[0][0]}{more} reports is not known: {missing[0][1]}")
+            whose = named((group for group, _ in missing), 1)
+            note(f"what the coordinator of {whose} reports is not known: {missing[0][1]}")
         return found
 
     return read

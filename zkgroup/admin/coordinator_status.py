@@ -19,6 +19,7 @@ from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.membership import EMPTY, STABLE
 from zkgroup.groups.slots import read_slot_count, read_slots
+from zkgroup.model.text import named
 
 STUCK_MS: Final = 10_000
 """A rebalance that takes longer is a warning; a client notices it within its heartbeat interval, 3 s."""
@@ -127,9 +128,7 @@ def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None)
     detail = f"is rebalancing, {phase}"
     waited_for = _waited_for(found)
     if waited_for:
-        rest = len(waited_for) - NAMED_MAX
-        more = f" and {rest} more" if rest > 0 else ""
-        detail += f": waits for {', '.join(waited_for[:NAMED_MAX])}{more}"
+        detail += f": waits for {named(waited_for, NAMED_MAX)}"
     taken_ms = rebalancing_ms(found)
     if taken_ms is None or taken_ms < STUCK_MS:
         return DoctorFinding("info", subject, detail, describe)

@@ -29,7 +29,6 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import no_partitions_error, read_back, write
-from zkgroup.admin.naming import named
 from zkgroup.errors import (
     ConflictError,
     CorruptZnodeError,
@@ -42,6 +41,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import (
     PartitionVerdict,
     PreferredElection,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from zkgroup.admin.naming import named
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
@@ -21,6 +20,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker

@@ -13,6 +13,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reader import group_names, read_permitted_snapshots
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, Delete, Operation
+from zkgroup.model.text import named
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.deletions import DELETES_BYTES_MAX, DELETES_MAX, in_transactions
 from zkgroup.znodes.sessions import (
@@ -83,9 +84,8 @@ def by_parent(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The first few paths below each parent as one text, and what follows from such a znode."""
     for parent, group in groupby(sorted(paths), key=lambda path: path.rpartition("/")[0]):
         below = list(group)
-        names = [path.rpartition("/")[2] for path in below[:NAMES_SHOWN]]
-        more = f" and {len(below) - NAMES_SHOWN} more" if len(below) > NAMES_SHOWN else ""
-        yield f"{parent}/{', '.join(names)}{more}", effect_without_session(below[0]) or ""
+        names = named((path.rpartition("/")[2] for path in below), NAMES_SHOWN)
+        yield f"{parent}/{names}", effect_without_session(below[0]) or ""
 
 
 def plan_removal(ensemble: Ensemble) -> RemovalPlan:

@@ -37,6 +37,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reads import list_groups
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.config import TopicConfig
@@ -263,10 +264,10 @@ def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int])
         _, gone, behind = ill(topic, live)
         describe = f"zkgroup topic describe {topic.topic}"
         if gone:
-            detail = f"no live leader for partition {_listed(gone)}"
+            detail = f"no live leader for partition {named(gone, NUMBERS_SHOWN)}"
             offline.append(DoctorFinding("error", f"topic {topic.topic}", detail, describe))
         if behind:
-            detail = f"replicas are not in sync for partition {_listed(behind)}"
+            detail = f"replicas are not in sync for partition {named(behind, NUMBERS_SHOWN)}"
             short.append(DoctorFinding("warning", f"topic {topic.topic}", detail, describe))
     return (*offline, *short)
 
@@ -281,19 +282,11 @@ def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], l
 
 def missing_replicas(missing: MissingBroker) -> str:
     """What is to be on a broker that is not registered, and since when it is out of sync."""
-    named = ", ".join(map(str, missing.partitions[:NUMBERS_SHOWN]))
-    more = len(missing.partitions) - NUMBERS_SHOWN
-    text = f"replicas of {named}{f' and {more} more' if more > 0 else ''}"
+    text = f"replicas of {named(missing.partitions, NUMBERS_SHOWN)}"
     if missing.out_of_sync_since_ms is None:
         return text
     since = datetime.fromtimestamp(missing.out_of_sync_since_ms / 1000, UTC)
     return f"{text}, out of sync since {since:%Y-%m-%dT%H:%M:%SZ} by their states"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN]))
-    rest = len(numbers) - NUMBERS_SHOWN
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription]) -> Iterator[DoctorFinding]:

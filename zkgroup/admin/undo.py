@@ -12,7 +12,6 @@ from zkgroup.admin.change import AdminChange, counted, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
 from zkgroup.admin.files import parse_reassignment
-from zkgroup.admin.naming import named
 from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.persistent import plan_removal, remove_persistent_change
@@ -35,6 +34,7 @@ from zkgroup.groups.reader import snapshot_or_empty
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.config import EntityKind
@@ -100,9 +100,8 @@ def plan_undo(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) ->
         elif change.removes and change.version:
             moved.append(f"{tp} is at {now} as it was left, but was written since")
     if moved and not force:
-        more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
         raise ConflictError(
-            f"offsets of {record.group} have moved since {record.undo_id}: {'; '.join(moved[:3])}{more}; "
+            f"offsets of {record.group} have moved since {record.undo_id}: {named(moved, 3, '; ')}; "
             "--force puts them back all the same"
         )
     if plan.members:

@@ -52,6 +52,7 @@ from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
+from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
@@ -391,14 +392,11 @@ class BrokerNetwork:
 
         Source: recipes 15.
         """
-        named = ", ".join(map(str, partitions[:NAMED]))
-        more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
         log.warning(
-            "broker %d keeps records of %s%s, which the controller has not placed here: deleted or moved "
+            "broker %d keeps records of %s, which the controller has not placed here: deleted or moved "
             "while it was away, or their states cannot be read (zkgroup status); nothing is removed",
             self._broker,
-            named,
-            more,
+            named(partitions, NAMED),
         )
 
     async def health(self) -> BrokerHealth:

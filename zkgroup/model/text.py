@@ -1,8 +1,9 @@
-"""Text that others have chosen, made harmless for a terminal, a log or a spreadsheet."""
+"""Text of others, made harmless for a terminal, a log or a spreadsheet; and lists in messages."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 def escaped(text: str, keep: str = "") -> str:
@@ -35,3 +36,14 @@ def csv_cell(text: str) -> str:
 def csv_text(cell: str) -> str:
     """The text of a cell that `csv_cell` has made."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+NAMED = 5
+"""How many of several things one message names."""
+
+
+def named(things: Iterable[object], most: int = NAMED, separator: str = ", ") -> str:
+    """`orders-0, orders-1 and 48 more`; empty for none."""
+    texts = [str(thing) for thing in things]
+    rest = len(texts) - most
+    return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
-from zkgroup.admin.naming import named
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model.requests import Code
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
 from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
 from zkgroup.znodes.ids import number_of

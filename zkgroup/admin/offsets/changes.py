@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from zkgroup.admin.change import AdminChange, ChangeResult, counted, undo_record
 from zkgroup.admin.guards import clients_error, living_group_error
-from zkgroup.admin.naming import named
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -24,6 +23,7 @@ from zkgroup.errors import PersistentZnodeError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot, snapshot_to_change
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 from zkgroup.znodes.consumers import SubscriptionKind
 
 Selection: TypeAlias = Sequence[tuple[str, Sequence[int]]]

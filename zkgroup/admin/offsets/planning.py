@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from zkgroup.admin.naming import named
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
     OFFSET_MAX,
@@ -428,7 +428,7 @@ def _target_values(
 def _unknown_text(unknown: Mapping[TopicPartition, str], known: Sequence[TopicPartition]) -> str:
     """Which offsets are not known and why, and how the others are reset."""
     (first, why), *_ = unknown.items()
-    text = f"the offset of {_and_more(list(unknown))} is not known, so nothing was changed: {why}"
+    text = f"the offset of {named(unknown, 1)} is not known, so nothing was changed: {why}"
     if len(unknown) > 1:
         text = f"{text} (said of {first})"
     if not known:
@@ -442,15 +442,11 @@ def _unknown_text(unknown: Mapping[TopicPartition, str], known: Sequence[TopicPa
 
 def _segments_text(partitions: Sequence[TopicPartition]) -> str:
     return (
-        f"{_and_more(partitions)}: Kafka before 0.10.1, or with messages in an older format, knows when "
+        f"{named(partitions, 1)}: Kafka before 0.10.1, or with messages in an older format, knows when "
         "segments were last written, not records; the offset is the first of the last segment written at or "
         "before the time, as GetOffsetShell prints it, else the log's start. No later record is left out, "
         "and up to two segments of earlier ones come again"
     )
-
-
-def _and_more(partitions: Sequence[TopicPartition]) -> str:
-    return str(partitions[0]) + (f" and {len(partitions) - 1} more" if partitions[1:] else "")
 
 
 def _within(

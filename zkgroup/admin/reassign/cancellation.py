@@ -17,7 +17,6 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import read_back, write
-from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, is_still
 from zkgroup.admin.reassign.progress import ReassignmentProgress
 from zkgroup.admin.reassign.submission import (
@@ -40,6 +39,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Delete, Operation, SetData
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerRegistration

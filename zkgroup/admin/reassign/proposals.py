@@ -15,11 +15,11 @@ from zkgroup.admin.cluster.brokers import (
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
-from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.submission import refuse_second
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 from zkgroup.placement import (
     ClusterSnapshot,
     Compat,

@@ -21,7 +21,6 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.guards import write
-from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.progress import (
     DONE,
     IN_PROGRESS,
@@ -47,6 +46,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Move, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import zkgroup_path

@@ -22,13 +22,13 @@ from zkgroup.admin.cluster.controller import (
 )
 from zkgroup.admin.configs import ConfigPlan, operations_of, prepare
 from zkgroup.admin.guards import no_partitions_error, write
-from zkgroup.admin.naming import named
 from zkgroup.admin.reassign.throttles import plan_throttle
 from zkgroup.errors import ConfigError, ConflictError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Operation, SetData
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path, delete_topics_path
 from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.controller import ControllerRegistration

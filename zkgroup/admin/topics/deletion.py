@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkgroup.admin import naming
 from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record, zkgroup_text
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
@@ -33,6 +32,7 @@ from zkgroup.groups.reader import group_names, read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import Znode
+from zkgroup.model import text as naming
 from zkgroup.model.requests import Code, Create, Delete, Operation
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path

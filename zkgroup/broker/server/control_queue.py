@@ -26,6 +26,7 @@ from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.peer_claims import ClaimVerdict, ControllerId
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
+from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.control import (
     LeaderAndIsrRequest,
@@ -168,11 +169,9 @@ class ControlHandlers:
         generation: int,
     ) -> Response | None:
         """Handles what is left of a request; what no controller can have sent is error 13, a broker 77."""
-        named = ", ".join(map(str, sorted(refused)[:3])) or "live brokers"
-        if len(refused) > 3:
-            named += f" and {len(refused) - 3} more"
+        which = named(sorted(refused), 3) or "live brokers"
         message, kind = "%s of %s: not as in ZooKeeper: %s; refused", type(request).__name__
-        _log.warning(message, kind, context.peer, named, extra=limited())
+        _log.warning(message, kind, context.peer, which, extra=limited())
         response = await self._submit(rest, generation)
         error = ErrorCode.STALE_LEADER_EPOCH
         if isinstance(response, UpdateMetadataResponse) and response.error == ErrorCode.NONE:

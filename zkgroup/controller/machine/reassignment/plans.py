@@ -20,6 +20,7 @@ from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Operation, Read, SetData
+from zkgroup.model.text import named
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_done, write
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path
 from zkgroup.znodes.config import ConfigEntity, EntityConfig, config_path, entities_path
@@ -38,8 +39,6 @@ from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, config_changes_path, notify_format
 from zkgroup.znodes.reassignment_records import ENDED, PlanState, StoredPlan, plans_path, surplus_plans
 
-NAMED: Final = 5
-"""Partitions that a reason names."""
 AGAIN_MS: Final = 5_000
 """Pause before a configuration that could not be read or written is tried again."""
 PRUNED_MAX: Final = 100
@@ -116,9 +115,7 @@ class ReassignmentPlans(Feature):
         ]
         if not missed:
             return None
-        named = ", ".join(missed[:NAMED])
-        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-        return f"phase {stored.next_phase}: {named}{more} is not on its target replicas"
+        return f"phase {stored.next_phase}: {named(missed)} is not on its target replicas"
 
     def _read(self) -> Procedure[list[_Plan]]:
         """Plans that run or are paused, or have throttles to be taken off: oldest first, each with a
