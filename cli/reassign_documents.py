@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from zkgroup.admin import Move, Phase, ReplicaChange
+from zkgroup.admin import Move, Phase, PlannedMove
 from zkgroup.admin.files import reassignment_json
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.progress import ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal
 from zkgroup.admin.reassign.stored_plans import PlanDescription
-from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
+from zkgroup.admin.reassign.submission import ReassignmentPlan
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf
 
@@ -37,7 +37,7 @@ _BEFORE, _AFTER = nullable(BROKERS), BROKERS
 _OUTCOME = word("done", "in_progress", "failed")
 
 REPLICA_MOVE = Shape(
-    ReplicaMove, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "changes"
+    PlannedMove, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "changes"
 )
 MOVE_STATUS = Shape(
     ReassignmentStatus,
@@ -45,7 +45,7 @@ MOVE_STATUS = Shape(
     *(given("status", word("done", "in_progress", "failed", "unknown")), "detail"),
 )
 PLANNED_CHANGE = Shape(
-    ReplicaChange, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "reason"
+    PlannedMove, "topic_partition", given("from", _BEFORE, "before"), given("to", _AFTER, "after"), "reason"
 )
 STORED_PLAN = Shape(
     PlanDescription,
@@ -67,7 +67,7 @@ PHASE = Shape(Phase, "moves", "bytes", JsonKey("partitions", COUNT, lambda phase
 class CancelledMove:
     """A move that is cancelled; `order_from` is the file with the order of the old replicas."""
 
-    move: ReplicaMove
+    move: PlannedMove
     order_known: bool
     order_from: str | None
 
@@ -92,7 +92,7 @@ class ReassignmentDocument:
     rollback_file: str | None
     throttle: int | None
     moves: int
-    partitions: Sequence[ReplicaMove]
+    partitions: Sequence[PlannedMove]
     status: str | None
 
 
@@ -136,7 +136,7 @@ class PlanDocument:
     leader_changes: int
     files: Sequence[str]
     phases: Sequence[Phase]
-    changes: Sequence[ReplicaChange]
+    changes: Sequence[PlannedMove]
     loads: Sequence[BrokerLoad]
     notes: Sequence[str]
     executed: bool

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from zkgroup.admin import ReplicaChange
+from zkgroup.admin import PlannedMove
 from zkgroup.admin.reassign.cancellation import CancelPlan
 from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.stored_plans import PlanDescription
-from zkgroup.admin.reassign.submission import ReassignmentPlan, ReplicaMove
+from zkgroup.admin.reassign.submission import ReassignmentPlan
 
 from .reassign_documents import BrokerLoad, broker_loads
 from .render import Cell, Output, TableColumn, progress_line
@@ -36,17 +36,17 @@ _STATUS_COLUMNS: list[TableColumn[ReassignmentStatus]] = [
     TableColumn("STATUS", lambda row: Cell(row.status.replace("_", " "), _STYLES[row.status])),
     TableColumn("DETAIL", lambda row: row.detail or "", shorten="end"),
 ]
-_MOVE_COLUMNS: list[TableColumn[ReplicaMove]] = [
+_MOVE_COLUMNS: list[TableColumn[PlannedMove]] = [
     *_PLACE,
     TableColumn("FROM", lambda row: _brokers(row.before), shorten="end"),
     TableColumn("TO", lambda row: _brokers(row.after), shorten="end"),
 ]
-_CANCEL_COLUMNS: list[TableColumn[ReplicaMove]] = [
+_CANCEL_COLUMNS: list[TableColumn[PlannedMove]] = [
     *_PLACE,
     TableColumn("NOW", lambda row: _brokers(row.before), shorten="end"),
     TableColumn("BACK TO", lambda row: _brokers(row.after), shorten="end"),
 ]
-_CHANGE_COLUMNS: list[TableColumn[ReplicaChange]] = [
+_CHANGE_COLUMNS: list[TableColumn[PlannedMove]] = [
     *_PLACE,
     TableColumn("FROM", lambda row: _brokers(row.before), shorten="end"),
     TableColumn("TO", lambda row: _brokers(row.after), shorten="end"),

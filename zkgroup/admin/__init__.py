@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from zkgroup.admin.reassign.stored_plans import PlanDescription as PlanDescription
     from zkgroup.admin.reassign.stored_plans import Storing as Storing
     from zkgroup.admin.reassign.submission import ReassignmentPlan as ReassignmentPlan
-    from zkgroup.admin.reassign.submission import ReplicaMove as ReplicaMove
     from zkgroup.admin.reassign.submission import RunningRequest as RunningRequest
     from zkgroup.admin.reassign.throttles import Throttled as Throttled
     from zkgroup.admin.status import Status as Status
@@ -110,9 +109,9 @@ if TYPE_CHECKING:
     from zkgroup.placement import Load as Load
     from zkgroup.placement import Phase as Phase
     from zkgroup.placement import Plan as Plan
+    from zkgroup.placement import PlannedMove as PlannedMove
     from zkgroup.placement import PlanViolation as PlanViolation
     from zkgroup.placement import RackMode as RackMode
-    from zkgroup.placement import ReplicaChange as ReplicaChange
     from zkgroup.placement import Skew as Skew
     from zkgroup.znodes.admin_requests import Move as Move
     from zkgroup.znodes.admin_requests import PartitionVerdict as PartitionVerdict
@@ -199,6 +198,7 @@ _HOMES = {
     "PlanDescription": "zkgroup.admin.reassign.stored_plans",
     "PlanState": "zkgroup.znodes.reassignment_records",
     "PlanViolation": "zkgroup.placement",
+    "PlannedMove": "zkgroup.placement",
     "Preview": "zkgroup.groups.descriptions",
     "PreviewRow": "zkgroup.groups.descriptions",
     "Problem": "zkgroup.groups.descriptions",
@@ -212,8 +212,6 @@ _HOMES = {
     "ReleasePlan": "zkgroup.admin.coordinated_groups",
     "Removal": "zkgroup.admin.reassign.cancellation",
     "RemovalPlan": "zkgroup.admin.persistent",
-    "ReplicaChange": "zkgroup.placement",
-    "ReplicaMove": "zkgroup.admin.reassign.submission",
     "Resignation": "zkgroup.admin.cluster.controller",
     "ResignationPlan": "zkgroup.admin.cluster.controller",
     "RunningRequest": "zkgroup.admin.reassign.submission",
@@ -315,6 +313,7 @@ __all__ = [
     "PlanDescription",
     "PlanState",
     "PlanViolation",
+    "PlannedMove",
     "Preview",
     "PreviewRow",
     "Problem",
@@ -328,8 +327,6 @@ __all__ = [
     "ReleasePlan",
     "Removal",
     "RemovalPlan",
-    "ReplicaChange",
-    "ReplicaMove",
     "Resignation",
     "ResignationPlan",
     "RunningRequest",

@@ -84,8 +84,8 @@ class ClusterSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaChange:
-    """What a plan does to one partition."""
+class PlannedMove:
+    """A planned change of the replicas of one partition: others, or the same in another order."""
 
     topic_partition: TopicPartition
     """The partition."""
@@ -93,13 +93,22 @@ class ReplicaChange:
     """Its replica list as it is, the preferred leader first."""
     after: tuple[int, ...]
     """Its replica list as planned, the preferred leader first."""
-    reason: str
-    """In words, for the operator: which replica goes where and why."""
+    reason: str = ""
+    """In words, for the operator: which replica goes where and why; empty for what an operator asks for."""
+    in_sync: tuple[int, ...] | None = None
+    """Its in-sync replicas; None if there is no state, or it was not read."""
+    unhosted: bool = False
+    """No broker has it: the brokers named begin with nothing, the one in `before` included."""
 
     @property
     def added(self) -> tuple[int, ...]:
         """Brokers that get a copy: each one is a move of data."""
-        return tuple(broker for broker in self.after if broker not in self.before)
+        return () if self.unhosted else tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def changes(self) -> bool:
+        """Says whether there is anything to do: the order counts, the first one is the preferred leader."""
+        return self.unhosted or self.before != self.after
 
     @property
     def dropped(self) -> tuple[int, ...]:
@@ -149,7 +158,7 @@ class Plan:
 
     intent: str
     """What was asked for: `decommission 3`."""
-    changes: tuple[ReplicaChange, ...]
+    changes: tuple[PlannedMove, ...]
     """Partitions that change, in order; the others are not named."""
     before: Skew
     """The skew of the placement as it is."""
@@ -176,7 +185,7 @@ class Plan:
 class Phase:
     """Changes that may run at the same time. The next phase begins when all of them are done."""
 
-    changes: tuple[ReplicaChange, ...]
+    changes: tuple[PlannedMove, ...]
     """The partitions that change, by topic and number."""
     moves: int
     """How many replicas are copied to another broker."""

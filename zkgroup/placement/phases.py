@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from zkgroup.errors import PlacementError
-from zkgroup.placement.model import ClusterSnapshot, Phase, Plan, ReplicaChange, racks_in_use, racks_of
+from zkgroup.placement.model import ClusterSnapshot, Phase, Plan, PlannedMove, racks_in_use, racks_of
 from zkgroup.placement.validation import bytes_moved
 
 PARTITIONS_MAX = 2_500
@@ -44,7 +44,7 @@ def phases(
     racks = racks_in_use(snapshot.brokers, snapshot.rack_mode)
     registered = {broker.id for broker in snapshot.brokers}
 
-    def urgency(change: ReplicaChange) -> tuple[bool, int]:
+    def urgency(change: PlannedMove) -> tuple[bool, int]:
         live = len(registered.intersection(change.before))
         return (live == len(change.before), live)
 
@@ -60,11 +60,11 @@ def phases(
 
 
 def _fill(
-    waiting: Sequence[list[ReplicaChange]], max_moves: int, per_broker: int | None, max_partitions: int
-) -> tuple[list[ReplicaChange], list[list[ReplicaChange]]]:
+    waiting: Sequence[list[PlannedMove]], max_moves: int, per_broker: int | None, max_partitions: int
+) -> tuple[list[PlannedMove], list[list[PlannedMove]]]:
     """The first step of every partition that still has room, in order; the rest waits."""
-    taken: list[ReplicaChange] = []
-    later: list[list[ReplicaChange]] = []
+    taken: list[PlannedMove] = []
+    later: list[list[PlannedMove]] = []
     moves, received = 0, Counter[int]()
     for steps in waiting:
         first = steps[0]
@@ -84,11 +84,11 @@ def _fill(
     return taken, later
 
 
-def _steps(change: ReplicaChange, max_moves: int, racks: Mapping[int, str]) -> list[ReplicaChange]:
+def _steps(change: PlannedMove, max_moves: int, racks: Mapping[int, str]) -> list[PlannedMove]:
     """One change as several, none with more moves than may run at once."""
     if len(change.added) <= max_moves:
         return [change]
-    steps: list[ReplicaChange] = []
+    steps: list[PlannedMove] = []
     now, dropped, added = list(change.before), list(change.dropped), list(change.added)
     while added:
         before = tuple(now)
@@ -103,7 +103,7 @@ def _steps(change: ReplicaChange, max_moves: int, racks: Mapping[int, str]) -> l
         after = change.after if not added else tuple(now)
         text = f"step {len(steps) + 1} of {-(-len(change.added) // max_moves)}: {change.reason}"
         steps.append(
-            ReplicaChange(topic_partition=change.topic_partition, before=before, after=after, reason=text)
+            PlannedMove(topic_partition=change.topic_partition, before=before, after=after, reason=text)
         )
     return steps
 
@@ -120,7 +120,7 @@ def _best_exchange(
     )
 
 
-def _phase(changes: Sequence[ReplicaChange], plan: Plan, snapshot: ClusterSnapshot) -> Phase:
+def _phase(changes: Sequence[PlannedMove], plan: Plan, snapshot: ClusterSnapshot) -> Phase:
     return Phase(
         changes=tuple(changes),
         moves=sum(len(change.added) for change in changes),

@@ -13,7 +13,7 @@ from zkgroup.placement.model import (
     ClusterSnapshot,
     Load,
     Plan,
-    ReplicaChange,
+    PlannedMove,
     Replicas,
     Skew,
     brokers_named,
@@ -113,7 +113,7 @@ def validate(
         if before != after:
             cause = (causes or {}).get(tp, "")
             changes.append(
-                ReplicaChange(
+                PlannedMove(
                     topic_partition=tp,
                     before=before,
                     after=after,
@@ -141,7 +141,7 @@ def validate(
     )
 
 
-def bytes_moved(changes: Collection[ReplicaChange], sizes: Mapping[TopicPartition, int] | None) -> int | None:
+def bytes_moved(changes: Collection[PlannedMove], sizes: Mapping[TopicPartition, int] | None) -> int | None:
     """What changes copy, in bytes; None where sizes are not known."""
     if sizes is None:
         return None
@@ -201,7 +201,7 @@ def _reason(before: Sequence[int], after: Sequence[int], racks: Mapping[int, str
 
 def _violations(
     snapshot: ClusterSnapshot,
-    changes: Sequence[ReplicaChange],
+    changes: Sequence[PlannedMove],
     old: Skew,
     new: Skew,
     racks: Mapping[int, str],

@@ -20,7 +20,6 @@ from zkgroup.admin.guards import read_back, write
 from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, is_still
 from zkgroup.admin.reassign.progress import ReassignmentProgress
 from zkgroup.admin.reassign.submission import (
-    ReplicaMove,
     former_replicas,
     order_is_known,
     topics_named,
@@ -40,6 +39,7 @@ from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Delete, Operation, SetData
 from zkgroup.model.text import named
+from zkgroup.placement import PlannedMove
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.controller import ControllerRegistration
@@ -66,7 +66,7 @@ class CancelPlan:
     """The request as it is."""
     after: Reassignment
     """The request as it would become."""
-    rows: tuple[ReplicaMove, ...]
+    rows: tuple[PlannedMove, ...]
     """Of what is cancelled: where it is and where it goes back to."""
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The rollback file of an execution that has the old list, of those where one was needed and found."""
@@ -111,11 +111,10 @@ def plan_cancel(
     topics = _topics_of(ensemble, chosen)
     back, files, unordered = _command_back(request, topics, chosen, rollback, executions)
     rows = [
-        ReplicaMove(
+        PlannedMove(
             topic_partition=tp,
             before=topics[tp.topic].partitions[tp.partition],
             after=back[tp],
-            in_sync=None,
         )
         for tp in chosen
     ]

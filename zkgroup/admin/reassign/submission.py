@@ -8,7 +8,7 @@ controller, which reads it. Throttles go with it in one transaction, so a refusa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zkgroup.admin.cluster.brokers import is_controller_only, read_states, unhosted_topics
 from zkgroup.admin.cluster.controller import (
@@ -29,6 +29,7 @@ from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.model.text import named
+from zkgroup.placement import PlannedMove
 from zkgroup.znodes.admin_requests import Move, Reassignment, admin_path, delete_topics_path
 from zkgroup.znodes.brokers import Topic, broker_ids_path
 from zkgroup.znodes.controller import ControllerRegistration
@@ -38,32 +39,6 @@ from zkgroup.znodes.stray_replicas import PLACEHOLDER
 
 OVERHEAD_BYTES = 300
 """Room for a configuration's path and its notification in the transaction."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaMove:
-    """What a request would do to one partition."""
-
-    topic_partition: TopicPartition
-    """The partition."""
-    before: tuple[int, ...]
-    """Its replica list now."""
-    after: tuple[int, ...]
-    """Its replica list after the reassignment."""
-    in_sync: tuple[int, ...] | None
-    """Its in-sync replicas; None if there is no state or it cannot be read."""
-    unhosted: bool = False
-    """No broker has it: the brokers named begin with nothing, the one in `before` included."""
-
-    @property
-    def added(self) -> tuple[int, ...]:
-        """Brokers that get a copy."""
-        return () if self.unhosted else tuple(broker for broker in self.after if broker not in self.before)
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is anything to do: the order counts, the first one is the preferred leader."""
-        return self.unhosted or self.before != self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +57,7 @@ class ReassignmentPlan:
 
     as_of: AsOf
     """When the topics were read."""
-    rows: tuple[ReplicaMove, ...]
+    rows: tuple[PlannedMove, ...]
     """Every partition of the file, in order; those with nothing to do are not asked for."""
     throttle: int | None
     """Bytes a second for each broker."""
@@ -94,7 +69,7 @@ class ReassignmentPlan:
     """The request that the moves are added to; None for one of their own."""
 
     @property
-    def effective(self) -> tuple[ReplicaMove, ...]:
+    def effective(self) -> tuple[PlannedMove, ...]:
         """The partitions that change, or that now move to other replicas than these."""
         running = self.running.targets if self.running else {}
         return tuple(
@@ -183,7 +158,7 @@ def plan_reassignment(
 
 def _rows(
     ensemble: Ensemble, moves: Sequence[Move], topics: Mapping[str, Topic], unhosted: Collection[str]
-) -> list[ReplicaMove]:
+) -> list[PlannedMove]:
     """What the moves change, by partition."""
     states = read_states(ensemble, [move.topic_partition for move in moves])
     rows = []
@@ -192,8 +167,15 @@ def _rows(
         state = states[tp]
         before = topics[tp.topic].partitions[tp.partition]
         in_sync = state.isr if state else None
-        row = ReplicaMove(topic_partition=tp, before=before, after=move.replicas, in_sync=in_sync)
-        rows.append(replace(row, unhosted=tp.topic in unhosted))
+        rows.append(
+            PlannedMove(
+                topic_partition=tp,
+                before=before,
+                after=move.replicas,
+                in_sync=in_sync,
+                unhosted=tp.topic in unhosted,
+            )
+        )
     return rows
 
 
@@ -317,7 +299,7 @@ def _check_targets(moves: Sequence[Move], info: ControllerInfo, *, force: bool) 
     yield f"broker {_numbers(dead)} is not registered: the move waits for it"
 
 
-def _notes_on_sources(rows: Sequence[ReplicaMove], info: ControllerInfo) -> Iterator[str]:
+def _notes_on_sources(rows: Sequence[PlannedMove], info: ControllerInfo) -> Iterator[str]:
     lost = [
         row.topic_partition
         for row in rows
