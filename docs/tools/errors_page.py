@@ -19,7 +19,7 @@ WHAT_TO_DO = {
     "CorruptZnodeError": "Read it with `zkgroup znode get PATH`; find the program that writes it; correct or delete the znode.",
     "NotFoundError": "Check the name and the chroot: `zkgroup group list`, `zkgroup topic list`.",
     "ConflictError": "Read the present state, then decide again.",
-    "CoordinatedGroupError": "Stop the clients, or choose another group ([switching](../switching.md)); the "
+    "CoordinatedGroupError": "Stop the clients, or choose another group ([switching](../group-protocols.md#switch-a-group)); the "
     "message names the command for a group that no broker coordinates any more.",
     "MemberIdInUseError": "Choose another `consumer_id`, or stop the process that the message names; a "
     "persistent znode is removed by `zkgroup doctor --fix --execute`.",

@@ -95,9 +95,7 @@ LONG = {
     "groups.md",
     "records.md",
     "reassignments.md",
-    "replication.md",
     "testing-kafka-code.md",
-    "topics.md",
 }
 """Pages with long sessions: their own servers, brokers or Spark."""
 WITH_EXAMPLES = [page for page in PAGES if any(not example.skip for example in examples(page))]
