@@ -28,9 +28,11 @@ from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
 from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits
 from zkgroup.broker.server.handlers import Answer, PeerKind, RequestContext
+from zkgroup.broker.server.later import Later, given
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse
+from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse
 from zkgroup.wire.messages import ErrorCode, Request, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic, TopicMetadata
 from zkgroup.wire.records import (
@@ -117,7 +119,7 @@ async def test_the_controller_and_followers_find_a_place_at_a_full_port() -> Non
 
 @on_a_loop
 async def test_a_request_takes_one_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is answered where it is read, if its handler does not wait."""
+    """It is answered where it is read, if its handler needs no task, as those of groups."""
     turns: list[int] = []
     turn = asyncio.base_events.BaseEventLoop._run_once  # type: ignore[attr-defined]
 
@@ -125,8 +127,8 @@ async def test_a_request_takes_one_turn_of_the_loop(monkeypatch: pytest.MonkeyPa
         turns.append(1)
         turn(loop)
 
-    async def respond(context: RequestContext, request: Request) -> Answer:
-        return MetadataResponse((), ())
+    def respond(context: RequestContext, request: Request) -> Later[Answer]:
+        return given(HeartbeatResponse(error=0))
 
     def ask(address: tuple[str, int], count: int) -> None:
         with socket.create_connection(address, PATIENCE_S) as client:
@@ -134,7 +136,7 @@ async def test_a_request_takes_one_turn_of_the_loop(monkeypatch: pytest.MonkeyPa
                 client.sendall(frame)
                 assert client.recv(4096)
 
-    frame, count = encode_request(ALL, 1, "test"), 50
+    frame, count = encode_request(HeartbeatRequest(group="g", generation=1, member_id="m"), 1, "test"), 50
     server = BrokerServer(respond, READABLE)
     address = await server.start("127.0.0.1")
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "_run_once", counted)

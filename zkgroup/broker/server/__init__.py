@@ -1,7 +1,7 @@
 """The port of a broker: its connections, their requests and the answers.
 
 * `server`: `BrokerServer` listens, `Connection` reads requests and sends answers
-* `started_requests`: handlers that wait; `later`: answers that are given where they are known
+* `later`: answers that are given where they are known
 * `handlers`: `ApiTable`, the served APIs with their versions and handlers; `RequestContext`
 * `apis`: `BrokerApis`, the table of a broker
 * `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time

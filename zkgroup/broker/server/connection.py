@@ -12,7 +12,6 @@ from zkgroup.broker.server.connection_choice import Doing
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Peer, RequestContext, Respond
 from zkgroup.broker.server.later import Later
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
-from zkgroup.broker.server.started_requests import StartedRequest, finish
 from zkgroup.errors import (
     CorruptFrameError,
     UnencodableError,
@@ -92,12 +91,10 @@ class Port:
 class Connection(asyncio.BufferedProtocol):
     """One client's connection: reads requests and sends answers until the connection ends.
 
-    Requests are handled one after the other. A handler begins where the request is read, in the same turn of
-    the loop, and most end there. A `Later` that a handler returns is answered where it is given; a coroutine
-    that waits for a future goes on as soon as that is done. All of this is work of the task that calls
-    `serve`, although that task waits: it is the current task of all handlers (as asyncio's eager tasks do
-    since Python 3.12), and its cancellation ends the request that waits. The task itself finishes only what
-    began before it waited, and what waits for a turn of the loop.
+    Requests are handled one after the other. A handler is called where the request is read, in the same turn
+    of the loop. A `Later` that it returns is answered where it is given, without a task. A coroutine is run
+    by the task that calls `serve`, in the next turn; so is the rest of an answer that one write does not
+    take. The cancellation of that task ends the request that it runs.
     """
 
     def __init__(self, port: Port) -> None:
@@ -114,15 +111,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
-        """What the task waits for while it finishes no request itself; None while it does."""
-        self._raised: BaseException | None = None
+        """The future that the task waits for while it has no work; None while it has."""
+        self._raised: Exception | None = None
         """An error that the task has to raise."""
-        self._started: StartedRequest | None = None
-        """The request that waits, unless the task finishes it."""
+        self._rest: Coroutine[Any, Any, None] | None = None
+        """Work of the task that it has not begun."""
         self._later: Later[Answer] | None = None
         """The answer that is given later."""
         self._header: RequestHeader
         """Of the request whose answer is given later."""
+        self._in_turn = 0
+        """Requests that were answered since other connections had a turn of the loop."""
         self._answered_bytes = 0
         """Bytes of the request that is answered now."""
         self._writable: asyncio.Future[None] | None = None
@@ -190,9 +189,6 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         self.release_held()
         self._splitter = FrameSplitter(0)
-        if self._started is not None:
-            self._started.coroutine.close()
-            self._started = None
         if self._later is not None:
             self._later.drop()
             self._later = None
@@ -241,74 +237,76 @@ class Connection(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._task.cancel)
 
     async def _serve(self) -> None:
-        self._answer_read()
+        self._rest = self._answer_read()
         while True:
-            error: BaseException | None = None
-            if self._started is None:
-                if self._end is not None or self._is_at_end:
-                    return
-                self._idle = self._loop.create_future()
-                try:
-                    await self._idle
-                except asyncio.CancelledError as cancelled:
-                    error = cancelled  # of the request that has begun meanwhile, if there is one
-                finally:
-                    self._idle = None  # a request that goes on after a timeout is finished by the task
-                error, self._raised = self._raised or error, None
-            started, self._started = self._started, None
+            while self._rest is not None:
+                rest, self._rest = self._rest, None
+                await rest
+                self._rest = self._answer_read()
+            if self._end is not None or self._is_at_end:
+                return
+            self._idle = self._loop.create_future()
             try:
-                if started is not None:
-                    if error is not None and asyncio.isfuture(started.waited) and started.waited.cancel():
-                        # As in a task: the request learns of it by the future that it waits for.
-                        started.waited._asyncio_future_blocking, error = True, None
-                    await finish(started, error)
-                elif error is not None:
-                    raise error
+                await self._idle
+            except asyncio.CancelledError:
+                if self._rest is None or self._task is None:
+                    raise
+                self._task.cancel()  # a request that was read reaches its handler first
             finally:
-                error = None  # else it and this frame would keep each other
-            self._answer_read()
+                self._idle = None
+            raised, self._raised = self._raised, None
+            try:
+                if raised is not None:
+                    raise raised
+            finally:
+                raised = None  # else it and this frame would keep each other
+            if self._rest is None:
+                self._rest = self._answer_read()
 
-    def _answer_read(self, is_begun: bool = False) -> None:
-        """Answers the requests that have been read, until one waits: that one is `_started` then.
+    def _answer_read(self, is_begun: bool = False) -> Coroutine[Any, Any, None] | None:
+        """Answers the requests that have been read, until one waits. Returns the rest, work of the task.
 
         is_begun: whether the time limit of the next request already runs.
         """
-        for number in range(REQUESTS_AT_ONCE):
+        while self._in_turn < REQUESTS_AT_ONCE:
             if self._end is not None or self._is_at_end:
-                return
+                return None
             frame = self._splitter.next_frame()
             if frame is None:
-                if number or not is_begun:
+                if not is_begun:
                     self._limit_wait()
                 if not self._is_reading:
                     self._go_on_reading()
-                return
+                return None
+            self._in_turn += 1
+            is_begun = False
             self._deadline = None
             self._port.moves = self.moved = self._port.moves + 1
             self._answered_bytes = SIZE.size + len(frame)
             if not self._is_reading:
                 self._pause_if_far_ahead()
-            if self._begin(frame):
-                return
-        self._start(asyncio.sleep(0))
+            rest = self._begin(frame)
+            if rest is not None or self._later is not None:
+                return rest
+        self._in_turn = 0
+        return asyncio.sleep(0)
 
-    def _begin(self, frame: bytes) -> bool:
-        """Begins to answer a request; whether it waits."""
+    def _begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
+        """Begins to answer a request. Returns the work that is left to the task."""
         try:
             header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
         except UnsupportedRequestError as error:
-            return self._start(self._refuse_version(error))
+            return self._refuse_version(error)
         except TooManyItemsError:
-            return self._start(self._answer_large(frame))
+            return self._answer_large(frame)
         answer = self._respond(RequestContext(header, self.peer), request)
         if not isinstance(answer, Later):
-            return self._start(self._answer(header, answer))
+            return self._answer(header, answer)
         if answer.is_given:
-            rest = self._send(header, answer.value)
-            return rest is not None and self._start(rest)
+            return self._send(header, answer.value)
         self._later, self._header = answer, header
         answer.then(self._is_given)
-        return True
+        return None
 
     def _is_given(self, later: Later[Answer]) -> None:
         """Sends an answer that was waited for.
@@ -320,12 +318,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._end is not None or self._idle is None or self._idle.done():
             return  # the task is going to end
         try:
-            rest = self._send(self._header, later.value)
+            self._rest = self._send(self._header, later.value)
         except Exception as error:  # noqa: BLE001  # the task reports it
             self._wake(error)
             return
-        if rest is not None:
-            self._started = StartedRequest(rest, None)
         if self.held or self._end is not None:
             self._wake()
         else:
@@ -333,59 +329,12 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_reading:
                 self._go_on_reading()
 
-    def _wake(self, error: BaseException | None = None) -> None:
-        """Has the task do what it has to do itself, or report an error."""
+    def _wake(self, error: Exception | None = None) -> None:
+        """Has the task do its work, or report an error."""
         idle, self._idle = self._idle, None
         assert idle is not None
         self._raised = error  # not in the future: a caller up the stack has that, and the error the stack
         idle.set_result(None)
-
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> bool:
-        """Runs a coroutine until it waits or ends; whether it waits."""
-        try:
-            self._started = StartedRequest(coroutine, coroutine.send(None))
-        except StopIteration:
-            return False
-        return True
-
-    def _go_on(self, done: asyncio.Future[Any]) -> None:
-        """Runs the request that waits for this future until it waits again or ends; then what was read."""
-        started, idle = self._started, self._idle
-        if started is None or started.waited is not done or self._end is not None:
-            return  # the task has taken it, or is going to end it
-        if idle is None or idle.done():
-            return  # the task is cancelled
-        self._started = None
-        self._run_as_task(self._continue, started.coroutine)
-
-    def _continue(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        if not self._start(coroutine):
-            self._answer_read()
-
-    def _run_as_task(self, run: Callable[[Any], None], argument: Any) -> None:
-        """Answers requests while the task is idle; wakes it for what it has to do itself."""
-        task = self._task
-        assert task is not None
-        asyncio._enter_task(self._loop, task)
-        try:
-            run(argument)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # the task reports it
-            self._wake(error)
-        else:
-            started = self._started
-            if self._end is not None or (self._is_at_end if started is None else not self._follow(started)):
-                self._wake()
-        finally:
-            asyncio._leave_task(self._loop, task)
-
-    def _follow(self, started: StartedRequest) -> bool:
-        """Has the request go on when its future is done; False if it waits for none."""
-        waited = started.waited
-        if not asyncio.isfuture(waited):
-            return False
-        waited._asyncio_future_blocking = False  # what a task does: the future was yielded, and is awaited
-        waited.add_done_callback(self._go_on)
-        return True
 
     def _limit_wait(self) -> None:
         """Limits the time for the rest of the next request, or for its first byte."""
@@ -429,16 +378,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         idle = self._idle
-        is_cancelled = idle is not None and idle.done()
-        if self._end is not None or (is_cancelled and self._started is None):
+        if self._end is not None or (idle is not None and idle.done()):
             return  # it ends
         self._splitter.feed(bytes(self._chunk[:nbytes]))
         is_begun = self.held > 0
         self._hold(nbytes)
-        if idle is None or self._started is not None or self._later is not None:
+        if idle is None or self._later is not None:
             self._pause_if_far_ahead()
-        else:
-            self._run_as_task(self._answer_read, is_begun)
+            return
+        self._in_turn = 0
+        try:
+            self._rest = self._answer_read(is_begun)
+        except Exception as error:  # noqa: BLE001  # the task reports it
+            self._wake(error)
+            return
+        if self._rest is not None or self._end is not None:
+            self._wake()
 
     def _pause_if_far_ahead(self) -> None:
         """Reads no more while a request is answered and too many bytes are behind it."""
@@ -458,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client has left, or sends nothing more: what it waits for is dropped, but for an answer that is
         being sent."""
         self._is_at_end = True
-        if self._idle is not None and self._started is None and self._later is None:
+        if self._idle is not None and self._later is None:
             try:
                 self._splitter.finish()
             except CorruptFrameError as error:
