@@ -1,5 +1,6 @@
 """The client of ZooKeeper: the only package that imports kazoo and tenacity."""
 
+import zkgroup.zookeeper.kazoo_adapter  # noqa: F401  # first: it says what is wrong with another kazoo
 from zkgroup.zookeeper.client import ZooKeeperClient
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, Acl, ClientSettings, Digest, Sasl, Secret, Tls
 

@@ -63,7 +63,7 @@ _AUTH_XID, _AUTH = -4, 100
 
 
 class Support:
-    """Which servers support multiRead; shared by all clients of the process."""
+    """The servers that support multiRead; shared by all clients of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

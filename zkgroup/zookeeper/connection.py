@@ -1,4 +1,4 @@
-"""One ZooKeeper session: one `KazooClient` from its first connection to its end.
+"""One ZooKeeper session: one `KazooSession` from its first connection to its end.
 
 kazoo maintains the session: it finds a server, connects, authenticates, pings and reconnects. It would also
 open a new session under the same object after the old one has expired. A `ClientConnection` (ZooKeeper's
@@ -14,30 +14,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
-import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
-
-from kazoo.client import KazooClient
-from kazoo.exceptions import SASLException
-from kazoo.protocol.states import KazooState, KeeperState
+from typing import Protocol
 
 from zkgroup.errors import AuthenticationError, ZkGroupError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Session
 from zkgroup.zookeeper import bulk_requests
-from zkgroup.zookeeper.kazoo_adapter import KazooHandler, RedactingLogger, ShutdownError
+from zkgroup.zookeeper.kazoo_adapter import KazooHandler, KazooSession, SessionState, ShutdownError
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
-from zkgroup.zookeeper.settings import Address, ClientSettings, Digest, Sasl
+from zkgroup.zookeeper.settings import Address, ClientSettings, Sasl
 from zkgroup.zookeeper.sockets import SharedSocket, open_connection, refuses_certificate
 from zkgroup.zookeeper.wire import ChrootPaths, Op, encode_read
 
 _log = logging.getLogger("zkgroup.zookeeper")
 
-_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
-"""kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
 _UNASKED = "no server has been asked yet"
 _HANDSHAKE_MIN_S = 1.0
 """Seconds that a server under load may take to create a session; each attempt costs it a write."""
@@ -60,7 +53,7 @@ class ConnectionOwner(Protocol):
 
 
 class ClientConnection:
-    """One session on one `KazooClient`. Implements `kazoo_adapter.Driver`."""
+    """One session on one `KazooSession`. Implements `kazoo_adapter.Driver`."""
 
     def __init__(
         self,
@@ -90,7 +83,7 @@ class ClientConnection:
         self._close_session = CloseSession()
         self._chroot = ChrootCheck(address)
         self._failed: OSError | None = None
-        """Why no connection was made at the latest attempt."""
+        """The error of the latest attempt to connect."""
         self._had_session = False
         self._server: bulk_requests.Server = ("", 0)
         self._host = ""
@@ -102,26 +95,12 @@ class ClientConnection:
         self.pipeline = RequestPipeline(
             settings, ChrootPaths(address.chroot), self.handler.waker.wake, self._now
         )
-        self._kazoo = self._make_kazoo()
-
-    def _make_kazoo(self) -> Any:
-        auth = self._settings.auth
-        client = KazooClient(
-            hosts=self._address.servers,
-            timeout=(self._settings.session_timeout_ms + 0.5) / 1000,  # kazoo cuts the fraction off
-            handler=self.handler,
-            auth_data=[("digest", auth.credential)] if isinstance(auth, Digest) else None,
-            sasl_options=auth.options() if isinstance(auth, Sasl) else None,
-            connection_retry={**_RETRY, "sleep_func": self.handler.sleep_func},
-            logger=RedactingLogger(str(self._address), self._is_ending, self._kazoo_warns),
-        )
-        client.add_listener(self._kazoo_state)
-        return client
+        self._kazoo = KazooSession(self, self.handler, address, settings)
 
     def open(self, pause_s: float = 0.0) -> None:
         """Starts to connect, after a pause in seconds."""
         self._pause_s = pause_s
-        self._kazoo.start_async()
+        self._kazoo.start()
 
     def shutdown(self, within_s: float, *, drop_waiting: bool) -> None:
         """Takes no more requests, closes the session if the server still replies, and ends in any case.
@@ -156,8 +135,7 @@ class ClientConnection:
             self._owner.on_ended(self)
 
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
-        # A server behind the last zxid of this session must refuse it; kazoo sends the zxid in its handshake.
-        self._kazoo.last_zxid = self.pipeline.zxid
+        self._kazoo.requires(self.pipeline.zxid)
         self._failed = self.handler.socket = None
         if self.last_error == _UNASKED:
             self.last_error = f"{address[0]}:{address[1]}: no answer yet"
@@ -233,7 +211,7 @@ class ClientConnection:
     def shutting_down(self) -> bool:
         return self._over or (self._shutdown_at is not None and not self._up)
 
-    def _is_ending(self) -> bool:
+    def is_ending(self) -> bool:
         return self._over or self._shutdown_at is not None or self._demands_auth
 
     @property
@@ -258,14 +236,14 @@ class ClientConnection:
         return max(share_s, min(_HANDSHAKE_MIN_S, whole_ms / 2000))
 
     def _handshake_deadline(self) -> float | None:
-        """When the server must have granted the requested session; None if none was requested."""
+        """The time by which the server must have granted a requested session; None without a request."""
         sock = self.handler.socket
         if self._up or sock is None or sock.connect_response is not None:
             return None
         return sock.last_heard + self._handshake_timeout_s()
 
     def _give_up_at(self) -> float | None:
-        """When the connection is given up: the oldest request or ping waits too long, or nothing arrives.
+        """The time at which the connection is given up: a request waits too long, or nothing arrives.
 
         kazoo counts a request that it sent as a sign of life, so it does not notice a missing reply as long
         as requests are sent (faults.md, finding 4).
@@ -277,7 +255,7 @@ class ClientConnection:
         return min(sent_at + self._timeout_s, max(sent_at, heard_at) + self._read_timeout_s)
 
     def _ping_at(self) -> float:
-        """When to ping: after a third of the session timeout without a request, as the Java client does."""
+        """The time of the next ping: a third of the session timeout after a request, as Java's client."""
         sock = self.handler.socket
         return (sock.last_sent if sock is not None else 0.0) + self._ping_s
 
@@ -343,14 +321,13 @@ class ClientConnection:
             self._close_session.said = True
             self.pipeline.send(Op.CLOSE_SESSION, b"", self._close_session)
 
-    def _kazoo_warns(self, text: str) -> None:
-        if text.startswith("Cannot resolve"):
-            self.last_error = text
-        elif text.startswith("Connection dropped") and not self._up:
-            self._note_failure()
+    def on_unresolved(self, text: str) -> None:
+        self.last_error = text
 
-    def _note_failure(self) -> None:
+    def on_dropped(self) -> None:
         """Takes the error of an attempt to connect, which in TLS 1.3 may come after the handshake."""
+        if self._up:
+            return
         error = self._failed
         if self.handler.socket is not None and self.handler.socket.error is not None:
             error = self.handler.socket.error
@@ -364,25 +341,22 @@ class ClientConnection:
     def _shows_certificate(self) -> bool:
         return self._settings.tls is not None and self._settings.tls.cert_file is not None
 
-    def _kazoo_state(self, state: str) -> None:
-        """kazoo's listener. It reports CONNECTED before authentication, so `_on_connected` handles that."""
+    def on_state(self, state: SessionState, error: BaseException | None) -> None:
+        """Takes a state from kazoo; `_on_connected` handles that it is connected and authenticated."""
         if self._demands_auth:
             self._end("authentication failed", self._unauthenticated())
-        elif state == KazooState.SUSPENDED:
-            self._disconnect()
-        elif state == KazooState.LOST:
-            why = self._kazoo.client_state
-            error = sys.exception()
-            if why == KeeperState.AUTH_FAILED:
-                self._end("authentication failed", self._unauthenticated())
-            elif isinstance(error, SASLException):
-                detail = f"{error}: {error.__cause__}"
-                self._end("authentication failed", self._unauthenticated(f" (SASL, {detail})"))
-            elif why == KeeperState.EXPIRED_SESSION:
+            return
+        match state:
+            case SessionState.SUSPENDED:
+                self._disconnect()
+            case SessionState.REFUSED:
+                detail = f" (SASL, {error}: {error.__cause__})" if error is not None else ""
+                self._end("authentication failed", self._unauthenticated(detail))
+            case SessionState.EXPIRED:
                 self._end("the session expired", None)
-            elif self._is_ending():
+            case SessionState.ENDED if self.is_ending():
                 self._end("the session was closed", None)
-            else:  # kazoo's loop ends, although it was not asked to
+            case SessionState.ENDED:
                 self.crash = f"{type(error).__name__}: {error}"
                 self.last_error = f"the connection thread failed, {self.crash}"
                 self._end("the connection thread failed", None)
@@ -405,7 +379,7 @@ class ClientConnection:
         if self.pipeline.asks_in_bulk:
             bulk_requests.SUPPORT.forget(self._server)
         self.pipeline.detach()
-        if was_up and not self._is_ending():
+        if was_up and not self.is_ending():
             self._owner.on_suspended(self)
 
     def _end(self, reason: str, fatal: ZkGroupError | None) -> None:

@@ -38,7 +38,7 @@ class ServerStatus:
     znodes: int | None = None
     """The znodes of the whole ensemble, also those above a chroot."""
     reason: str | None = None
-    """Why the server reported nothing."""
+    """The reason for which the server reported nothing."""
 
 
 def ask_server(

@@ -1,13 +1,22 @@
-"""The handler that kazoo runs on: `KazooClient(handler=KazooHandler(...))`, kazoo's public extension point.
+"""Everything that leans on kazoo's behaviour: a session on its loop, the handler that it runs on, its logger.
 
-Everything of one client happens on one thread, the one that runs kazoo's loop:
+kazoo sets a session up: it finds a server, connects, authenticates and reconnects. Requests and pings of
+zkgroup are frames on the same connection, distinguished by xid, so they need no system call, lock or object
+of kazoo's queue. The handler is kazoo's public extension point; that these hold is not:
 
-* it is woken by a `Waker` and calls its driver (`turn`) in each round, so requests are sent on this thread
-  only, and never while it is not connected and authenticated;
-* replies and watches are called back on it: no completion thread, no callback thread;
-* the wait ends at the driver's deadline, so no timer thread is needed either.
+* the loop ends at `RetryFailedError`, so `ShutdownError` ends it: this client opens no second session;
+* its loop selects on [connection, wake-ups] once a session is set up and authenticated, and on the connection
+  alone within the set-up, so zkgroup's requests are sent in the former only;
+* of a connection it uses `send`, `recv`, `pending`, `fileno`, `setblocking` and `close`;
+* it writes into its pair of sockets for its own queue only, which zkgroup does not use;
+* it passes `last_zxid` in its handshake, and calls listeners with the session's state in `client_state`;
+* its warnings begin with "Cannot resolve" and "Connection dropped".
 
-A process with a hundred clients therefore has a hundred sleeping threads and no more.
+`tests/pure/zookeeper/test_connection.py` shows them, with the oldest and the newest kazoo that is allowed.
+
+Everything of one client happens on one thread, the one that runs kazoo's loop: it is woken by a `Waker` and
+calls its driver (`turn`) in each round; replies and watches are called back on it; the wait ends at the
+driver's deadline. A process with a hundred clients therefore has a hundred sleeping threads and no more.
 """
 
 from __future__ import annotations
@@ -16,18 +25,42 @@ import contextlib
 import logging
 import math
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from kazoo.exceptions import ConnectionDropped
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.handlers.utils import AsyncResult
-from kazoo.retry import RetryFailedError
-
 from zkgroup.model.ports import Clock, Sleeper
-from zkgroup.zookeeper.sockets import SharedSocket, Waker, WakeUps
+from zkgroup.zookeeper.settings import Address, ClientSettings, Digest, Sasl
+from zkgroup.zookeeper.sockets import SharedSocket, Waker
+
+try:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import ConnectionDropped, SASLException
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.handlers.utils import AsyncResult
+    from kazoo.protocol.connection import ConnectionHandler
+    from kazoo.protocol.states import KazooState, KeeperState
+    from kazoo.retry import RetryFailedError
+
+    _USED = {
+        KazooClient: ("add_listener", "client_state", "close", "start_async"),
+        ConnectionHandler: ("zk_loop", "_connect_loop", "_connect_attempt", "_connect"),
+        KeeperState: ("AUTH_FAILED", "EXPIRED_SESSION"),
+        KazooState: ("LOST", "SUSPENDED"),
+    }
+    for _owner, _names in _USED.items():
+        for _name in _names:
+            getattr(_owner, _name)
+except (ImportError, AttributeError) as error:
+    from importlib.metadata import version
+
+    raise ImportError(
+        f"zkgroup.zookeeper: expected the inside of kazoo 2.11, found kazoo {version('kazoo')}: {error}; "
+        "install a tested one with `pip install 'kazoo >= 2.11, < 2.12'`"
+    ) from error
 
 T = TypeVar("T")
 
@@ -90,7 +123,7 @@ class Driver(Protocol):
         ...
 
     def check_timeouts(self) -> str | None:
-        """Why the connection must be closed now, or None. Sends pings. Raises `ShutdownError`."""
+        """Returns the reason to close the connection now, or None. Sends pings. Raises `ShutdownError`."""
         ...
 
     def shutting_down(self) -> bool:
@@ -104,6 +137,117 @@ class Driver(Protocol):
     def run(self, loop: Callable[[], object]) -> None:
         """Runs kazoo's loop to its end, on the new thread."""
         ...
+
+    def on_state(self, state: SessionState, error: BaseException | None) -> None:
+        """Takes a new state of the session, and the error by which kazoo's loop ends."""
+        ...
+
+    def on_unresolved(self, text: str) -> None:
+        """Takes the text about a host without an address."""
+        ...
+
+    def on_dropped(self) -> None:
+        """Takes the end of a connection."""
+        ...
+
+    def is_ending(self) -> bool:
+        """Whether the session is over, or is being closed."""
+        ...
+
+
+class SessionState(Enum):
+    """The states of a session that kazoo reports."""
+
+    CONNECTED = "connected"
+    """Reported before authentication."""
+    SUSPENDED = "suspended"
+    REFUSED = "refused"
+    """The server refused the credentials."""
+    EXPIRED = "expired"
+    ENDED = "ended"
+    """kazoo's loop ends."""
+
+
+_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
+"""kazoo's pauses between rounds over the servers: 50 ms, doubling up to half a second, each ± 40 %."""
+
+
+class KazooSession:
+    """One `KazooClient`, from its first connection to the end of its session."""
+
+    def __init__(
+        self, driver: Driver, handler: KazooHandler, address: Address, settings: ClientSettings
+    ) -> None:
+        self._driver = driver
+        auth = settings.auth
+        self._client = KazooClient(
+            hosts=address.servers,
+            timeout=(settings.session_timeout_ms + 0.5) / 1000,  # kazoo cuts the fraction off
+            handler=handler,
+            auth_data=[("digest", auth.credential)] if isinstance(auth, Digest) else None,
+            sasl_options=auth.options() if isinstance(auth, Sasl) else None,
+            connection_retry={**_RETRY, "sleep_func": handler.sleep_func},
+            logger=RedactingLogger(str(address), driver.is_ending, self._warns),
+        )
+        self._client.add_listener(self._listen)
+
+    def start(self) -> None:
+        """Starts the thread and connects."""
+        self._client.start_async()
+
+    def requires(self, zxid: int) -> None:
+        """Has a server refuse the session that is behind this zxid."""
+        self._client.last_zxid = zxid
+
+    def close(self) -> None:
+        """Releases what kazoo has. Called when its loop has ended."""
+        self._client.close()
+
+    def _warns(self, text: str) -> None:
+        if text.startswith("Cannot resolve"):
+            self._driver.on_unresolved(text)
+        elif text.startswith("Connection dropped"):
+            self._driver.on_dropped()
+
+    def _listen(self, state: str) -> None:
+        error = sys.exception()
+        if state == KazooState.SUSPENDED:
+            found = SessionState.SUSPENDED
+        elif state != KazooState.LOST:
+            found = SessionState.CONNECTED
+        elif self._client.client_state == KeeperState.AUTH_FAILED:
+            found, error = SessionState.REFUSED, None
+        elif isinstance(error, SASLException):
+            found = SessionState.REFUSED
+        elif self._client.client_state == KeeperState.EXPIRED_SESSION:
+            found = SessionState.EXPIRED
+        else:
+            found = SessionState.ENDED
+        self._driver.on_state(found, error)
+
+
+class WakeUps:
+    """Replaces kazoo's pair of sockets: one side counts a wake-up, the other takes it.
+
+    kazoo writes into it only for its own queue, which zkgroup does not use; `wake` covers that, too.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.count = 0
+        self._wake = wake
+
+    def send(self, data: bytes) -> int:
+        self.count += len(data)
+        self._wake()
+        return len(data)
+
+    def recv(self, size: int) -> bytes:
+        taken = min(size, self.count)
+        self.count -= taken
+        return b"\0" * taken
+
+    def close(self) -> None:
+        self.count = 0
 
 
 class _AtOnce:

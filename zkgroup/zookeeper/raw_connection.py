@@ -1,4 +1,4 @@
-"""ZooKeeper's protocol on one blocking socket, without kazoo: for probes, and for servers that are starting.
+"""ZooKeeper's protocol on one blocking socket: for probes, and for servers that are starting.
 
 The connection of a client is `zkgroup.zookeeper.connection`. A raw connection sends one request after the
 other, and each function below opens a session of its own and closes it.
@@ -12,14 +12,15 @@ import struct
 import time
 from typing import Final
 
+from kazoo.protocol.serialization import Connect, Create
+from kazoo.security import OPEN_ACL_UNSAFE
+
 from zkgroup.zookeeper.wire import NODE_EXISTS, OK, Op
 
 NEW_SESSION_PASSWORD: Final = bytes(16)
 """Password of a ConnectRequest for a new session, whose id is 0."""
 _SESSION_MS = 5000
-_CONNECT: Final = struct.Struct(">iqiqi16s?")  # ConnectRequest of zookeeper.jute
 _REPLY: Final = struct.Struct(">iqi")  # ReplyHeader: xid, zxid, err
-_OPEN_ACL: Final = struct.pack(">ii", 1, 31) + struct.pack(">i5si6s", 5, b"world", 6, b"anyone")
 
 
 class ClosedByServerError(ConnectionError):
@@ -36,7 +37,7 @@ class RawConnection:
 
     def open_session(self, session_id: int = 0, password: bytes = NEW_SESSION_PASSWORD) -> bool:
         """Opens a new session, or takes over the one of this id; whether the server granted it."""
-        self._send(_CONNECT.pack(0, 0, _SESSION_MS, session_id, len(password), password, False))
+        self._send(bytes(Connect(0, 0, _SESSION_MS, session_id, password, False).serialize()))
         try:
             reply = self._receive()
         except ClosedByServerError:
@@ -105,8 +106,7 @@ def create_node(port: int, path: str, timeout_s: float) -> None:
 
     Raises OSError if the server refuses or does not reply: it may be electing a leader.
     """
-    name = path.encode()
-    body = struct.pack(f">i{len(name)}si", len(name), name, -1) + _OPEN_ACL + struct.pack(">i", 0)
+    body = bytes(Create(path, None, OPEN_ACL_UNSAFE, 0).serialize())
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
         connection = RawConnection(sock, timeout_s)
         if not connection.open_session():

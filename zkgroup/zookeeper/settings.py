@@ -180,7 +180,7 @@ def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How one ZooKeeper client behaves."""
+    """The settings of one ZooKeeper client."""
 
     session_timeout_ms: int = _setting(
         6000,

@@ -1,10 +1,4 @@
-"""The socket that kazoo and zkgroup share, how it is opened, and the waker of its thread.
-
-kazoo asks its handler for a connection and then uses only `send`, `recv`, `pending`, `fileno`,
-`setblocking` and `close` of it. kazoo sets the session up: handshake, authentication. Requests and pings of
-zkgroup are frames on the same connection, distinguished by xid, so they need no system call, lock or object
-of kazoo's queue.
-"""
+"""The socket that kazoo and zkgroup share (`kazoo_adapter`), how it is opened, and the thread's waker."""
 
 from __future__ import annotations
 
@@ -70,7 +64,7 @@ class SharedSocket:
         self._out = bytearray()
         self.connect_response: ConnectResponse | None = None
         self.error: OSError | None = None
-        """Why the connection broke while it was read."""
+        """The error that broke the connection while it was read."""
         self.demands_auth = False
         """Whether the server refused to serve a client that is not authenticated."""
         self._now = now
@@ -181,30 +175,6 @@ class SharedSocket:
                 self._receiver(xid, zxid, number, data, at + 20)
                 return
         self._kazoo_frames += data[at : at + size]
-
-
-class WakeUps:
-    """Replaces kazoo's pair of sockets: one side counts a wake-up, the other takes it.
-
-    kazoo writes into it only for its own queue, which zkgroup does not use; `wake` covers that, too.
-    """
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self.count = 0
-        self._wake = wake
-
-    def send(self, data: bytes) -> int:
-        self.count += len(data)
-        self._wake()
-        return len(data)
-
-    def recv(self, size: int) -> bytes:
-        taken = min(size, self.count)
-        self.count -= taken
-        return b"\0" * taken
-
-    def close(self) -> None:
-        self.count = 0
 
 
 class Waker:

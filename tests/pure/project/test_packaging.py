@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import subprocess
 import tomllib
@@ -54,16 +53,6 @@ def test_core_install_needs_four_packages() -> None:
     names = {re.split(r"[ <>=~]", line)[0] for line in lines if line}
 
     assert names == {"kazoo", "tenacity", "click", "rich"}
-
-
-def test_kazoo_is_held_at_the_minor_release_that_was_tested() -> None:
-    """The client uses kazoo's main loop, which is not public: a new minor release is tested first."""
-    (line,) = [
-        one for one in setup_cfg()["options"]["install_requires"].split("\n") if one.startswith("kazoo")
-    ]
-    major, minor = map(int, importlib.metadata.version("kazoo").split(".")[:2])
-
-    assert line == f"kazoo >= {major}.{minor}, < {major}.{minor + 1}"
 
 
 def test_extras_are_those_documented() -> None:

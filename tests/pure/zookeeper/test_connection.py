@@ -5,9 +5,13 @@ An upgrade of kazoo that changes it fails here.
 
 from __future__ import annotations
 
+import importlib.metadata
+import runpy
 import threading
 
+import kazoo.retry
 import pytest
+from kazoo.protocol.connection import ConnectionHandler
 
 from tests.waiting import PATIENCE_S, becomes, eventually, happened
 from tests.worlds.scripted_server import (
@@ -36,7 +40,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.testing.conformance import Caller
-from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient, connection
+from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient, connection, kazoo_adapter
 from zkgroup.zookeeper.kazoo_adapter import KazooHandler
 from zkgroup.zookeeper.wire import Op
 
@@ -276,6 +280,24 @@ def test_secrets_and_data_are_not_logged(caplog: pytest.LogCaptureFixture) -> No
     assert "canary" not in text
     assert "password-of-16-b" not in text
     assert b"password-of-16-b".hex() not in text
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(kazoo.retry, "RetryFailedError"), (ConnectionHandler, "_connect_attempt")]
+)
+def test_a_kazoo_that_is_another_inside_is_refused_at_import(
+    owner: object, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one sentence: what was expected, what was found, and what to install."""
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(ImportError) as refused:
+        runpy.run_path(kazoo_adapter.__file__)
+
+    found = f"found kazoo {importlib.metadata.version('kazoo')}: "
+    expected, _, rest = str(refused.value).partition(found)
+    assert expected == "zkgroup.zookeeper: expected the inside of kazoo 2.11, "
+    assert name in rest
+    assert rest.endswith("install a tested one with `pip install 'kazoo >= 2.11, < 2.12'`")
 
 
 def test_the_handler_distinguishes_the_main_loop_from_the_set_up() -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.zookeeper.sockets import FIRST_XID, ConnectResponse, SharedSocket, Waker, WakeUps
+from zkgroup.zookeeper.kazoo_adapter import WakeUps
+from zkgroup.zookeeper.sockets import FIRST_XID, ConnectResponse, SharedSocket, Waker
 
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 0x1234, 16) + bytes(16)
 

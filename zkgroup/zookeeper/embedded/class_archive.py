@@ -47,7 +47,7 @@ def archive_options(
 
 
 def archive_to_write(command: Iterable[str]) -> Path | None:
-    """Where a server with this command line writes an archive when it ends in order."""
+    """The file that a server with this command line writes when it ends in order."""
     found = (word.removeprefix(_WRITE) for word in command if word.startswith(_WRITE))
     return next(map(Path, found), None)
 

@@ -83,7 +83,7 @@ class EmbeddedServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
         self._archive: Path | None = None
-        """Where the running server writes an archive of its classes at its end."""
+        """The file that the running server writes at its end, an archive of its classes."""
 
     @property
     def writes_archive(self) -> bool:
