@@ -1,4 +1,4 @@
-"""How long the doubles wait for threads, processes and servers at work, in real time.
+"""The time that the doubles wait for threads, processes and servers at work, in real time.
 
 Long, so that a busy machine is no failure; where nothing is wrong it costs nothing. One number for all of
 them, which `ZKGROUP_TEST_PATIENCE_S` in the environment replaces.

@@ -73,7 +73,7 @@ class BrokerApis:
         observer: is notified of handled requests.
         leader_quota: None sends batches without a throttle.
         accepts_control: whether control requests are handled now. Otherwise they close the connection: they
-            were sent for an earlier start or session, whose registration still exists (K8).
+            were sent for an earlier start or session, whose registration still exists (late requests: K8).
         is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes from an
             earlier incarnation (77), which may follow a topic that was deleted and created again (ADR 0024).
         min_insync: None appends with acks=all without a check of the ISR size.

@@ -71,7 +71,7 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class Port:
-    """What all connections of a port share."""
+    """The parts that all connections of a port share."""
 
     limits: ConnectionLimits
     respond: Respond
@@ -83,7 +83,7 @@ class Port:
     on_confirmed: Callable[[Peer], None]
     """See `Peer`."""
     chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
-    """What a read of any connection fills: what was read is copied at once."""
+    """The buffer that a read of any connection fills; its bytes are copied at once."""
     moves: int = 0
     """Of all connections so far; see `Connection.moved`."""
 
@@ -125,21 +125,21 @@ class Connection(asyncio.BufferedProtocol):
         self._answered_bytes = 0
         """Bytes of the request that is answered now."""
         self._writable: asyncio.Future[None] | None = None
-        """What waits until the client has received the last bytes; None without such bytes."""
+        """Is done when the client has received the last bytes; None without such bytes."""
         self._is_reading = True
         self._is_sending = False
         self._is_at_end = False
         """Whether the client sends nothing more."""
         self._end: Exception | None = None
-        """Why the connection ends, once something other than its task has ended it."""
+        """The reason of the end, once something other than the task has ended the connection."""
         self._lost = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When the timer fires."""
+        """The time at which the timer fires."""
         self._deadline: float | None = None
-        """When the connection times out; None without a limit, while a request is handled."""
+        """The time at which the connection times out; None without a limit, while a request is handled."""
         self._overdue = ""
-        """What has not happened by then."""
+        """The text of that timeout: the thing that has not happened."""
         self.peer = Peer("unknown", 0)
         self.held = 0
         """Buffered bytes: requests without an answer, and an answer not yet received.
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def doing(self) -> Doing:
-        """What it does now."""
+        """Its present work."""
         if not self.held:
             return Doing.NOTHING
         return Doing.WAITING if self._deadline is None else Doing.SENDING
@@ -237,12 +237,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._task.cancel)
 
     async def _serve(self) -> None:
-        self._rest = self._answer_read()
+        rest = self._answer_read()
         while True:
-            while self._rest is not None:
-                rest, self._rest = self._rest, None
+            while rest is not None:
                 await rest
-                self._rest = self._answer_read()
+                rest = self._answer_read()
             if self._end is not None or self._is_at_end:
                 return
             self._idle = self._loop.create_future()
@@ -260,8 +259,7 @@ class Connection(asyncio.BufferedProtocol):
                     raise raised
             finally:
                 raised = None  # else it and this frame would keep each other
-            if self._rest is None:
-                self._rest = self._answer_read()
+            rest, self._rest = self._rest or self._answer_read(), None
 
     def _answer_read(self, is_begun: bool = False) -> Coroutine[Any, Any, None] | None:
         """Answers the requests that have been read, until one waits. Returns the rest, work of the task.

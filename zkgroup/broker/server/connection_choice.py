@@ -1,4 +1,4 @@
-"""Which connection a port closes, where it has no room for another or all together hold too much. Pure."""
+"""Chooses the connection to close where a port has no room for another, or all hold too much. Pure."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def slowest(connections: Collection[HolderT], held: int) -> HolderT | None:
 
 
 NEW_S: Final = 1.0
-"""How long a connection is new: it may be the controller's, of which no request has come yet."""
+"""A connection is new for this time: it may be the controller's, of which no request has come yet."""
 NEW_SHARE: Final = 10
 """New ones may take one place in so many from older ones."""
 
 
 class Doing(IntEnum):
-    """What a connection does; who does less goes first."""
+    """The work of a connection; the one that does less is closed first."""
 
     NOTHING = 0
     SENDING = 1

@@ -1,4 +1,4 @@
-"""What a control request claims of partitions and brokers, compared with what ZooKeeper says of them. Pure.
+"""Compares the claims of a control request about partitions and brokers with ZooKeeper. Pure.
 
 A controller writes the state of a partition before it sends it, so no request has a leader epoch above the
 stored one, or another leader in it. It stops no leader, and deletes no replica that is in sync, unless the
@@ -36,7 +36,7 @@ ZnodeOrCode = Znode | Code | None
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
-    """What ZooKeeper has of partitions and their topics."""
+    """The partitions and their topics as ZooKeeper has them."""
 
     states: Mapping[TopicPartition, PartitionState]
     """Without those that are missing or cannot be read."""
@@ -77,7 +77,7 @@ def paths_of(request: Claiming, partitions: Iterable[TopicPartition]) -> tuple[s
 def stored_states(
     request: Claiming, partitions: tuple[TopicPartition, ...], znodes: tuple[ZnodeOrCode, ...]
 ) -> StoredStates:
-    """What a read of `paths_of` has found."""
+    """The result of a read of `paths_of`."""
     states: dict[TopicPartition, PartitionState] = {}
     unreadable = set()
     for tp, znode in zip(partitions, znodes, strict=False):

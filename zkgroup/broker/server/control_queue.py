@@ -89,7 +89,7 @@ class ControlHandlers:
             replicas: None for a broker without replicas: it can neither lead nor follow (56).
             observer: is notified of handled requests.
             accepts: whether control requests are handled now. Otherwise they close the connection: they were
-                sent for an earlier start or session, whose registration still exists (K8).
+                sent for an earlier start or session, whose registration still exists (late requests: K8).
             claims: compares the sender with ZooKeeper; None obeys anyone.
         """
         self._claims = claims
@@ -139,7 +139,7 @@ class ControlHandlers:
     async def _compared(
         self, request: ControlRequest, claims: PeerClaimChecker
     ) -> tuple[ControlRequest, frozenset[TopicPartition]] | None:
-        """What is left of a request that ZooKeeper contradicts, and the partitions that are not.
+        """Returns the part of a request that ZooKeeper does not contradict, and the other partitions.
 
         None while ZooKeeper cannot be read.
         """
@@ -201,7 +201,7 @@ class ControlHandlers:
     async def _report_stray_replicas(self, controller_epoch: int) -> None:
         """Reports the stray replicas once for each controller epoch.
 
-        A controller's first LeaderAndIsr names all replicas of this broker (recipes 15).
+        A controller's first LeaderAndIsr names all replicas of this broker (recipes 15, stray replicas).
         """
         if (
             self._replicas is None

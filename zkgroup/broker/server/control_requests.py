@@ -74,7 +74,7 @@ class ControlRequestHandler:
         return self._cache.brokers
 
     def known_to(self, request: Request) -> Callable[[TopicPartition], PartitionStateInfo | None]:
-        """What requests of this kind have said of a partition last."""
+        """The last request of this kind about a partition."""
         if isinstance(request, UpdateMetadataRequest):
             return self._cache.partition
         return lambda tp: None if (role := self._replicas.get(tp)) is None else role.state

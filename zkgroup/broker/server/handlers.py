@@ -11,7 +11,7 @@ from zkgroup.wire.messages import Request, RequestHeader, Response
 
 
 class PeerKind(Enum):
-    """What the other end of a connection has been shown to be, by ZooKeeper (`PeerClaimChecker`)."""
+    """The kinds of peers, as ZooKeeper shows them to be (`PeerClaimChecker`)."""
 
     CLIENT = "client"
     FOLLOWER = "follower"
@@ -43,7 +43,7 @@ class Peer:
 
 
 class RequestContext(NamedTuple):
-    """What a handler knows of a request besides its body."""
+    """The header and the sender of a request."""
 
     header: RequestHeader
     peer: Peer
@@ -76,7 +76,7 @@ NO_ANSWER: Final = NoAnswer.NO_ANSWER
 """A handler returns it for a request without a response (Produce with acks=0): the connection goes on."""
 
 Answer = Response | NoAnswer | None
-"""What a handler returns; None closes the connection without a response."""
+"""The result of a handler; None closes the connection without a response."""
 Respond = Callable[[RequestContext, Request], Awaitable[Answer]]
 
 RequestT = TypeVar("RequestT", bound=Request)

@@ -26,7 +26,7 @@ class Later(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What was given."""
+        """The given value."""
         value: T = self._given
         return value
 

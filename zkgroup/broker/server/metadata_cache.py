@@ -61,7 +61,7 @@ class MetadataCache:
         The request's brokers replace the live brokers. A partition with leader -2 is removed, and its topic
         with the last partition. Any other state replaces the known one, unless the known state has a higher
         leader epoch and no lower controller epoch: a request that is sent again can arrive after later ones
-        (K29). 0.8.2.2 does not compare them.
+        (disorder of UpdateMetadata: K29). 0.8.2.2 does not compare them.
 
         Returns the partitions whose state was stale and is not changed.
         """

@@ -81,7 +81,7 @@ class OffsetHandlers:
     async def epoch_ends(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
-        """Where the leader epochs of all partitions end, from one call on the thread of the replicas."""
+        """The end offsets of leader epochs of all partitions, from one call on the thread of the replicas."""
 
         def ends(replicas: ReplicaManager) -> list[list[EpochEndResult]]:
             return [

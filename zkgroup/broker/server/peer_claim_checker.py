@@ -147,7 +147,7 @@ class PeerClaimChecker:
             store.submit(request, incarnation=incarnation, on_outcome=on_outcome)
 
     async def _read(self, broker: int | None) -> FoundPeers | None:
-        """What a read finds that begins now or later; None if ZooKeeper does not answer."""
+        """The result of a read that begins now or later; None if ZooKeeper does not answer."""
         if broker is not None:
             self._wanted.add(broker)
         if self._next is None:

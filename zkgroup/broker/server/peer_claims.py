@@ -1,4 +1,4 @@
-"""What a peer claims to be, compared with what ZooKeeper says: the controller, or the broker of a follower.
+"""Compares the claim of a peer to be the controller or a broker with ZooKeeper.
 
 A frame can come from anyone who reaches the port, so no claim is believed beyond ZooKeeper: the epoch of a
 broker is the czxid of its registration, that of a controller is in `/controller_epoch`. A claim above what
@@ -45,7 +45,7 @@ class ClaimVerdict(Enum):
 
 
 class FoundPeers(NamedTuple):
-    """What a read of ZooKeeper has found."""
+    """The result of a read of ZooKeeper."""
 
     controller_epoch: int
     controller: int | None
@@ -108,7 +108,7 @@ class PeerClaims:
 
 
 def registered_in(brokers: list[int], znodes: tuple[Znode | Code | None, ...]) -> FoundPeers | None:
-    """What a read of `/controller_epoch`, `/controller` and these brokers has found.
+    """The content of `/controller_epoch`, `/controller` and the registrations of these brokers.
 
     None if something cannot be read.
     """

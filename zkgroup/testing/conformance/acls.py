@@ -287,7 +287,7 @@ def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:
 
 
 def check_the_next_session_authenticates_again(target: AclTarget) -> None:
-    """What the client created before is readable."""
+    """Znodes that the client created before are readable."""
     owner = target.connect_as(OWNER, *CREATOR_ALL_ACL)
     owner.write(Create("/n", b"data"))
     owner.store.abandon(1, "test")

@@ -163,7 +163,7 @@ def check_sequential_names_count_creations(target: Target) -> None:
 
 
 def check_cversion_counts_creations_and_deletions(target: Target) -> None:
-    """recipes 3: also inside a multi; data changes and grandchildren do not count."""
+    """Inside a multi too; data changes and grandchildren do not count (snapshot of a group, recipes 3)."""
     caller = target.connect()
     caller.make("/ids")
     caller.write(Create("/ids/a", b""), Create("/ids/b", b""), Delete("/ids/a", 0))
@@ -173,7 +173,7 @@ def check_cversion_counts_creations_and_deletions(target: Target) -> None:
 
 
 def check_cversion_counts_what_a_session_end_deletes(target: Target) -> None:
-    """recipes 3: one transaction, each ephemeral counted, pzxid is the transaction's."""
+    """Each ephemeral counts, and pzxid is the one transaction's (snapshot of a group, recipes 3)."""
     caller, leaver = target.connect(), target.connect()
     caller.make("/ids")
     leaver.write(Create("/ids/a", b"", ephemeral=True), Create("/ids/b", b"", ephemeral=True))
@@ -203,7 +203,7 @@ def check_pzxid_is_the_last_change_of_children(target: Target) -> None:
 
 
 def check_an_empty_parent_can_be_checked_by_recreating_it(target: Target) -> None:
-    """recipes 8: delete and create at the head of a multi fail while the parent has children."""
+    """Delete and create fail while the parent has children (changes to a whole group, recipes 8)."""
     caller = target.connect()
     caller.make("/ids", "/ids/member")
     guard = (Delete("/ids", -1), Create("/ids", None))

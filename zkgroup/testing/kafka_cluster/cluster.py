@@ -69,7 +69,7 @@ class KafkaClusterBroker:
     """For messages; "runs", "was killed", "was stopped", "has failed: ..."."""
     starts: int = 0
     cuts: set[str] = field(default_factory=set)
-    """Why it does not reach ZooKeeper: "pause" or "isolate"."""
+    """The fault that keeps it from ZooKeeper: "pause" or "isolate"."""
 
     @property
     def running(self) -> Broker | None:
@@ -171,7 +171,7 @@ class KafkaCluster:
             raise
 
     def _create_slots(self, timeout_s: float) -> None:
-        """What else the first group would create: librdkafka asks for its coordinator only once a second."""
+        """Creates what the first group would create: librdkafka asks for a coordinator only once a second."""
         slots = self.settings.offsets_topic_num_partitions
         replicas = min(self.settings.offsets_topic_replication_factor, self._number)
         self.zookeeper.put(SlotConfig.path(), SlotConfig(slots).encode())
@@ -564,7 +564,7 @@ class KafkaCluster:
         return [] if found in self._reachable() else [f"the active controller is {found}"]
 
     def _unserved(self, partitions: Collection[TopicPartition]) -> list[str]:
-        """Why partitions cannot be used yet."""
+        """The reason for which partitions cannot be used yet."""
         reachable = self._reachable()
         missing = []
         for tp in partitions:

@@ -11,7 +11,7 @@ from zkgroup.testing.patience import PATIENCE_S
 
 
 class BrokerLinks:
-    """Which brokers can reach each other. Thread-safe."""
+    """The pairs of brokers that can reach each other. Thread-safe."""
 
     def __init__(self) -> None:
         self._ports: dict[int, int] = {}
