@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from zkgroup.demo.audit import AuditDemoReport, Planted
-from zkgroup.demo.brokers.client_checks import ClientRun, LeftOut, SegmentDump
-from zkgroup.demo.brokers.scenario import BrokersDemoReport
-from zkgroup.demo.coordinator.scenario import ClientResult, CoordinatorDemoReport
+from zkgroup.demo.brokers import BrokersDemoReport
+from zkgroup.demo.clients_step import ClientRun, SegmentDump
+from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
 from zkgroup.demo.flight_data import AirportDelay
-from zkgroup.demo.group.scenario import GroupDemoReport
-from zkgroup.demo.progress import CheckResult
+from zkgroup.demo.group import GroupDemoReport
+from zkgroup.demo.kafka_clients import LeftOut
+from zkgroup.demo.stage import CheckResult
 from zkgroup.history import ClusterFigures, Figures
 
 from .audit_documents import OWNER
@@ -44,11 +45,10 @@ BROKERS_DEMO = Document(
     "demo_brokers",
     Shape(
         BrokersDemoReport,
-        *("zookeeper", "kept=folder", "passed", "checks", "history=outcome.figures"),
-        *("outcome.acknowledged", "may_be_repeated=outcome.repeated", "outcome.consumed"),
-        *("controller_epochs=outcome.epochs", "replicas_moved=moved", "failovers_s", "took_s"),
-        *("clients=outcome.clients.runs", "clients_left_out=outcome.clients.left_out"),
-        "segment=outcome.clients.dump",
+        *("zookeeper", "kept=folder", "passed", "checks", "history=figures"),
+        *("acknowledged", "may_be_repeated=repeated", "consumed"),
+        *("controller_epochs=epochs", "replicas_moved=moved", "failovers_s", "took_s"),
+        *("clients", "clients_left_out=left_out", "segment=dump"),
     ),
 )
 CLIENT_RESULT = Shape(ClientResult)

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -23,30 +23,18 @@ from .audit.incident_text import WIDTH
 from .audit.inputs import hex_zxid
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from zkgroup.demo.audit import AuditDemoReport, Planted
-    from zkgroup.demo.brokers.client_checks import ClientEvidence, ClientRun
-    from zkgroup.demo.brokers.scenario import BrokersDemoReport
-    from zkgroup.demo.coordinator.scenario import ClientResult, CoordinatorDemoReport
+    from zkgroup.demo.brokers import BrokersDemoReport
+    from zkgroup.demo.clients_step import ClientRun
+    from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
     from zkgroup.demo.flight_data import AirportDelay
-    from zkgroup.demo.group.scenario import GroupDemoOptions, GroupDemoReport
-    from zkgroup.demo.progress import CheckResult, ProgressEvent, Screen
+    from zkgroup.demo.group import GroupDemoReport
+    from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, ProgressEvent, Screen
 
-    from ..schema import Document, SnapshotMoment
-
-
-class _Report(Protocol):
-    """What the reports of all demos have."""
-
-    @property
-    def as_of(self) -> SnapshotMoment: ...
-
-    @property
-    def passed(self) -> bool: ...
+    from ..schema import Document
 
 
-ReportT = TypeVar("ReportT", bound=_Report)
+ReportT = TypeVar("ReportT", bound="DemoReport")
 
 NEED_AN_ENSEMBLE = (
     "profile",
@@ -95,73 +83,64 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
 
 
 def _group(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.group.scenario import run
-    from zkgroup.demo.group.view import render
+    from zkgroup.demo.group import run
 
     from ..demo_documents import GROUP_DEMO
 
-    order = _options(options, keep)
-    return _run(options, render, lambda screen: run(order, screen), GROUP_DEMO, print_report, _echo_left)
+    return _run(options, _options(options, keep), run, GROUP_DEMO, print_report, _echo_left)
 
 
 def _brokers(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.brokers.demo_cluster import BrokersDemoOptions
-    from zkgroup.demo.brokers.scenario import run
-    from zkgroup.demo.brokers.view import render
+    from zkgroup.demo import brokers
 
     from ..demo_documents import BROKERS_DEMO
 
-    _refuse_ensemble(options)
-    order = BrokersDemoOptions(keep=keep)
-    report, left = print_brokers_report, _echo_left_of_brokers
-    return _run(options, render, lambda screen: run(order, screen), BROKERS_DEMO, report, left)
+    order, report = _own_servers(options, keep), print_brokers_report
+    return _run(options, order, brokers.run, BROKERS_DEMO, report, _echo_left_of_brokers)
 
 
 def _coordinator(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.coordinator.cluster import CoordinatorDemoOptions
-    from zkgroup.demo.coordinator.scenario import run
-    from zkgroup.demo.coordinator.view import render
+    from zkgroup.demo import coordinator
 
     from ..demo_documents import COORDINATOR_DEMO
 
-    _refuse_ensemble(options)
-    order = CoordinatorDemoOptions(keep=keep)
-    report, left = print_coordinator_report, _echo_left_of_coordinator
-    return _run(options, render, lambda screen: run(order, screen), COORDINATOR_DEMO, report, left)
+    order, report = _own_servers(options, keep), print_coordinator_report
+    return _run(options, order, coordinator.run, COORDINATOR_DEMO, report, _echo_left_of_coordinator)
 
 
 def _audit(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.audit import AuditDemoOptions, run
-    from zkgroup.demo.group.view import render
+    from zkgroup.demo import audit
 
     from ..demo_documents import AUDIT_DEMO
 
-    _refuse_ensemble(options)
-    order = AuditDemoOptions(keep=keep)
-    report, left = print_audit_report, _echo_left_of_audit
-    return _run(options, render, lambda screen: run(order, screen), AUDIT_DEMO, report, left)
+    order, report = _own_servers(options, keep), print_audit_report
+    return _run(options, order, audit.run, AUDIT_DEMO, report, _echo_left_of_audit)
 
 
 def _run(
     options: Shared,
-    render: Callable[[Any, int, int], RenderableType],
-    run: Callable[[Screen[Any]], ReportT],
+    order: DemoOptions,
+    run: Callable[[DemoOptions, Screen], ReportT],
     document: Document[ReportT],
     show: Callable[[Output, ReportT], None],
     echo_left: Callable[[ReportT], None],
 ) -> int:
     """Runs a demo with its live view; prints its report, and where its files are if they were left."""
     out = options.output()
-    with _sigterm_as_ctrl_c(), _screen(render) as screen:
-        report = run(screen)
+    with _sigterm_as_ctrl_c(), _screen() as screen:
+        report = run(order, screen)
     if not out.document(document.json(report.as_of, report)):
         show(out, report)
     echo_left(report)
     return 0 if report.passed else EXIT_CHECK_FAILED
 
 
-def _refuse_ensemble(options: Shared) -> None:
+def _own_servers(options: Shared, keep: bool) -> DemoOptions:
+    """The options of a demo that has servers of its own."""
+    from zkgroup.demo.stage import DemoOptions
+
     _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
+    return DemoOptions(keep=keep)
 
 
 def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
@@ -172,20 +151,20 @@ def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
         raise click.UsageError(f"{given}: {why}")
 
 
-def _options(options: Shared, keep: bool) -> GroupDemoOptions:
+def _options(options: Shared, keep: bool) -> DemoOptions:
     """On an existing ensemble the members connect as this process does; the demo's server has no users."""
-    from zkgroup.demo.group.scenario import GroupDemoOptions
+    from zkgroup.demo.stage import DemoOptions
 
     if options.zookeeper is not None:
         where = target(options)
-        return GroupDemoOptions(
+        return DemoOptions(
             zookeeper=where.zookeeper,
             connection=client_settings(where),
             answer_timeout_s=where.timeout_s,
             keep=keep,
         )
     _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
-    return GroupDemoOptions(keep=keep)
+    return DemoOptions(keep=keep)
 
 
 @contextmanager
@@ -208,12 +187,12 @@ class _Lines:
     def on_event(self, event: ProgressEvent) -> None:
         echo_err(f"{event.at_s:5.1f} s  {event.text}")
 
-    def show(self, view: object) -> None:
+    def show(self, stage: object) -> None:
         """Only events are printed."""
 
 
 @contextmanager
-def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Screen[Any]]:
+def _screen() -> Iterator[Screen]:
     """A live view on a terminal, plain lines elsewhere."""
     terminal = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not terminal or os.environ.get("NO_COLOR"):
@@ -223,7 +202,7 @@ def _screen(render: Callable[[Any, int, int], RenderableType]) -> Iterator[Scree
 
     from zkgroup.demo.screen import LiveScreen
 
-    with LiveScreen(Console(stderr=True), render) as screen:
+    with LiveScreen(Console(stderr=True)) as screen:
         yield screen
 
 
@@ -301,13 +280,13 @@ def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
 
 def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
     """The result for a person."""
-    outcome, figures = report.outcome, report.outcome.figures
+    figures = report.figures
     check_table(out, report.checks)
     out.line()
-    out.line(f"{counted(outcome.acknowledged, 'record')} acknowledged in {report.took_s:.0f} s.")
+    out.line(f"{counted(report.acknowledged, 'record')} acknowledged in {report.took_s:.0f} s.")
     out.line(
-        f"{outcome.consumed:,} in the logs, all consumed: the producer is idempotent, "
-        f"and {outcome.repeated:,} may be in a log twice."
+        f"{report.consumed:,} in the logs, all consumed: the producer is idempotent, "
+        f"and {report.repeated:,} may be in a log twice."
     )
     took = " and ".join(f"{one:.1f} s" for one in report.failovers_s)
     out.line(f"After each SIGKILL of a controller every partition had a leader again within {took}.")
@@ -316,24 +295,24 @@ def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
         f"{figures.leader_changes:,} changes of leader, {figures.isr_writes:,} of ISRs, "
         f"{counted(figures.moves_ended, 'move')}, {counted(figures.refused_writes, 'refused write')}."
     )
-    _print_clients(out, outcome.clients)
+    _print_clients(out, report)
 
 
-def _print_clients(out: Output, clients: ClientEvidence) -> None:
+def _print_clients(out: Output, report: BrokersDemoReport) -> None:
     """Kafka's clients that took part, those that did not, and a batch of each in the dumped segment."""
     out.line()
     out.line(out.paint("Kafka's own clients, all in one partition", "bold"))
-    out.table(_CLIENT_COLUMNS, clients.runs)
-    for one in clients.left_out:
+    out.table(_CLIENT_COLUMNS, report.clients)
+    for one in report.left_out:
         out.line(f"left out: {one.client} ({one.reason})")
-    if clients.dump is None:
+    if report.dump is None:
         return
-    shown = clients.dump.first_batches
+    shown = report.dump.first_batches
     out.line()
-    out.line(out.paint(f"{clients.dump.file}, by Kafka's DumpLogSegments", "bold"))
+    out.line(out.paint(f"{report.dump.file}, by Kafka's DumpLogSegments", "bold"))
     for line in shown:
         out.line(line)
-    if more := len(clients.dump.batches) - len(shown):
+    if more := len(report.dump.batches) - len(shown):
         out.line(f"and {more} more")
 
 

@@ -22,19 +22,11 @@ from zkgroup_cli.commands.demo import print_coordinator_report as print_coordina
 from zkgroup_cli.commands.demo import print_report as print_group
 from zkgroup_cli.render import Output
 
-from zkgroup.demo import audit
-from zkgroup.demo.brokers import scenario as brokers
-from zkgroup.demo.brokers import view as brokers_view
-from zkgroup.demo.brokers.demo_cluster import BrokersDemoOptions
-from zkgroup.demo.brokers.view import ClusterView
-from zkgroup.demo.coordinator import scenario as coordinator
-from zkgroup.demo.coordinator import view as coordinator_view
-from zkgroup.demo.coordinator.cluster import CoordinatorDemoOptions
-from zkgroup.demo.coordinator.view import CoordinatorView
-from zkgroup.demo.group import scenario as group
-from zkgroup.demo.group import view as group_view
-from zkgroup.demo.group.view import GroupView
-from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo import audit, brokers, coordinator, group
+from zkgroup.demo.brokers import BrokersStage
+from zkgroup.demo.coordinator import CoordinatorStage
+from zkgroup.demo.group import DemoGroup
+from zkgroup.demo.stage import DemoOptions, DemoStage, ProgressEvent
 
 PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
@@ -47,91 +39,106 @@ WIDTH_AUDIT = 140
 
 
 class Album:
-    """A screen that keeps what it was shown."""
+    """A screen that keeps drawings of some moments: of each the first or the last one."""
 
-    def __init__(self) -> None:
-        self.views: list[Any] = []
+    def __init__(self, width: int, height: int = 40) -> None:
+        self._size = width, height
+        self._moments: list[tuple[Callable[[Any], bool], bool]] = []
+        self._drawn: dict[int, RenderableType] = {}
+
+    def first(self, moment: Callable[[Any], bool]) -> None:
+        """Keeps the first state at which this is so."""
+        self._moments.append((moment, False))
+
+    def last(self, moment: Callable[[Any], bool]) -> None:
+        """Keeps the last state at which this is so."""
+        self._moments.append((moment, True))
+
+    @property
+    def drawn(self) -> list[RenderableType]:
+        """The drawings, in the order of the moments."""
+        return [self._drawn[number] for number in range(len(self._moments))]
 
     def on_event(self, event: ProgressEvent) -> None:
-        """Does nothing: each view has the events."""
+        """Does nothing: each drawing has the events."""
 
-    def show(self, view: Any) -> None:
-        """Keeps it."""
-        self.views.append(view)
+    def show(self, stage: DemoStage) -> None:
+        """Draws a state that is to be kept."""
+        for number, (moment, is_last) in enumerate(self._moments):
+            if (is_last or number not in self._drawn) and moment(stage):
+                self._drawn[number] = stage.draw(*self._size)
 
 
-def _dead_owner(view: GroupView) -> bool:
+def _dead_owner(stage: DemoGroup) -> bool:
     """The dead member's session lives on: it owns partitions still."""
-    return "is dead" in view.headline and any(row.gone and row.partitions for row in view.members)
+    dead = [one for one in stage.members if one.ended]
+    return "is dead" in stage.headline and any(stage.partitions_of(one) for one in dead)
 
 
-def _taken_over(view: GroupView) -> bool:
+def _taken_over(stage: DemoGroup) -> bool:
     """The survivors have taken over, and the new member has its share."""
-    return any("has its share" in one.text for one in view.events)
+    return any("has its share" in one.text for one in stage.events)
 
 
-def _dead_controller(view: ClusterView) -> bool:
+def _dead_controller(stage: BrokersStage) -> bool:
     """The controller was killed in the middle of a move."""
-    return "is dead" in view.headline and view.open_moves > 0
+    return "is dead" in stage.headline and stage.cluster.open_moves > 0
 
 
-def _dead_coordinator(view: CoordinatorView) -> bool:
+def _dead_coordinator(stage: CoordinatorStage) -> bool:
     """The coordinator was killed, and no other has taken the group over yet."""
-    return "the coordinator is dead" in view.headline and view.group.phase is None
+    group = stage.coordinated
+    return "the coordinator is dead" in stage.headline and group is not None and group.phase is None
 
 
-def _paused_client(view: CoordinatorView) -> bool:
+def _paused_client(stage: CoordinatorStage) -> bool:
     """The session of the paused client is about to end."""
-    paused = [row for row in view.members if row.state == "paused"]
-    return any(row.expires_in_s is not None and row.expires_in_s < PAUSED_S for row in paused)
+    session_s = stage.session_s(stage.paused)
+    return "is paused" in stage.headline and session_s is not None and session_s < PAUSED_S
 
 
-def _noticed(view: GroupView) -> bool:
+def _noticed(stage: DemoGroup) -> bool:
     """Whether the foreign client has written twice."""
-    return "the owners detect it" in view.headline
+    return "the owners detect it" in stage.headline
 
 
 def record_group() -> None:
     """`zkgroup demo`."""
-    album = Album()
-    report = group.run(group.GroupDemoOptions(), album)
-    dead = [one for one in album.views if _dead_owner(one)][-1]
-    taken_over = next(one for one in album.views if _taken_over(one))
-    drawn = [group_view.render(view, WIDTH, HEIGHT) for view in (dead, taken_over)]
-    _draw("demo", "zkgroup demo", drawn, lambda out: print_group(out, report), WIDTH)
+    album = Album(WIDTH, HEIGHT)
+    album.last(_dead_owner)
+    album.first(_taken_over)
+    report = group.run(DemoOptions(), album)
+    _draw("demo", "zkgroup demo", album.drawn, lambda out: print_group(out, report), WIDTH)
 
 
 def record_brokers() -> None:
     """`zkgroup demo brokers`."""
-    album = Album()
-    report = brokers.run(BrokersDemoOptions(), album)
-    view = [one for one in album.views if _dead_controller(one)][-1]
-    drawn = brokers_view.render(view, WIDTH_BROKERS)
+    album = Album(WIDTH_BROKERS)
+    album.last(_dead_controller)
+    report = brokers.run(DemoOptions(), album)
     command = "zkgroup demo brokers"
-    _draw("demo-brokers", command, [drawn], lambda out: print_brokers(out, report), WIDTH_BROKERS)
+    _draw("demo-brokers", command, album.drawn, lambda out: print_brokers(out, report), WIDTH_BROKERS)
 
 
 def record_coordinator() -> None:
     """`zkgroup demo coordinator`."""
-    album = Album()
-    report = coordinator.run(CoordinatorDemoOptions(), album)
-    dead = next(one for one in album.views if _dead_coordinator(one))
-    paused = next(one for one in album.views if _paused_client(one))
-    drawn = [coordinator_view.render(view, WIDTH_BROKERS, HEIGHT) for view in (dead, paused)]
+    album = Album(WIDTH_BROKERS, HEIGHT)
+    album.first(_dead_coordinator)
+    album.first(_paused_client)
+    report = coordinator.run(DemoOptions(), album)
     command = "zkgroup demo coordinator"
-    _draw("demo-coordinator", command, drawn, lambda out: print_coordinator(out, report), WIDTH_BROKERS)
+    _draw("demo-coordinator", command, album.drawn, lambda out: print_coordinator(out, report), WIDTH_BROKERS)
 
 
 def record_audit() -> None:
     """`zkgroup demo audit`; the report that it leaves is of no use here."""
-    album = Album()
-    report = audit.run(audit.AuditDemoOptions(), album)
+    album = Album(WIDTH)
+    album.first(_noticed)
+    report = audit.run(DemoOptions(), album)
     for path in report.report:
         path.unlink()
     report.report[0].parent.rmdir()
-    view = next(one for one in album.views if _noticed(one))
-    drawn = group_view.render(view, WIDTH)
-    _draw("demo-audit", "zkgroup demo audit", [drawn], lambda out: print_audit(out, report), WIDTH_AUDIT)
+    _draw("demo-audit", "zkgroup demo audit", album.drawn, lambda out: print_audit(out, report), WIDTH_AUDIT)
 
 
 def _draw(

@@ -65,12 +65,18 @@ def write_topic(folder: Path, input_lines: Sequence[Sequence[bytes]], topic: str
 
 def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
     """Flights and delays of each airport, from (airport, delay) pairs."""
-    flights: dict[str, int] = {}
-    sums: dict[str, int] = {}
+    flights: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for airport, delay in pairs:
-        flights[airport] = flights.get(airport, 0) + 1
-        sums[airport] = sums.get(airport, 0) + delay
+        flights[airport] += 1
+        sums[airport] += delay
     return {name: AirportDelay(name, flights[name], sums[name]) for name in sorted(flights)}
+
+
+def slowest(airports: Mapping[str, AirportDelay], count: int, flights_min: int = 100) -> list[AirportDelay]:
+    """The airports with the greatest mean delay, among those with at least `flights_min` flights."""
+    counted = [one for one in airports.values() if one.flights >= flights_min]
+    return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]
 
 
 TAIL_BYTES = 4096

@@ -1,45 +1,76 @@
-"""Child processes of a demo (start, read events, kill, stop), and the demo's own connection to ZooKeeper."""
+"""The processes of the demos: each is started, gets its settings, prints events, and is killed or stopped."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import json
+import os
+import pickle
 import queue
+import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zkgroup.groups.ensemble import Ensemble
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.errors import MemberFailedError
+from zkgroup.zookeeper.settings import Secret
 
 KILL_WAIT_S = 60.0
+PAUSE = 'kill -STOP "$0"; cat >/dev/null; kill -CONT "$0" 2>/dev/null'
+"""Shell script that pauses a process until its own standard input closes."""
 
 
-class ChildProcess:
-    """One child process of a demo.
+class _Pickler(pickle.Pickler):
+    """Pickles secrets too, in clear text: for the pipe to the own process only."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
+
+
+def encoded(settings: object) -> bytes:
+    """The settings of a process as one line; a command line would show secrets to other users."""
+    made = io.BytesIO()
+    _Pickler(made).dump(settings)
+    return base64.b64encode(made.getvalue()) + b"\n"
+
+
+def decoded(line: bytes) -> Any:
+    """The settings in a line."""
+    return pickle.loads(base64.b64decode(line))  # noqa: S301 - from the process that started this one
+
+
+class Child:
+    """One process of a demo: a member, a broker or a client of Kafka.
 
     It ends with this process, even when this one is killed, because it stops when its standard input closes.
-    A thread, which ends with the process, puts its events into `events`.
+    A thread, which ends with the process, puts its events into a queue.
     """
 
-    def __init__(self, name: str, module: str, log: Path) -> None:
-        """Starts the process, which waits for its settings. `log` receives its standard error."""
+    def __init__(self, name: str, module: str, folder: Path, settings: object = None) -> None:
+        """Starts `serve` of the module, which waits for its settings. Standard error goes to a file."""
         self.name = name
-        self.log = log
+        self.log = folder / f"{name.replace(' ', '-')}.log"
+        self.output = folder / f"{name}.processed.jsonl"
         self.state = "starting"
-        self.killed = False
-        self.events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        with log.open("ab") as errors:
+        self.killed = self.is_stopping = self.lost_session = False
+        self.processed = 0
+        self.refusals: list[str] = []
+        """Names of the errors of its failed commits."""
+        self.controller_epochs: list[int] = []
+        """Epochs in which it was controller, as it reported them."""
+        self.terms: list[tuple[str, int, int]] = []
+        """Topic, partition and leader epoch of each of its leaderships, as it reported them."""
+        self._pause: subprocess.Popen[bytes] | None = None
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        with self.log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, "-m", "zkgroup.demo.worker", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -48,80 +79,100 @@ class ChildProcess:
         self.pid = self._process.pid
         self._reader = threading.Thread(target=self._listen, name=f"demo-{name}", daemon=True)
         self._reader.start()
+        if settings is not None:
+            self.send(settings)
 
-    def send_line(self, line: bytes) -> None:
-        """Writes a line to its standard input, which stays open: its end means that the demo is gone."""
+    def send(self, settings: object) -> None:
+        """Sends its settings. Its standard input stays open: its end means that the demo is gone."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already, which is noticed elsewhere
-            self._process.stdin.write(line)
+            self._process.stdin.write(encoded(settings))
             self._process.stdin.flush()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.endswith(b"\n"):  # a SIGKILL may leave half a line
-                self.events.put(json.loads(line))
+                self._events.put(json.loads(line))
 
     def poll_events(self) -> list[dict[str, Any]]:
         """Applies and returns the events since the last call."""
         found: list[dict[str, Any]] = []
-        while True:
-            try:
-                event = self.events.get_nowait()
-            except queue.Empty:
-                return found
-            self.apply_event(event)
-            found.append(event)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._events.get_nowait())
+                self._apply(found[-1])
+        return found
 
-    def apply_event(self, event: dict[str, Any]) -> None:
-        """Updates what is known of the process from one event."""
+    def _apply(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "state":
+                self.state = event["state"]
+            case "lost":
+                self.lost_session = True
+            case "progress":
+                self.processed = event["processed"]
+            case "not_committed":
+                self.refusals.append(event["error"])
+            case "controller":
+                self.controller_epochs.append(event["epoch"])
+            case "leads":
+                self.terms.append((event["topic"], event["partition"], event["leader_epoch"]))
 
     def check(self) -> None:
-        """Raises where the process ended unexpectedly."""
+        """Raises `MemberFailedError` where the process ended by itself."""
+        if self.ended and not (self.killed or self.is_stopping or self.state in ("left", "closed")):
+            log = self.log.read_text(errors="replace").strip().splitlines() or ["nothing in its log"]
+            raise MemberFailedError(f"{self.name} ended with exit code {self.exit_code}: {log[-1]}")
 
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""
-        return self._process.poll() is not None
+        return self.exit_code is not None
 
     @property
     def exit_code(self) -> int | None:
         """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
-    @property
-    def last_log_line(self) -> str:
-        """The last line of its log."""
-        log = self.log.read_text(errors="replace").strip()
-        return log.splitlines()[-1] if log else "nothing in its log"
-
     def kill(self) -> None:
         """Sends SIGKILL, and waits for the end."""
         self._process.kill()
         self._process.wait(KILL_WAIT_S)
-        self.killed = True
-        self.state = "killed"
+        self.killed, self.state = True, "killed"
 
     def terminate(self) -> None:
         """Sends SIGTERM, on which it leaves in order."""
-        if not self.ended:
-            self._process.send_signal(signal.SIGTERM)
+        self.is_stopping, self.state = True, "leaving"
+        self._process.send_signal(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Sends SIGSTOP; SIGCONT follows when this process ends, at the latest."""
+        self._pause = subprocess.Popen(
+            ["sh", "-c", PAUSE, str(self.pid)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        self.state = "paused"
+
+    def resume(self) -> None:
+        """Sends SIGCONT."""
+        if self._pause is not None:
+            self._pause.communicate()
+            self._pause, self.state = None, "running"
 
     def close_stdin(self) -> None:
         """Closes its standard input, as the end of the demo does."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # lines that it never read
-                self._process.stdin.close()
+        self.is_stopping = True
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # lines that it never read
+            self._process.stdin.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for the end of the process; False when it did not end in time."""
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        if not self.killed:
+        if self.ended and not self.killed:
             self.state = "left"
-        return True
+        return self.ended
 
     def close(self) -> None:
         """Kills the process if it runs, and releases its pipes and its thread."""
@@ -130,17 +181,43 @@ class ChildProcess:
         self._process.wait(KILL_WAIT_S)
         self._reader.join(KILL_WAIT_S)
         self.close_stdin()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self.resume()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
-@contextmanager
-def connected(address: str, settings: ClientSettings, answer_timeout_s: float) -> Iterator[Ensemble]:
-    """A connection to an ensemble for a `with` statement. Raises what a first connection raises."""
-    client = ZooKeeperClient(address, replace(settings, session_timeout_ms=10_000))
-    try:
-        zk = Blocking(client, timeout_s=answer_timeout_s)
-        zk.wait_connected()
-        yield Ensemble(zk, SystemClock())
-    finally:
-        client.close()
+class Stopping:
+    """In a process of a demo: whether it is to end, by SIGTERM or because its standard input has closed."""
+
+    def __init__(self) -> None:
+        """Begins to listen."""
+        self.is_requested = self.is_orphan = False
+        self.then: Callable[[], None] | None = None
+        """Called once it is to end."""
+        self.orphan_s = 0
+        """Longest time to leave when the demo is gone, and ZooKeeper with it; 0 for no limit."""
+        self._woken, self._wake = os.pipe()
+        signal.signal(signal.SIGTERM, lambda number, frame: self._request())
+        threading.Thread(target=self._await_end_of_input, daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until the process is to end; returns whether it is."""
+        return bool(select.select([self._woken], [], [], timeout_s)[0])
+
+    def _request(self) -> None:
+        self.is_requested = True
+        os.write(self._wake, b"!")
+        if self.then is not None:
+            self.then()
+
+    def _await_end_of_input(self) -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        self.is_orphan = True
+        signal.alarm(self.orphan_s)
+        self._request()
+
+
+def print_event(event: str, **fields: object) -> None:
+    """Prints one event of a process in one write, so that lines of two threads never mix."""
+    os.write(sys.stdout.fileno(), json.dumps({"event": event, **fields}).encode() + b"\n")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.waiting import eventually
-from zkgroup.demo.brokers.kafka_tools import KafkaTools
+from zkgroup.demo.kafka_tools import KafkaTools
 
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
 

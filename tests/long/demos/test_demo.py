@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.shell import Shell
-from zkgroup.demo.group import scenario
-from zkgroup.demo.group.view import GroupView
-from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo import group, stage
+from zkgroup.demo.group import DemoGroup
+from zkgroup.demo.stage import DemoOptions, ProgressEvent
 from zkgroup.model.requests import SetData
 from zkgroup.zookeeper import ClientSettings, Digest, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -67,7 +67,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
     mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ALL_ACL)
     with blocking(server.address, mine) as zk:
         zk.create_missing("/mine")
-    monkeypatch.setattr(scenario, "GroupDemoOptions", partial(scenario.GroupDemoOptions, records_per_s=2_500))
+    monkeypatch.setattr(stage, "DemoOptions", partial(DemoOptions, records_per_s=2_500))
 
     words = ("-z", f"{server.address}/mine", "--zk-digest-file", str(digest), "demo", "--format", "json")
     ran = Shell(tmp_path).run(*words)
@@ -96,9 +96,9 @@ class ForeignHand:
         self._until_end = until_end
         self._zk: Blocking | None = None
 
-    def show(self, view: GroupView) -> None:
+    def show(self, stage: DemoGroup) -> None:
         if self._zk is None:
-            self._zk = self._until_end.enter_context(blocking(view.zookeeper))
+            self._zk = self._until_end.enter_context(blocking(stage.zookeeper))
 
     def on_event(self, event: ProgressEvent) -> None:
         if event.text == "every partition has an owner":
@@ -112,10 +112,10 @@ def test_demo_that_lost_records_says_so() -> None:
 
     The files are kept for inspection.
     """
-    options = scenario.GroupDemoOptions(keep=True, records_per_s=1_000)
+    options = DemoOptions(keep=True, records_per_s=1_000)
 
     with ExitStack() as until_end:
-        report = scenario.run(options, ForeignHand(until_end))
+        report = group.run(options, ForeignHand(until_end))
 
     assert not report.passed
     wrong = {check.statement: check.evidence for check in report.checks if not check.holds}

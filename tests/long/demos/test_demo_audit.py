@@ -21,9 +21,8 @@ from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.sources import open_source
 from zkgroup.demo import audit as audit_demo
-from zkgroup.demo.audit import AuditDemoOptions, PlantedGroup
-from zkgroup.demo.group.view import GroupView
-from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo.audit import PlantedGroup
+from zkgroup.demo.stage import DemoOptions, ProgressEvent
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -69,28 +68,28 @@ class Unwatched:
     def on_event(self, event: ProgressEvent) -> None:
         pass
 
-    def show(self, view: GroupView) -> None:
+    def show(self, stage: PlantedGroup) -> None:
         pass
 
 
 def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --keep only the report stays, in a folder of its own. The run is one that was recorded."""
 
-    def recorded(stage: PlantedGroup) -> None:
+    def recorded(stage: PlantedGroup) -> SimpleNamespace:
         shutil.copytree(folder(INCIDENTS), stage.folder / "zookeeper" / "server-0")
         stage.group = "g"
+        return SimpleNamespace(checks=())
 
     @contextmanager
-    def prepared(*given: Any) -> Iterator[PlantedGroup]:
+    def opened(*given: Any) -> Iterator[PlantedGroup]:
         _, options, screen, files = given
-        yield PlantedGroup(options=options, screen=screen, folder=files, timeout_s=options.timeout_s)
+        yield PlantedGroup(options=options, screen=screen, folder=files)
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(audit_demo.group, "prepared", prepared)
+    monkeypatch.setattr(audit_demo, "opened", opened)
     monkeypatch.setattr(PlantedGroup, "play", recorded)
-    monkeypatch.setattr(PlantedGroup, "report", lambda stage: SimpleNamespace(checks=()))
 
-    report = audit_demo.run(AuditDemoOptions(), Unwatched())
+    report = audit_demo.run(DemoOptions(), Unwatched())
 
     (left,) = tmp_path.iterdir()
     assert report.folder is None

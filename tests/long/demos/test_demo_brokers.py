@@ -9,11 +9,12 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo, kafka_tools_are_there
 from tests.worlds.json_schema import violations
-from zkgroup.demo.brokers.demo_cluster import values_of
-from zkgroup.demo.brokers.kafka_tools import CONSOLE
+from zkgroup.demo.cluster import values_in
 from zkgroup.demo.flight_data import bundled_lines
+from zkgroup.demo.kafka_tools import CONSOLE
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions
+from zkgroup.model import TopicPartition
 
 
 def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:
@@ -42,7 +43,10 @@ def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:
     assert f"zkgroup zookeeper start --servers 3 --data {kept / 'zookeeper'}" in done.stderr
     assert check_cluster(read_transactions(sorted(kept.glob("zookeeper/server-*/version-2")))).holds
     held = {
-        value for broker in (1, 3, 4) for n in range(24) for value in values_of(kept / f"broker-{broker}", n)
+        one.value
+        for broker in (1, 3, 4)
+        for n in range(24)
+        for one in values_in(kept / f"broker-{broker}", TopicPartition("flights", n))
     }
     assert held == set(bundled_lines())
     assert [*(kept / "broker-2").glob("flights-*/*.log")] == []

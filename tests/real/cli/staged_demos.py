@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkgroup.demo.progress import ProgressEvent
+from zkgroup.demo.stage import ProgressEvent
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, scenario: ModuleType, found: object, line: str) -> list[Any]:

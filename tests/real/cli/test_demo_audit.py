@@ -12,7 +12,7 @@ from tests.worlds.shell import Shell
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.demo import audit
 from zkgroup.demo.audit import AuditDemoReport, Planted
-from zkgroup.demo.progress import CheckResult
+from zkgroup.demo.stage import CheckResult
 from zkgroup.groups.ensemble import AsOf
 
 RIGHT = CheckResult("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")

@@ -9,10 +9,11 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.demo.brokers import scenario
-from zkgroup.demo.brokers.client_checks import ClientEvidence, ClientRecord, ClientRun, LeftOut, SegmentDump
-from zkgroup.demo.brokers.scenario import BrokersDemoReport, ScenarioOutcome
-from zkgroup.demo.progress import CheckResult
+from zkgroup.demo import brokers as scenario
+from zkgroup.demo.brokers import BrokersDemoReport
+from zkgroup.demo.clients_step import ClientRun, SegmentDump
+from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
+from zkgroup.demo.stage import CheckResult
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 
@@ -22,14 +23,8 @@ RECORD = ClientRecord(b"k", b"v")
 BATCHES = tuple(
     f"baseOffset: {n} lastOffset: {n} count: 1 producerId: {n % 2} magic: 2 isvalid: true" for n in range(3)
 )
-CLIENTS = ClientEvidence(
-    runs=[
-        ClientRun(
-            "kafka-python", "3.0.12", [RECORD] * 1000, list(range(1000)), dict.fromkeys(range(1000), RECORD)
-        )
-    ],
-    left_out=[LeftOut("aiokafka", "not installed: pip install aiokafka")],
-    dump=SegmentDump("broker 1's clients-0/0.log", ("Starting offset: 0", *BATCHES)),
+CLIENT = ClientRun(
+    "kafka-python", "3.0.12", [RECORD] * 1000, list(range(1000)), dict.fromkeys(range(1000), RECORD)
 )
 
 
@@ -43,7 +38,15 @@ def report(*checks: CheckResult, folder: Path | None = None) -> BrokersDemoRepor
     figures = ClusterFigures(transactions=500, elections=3, moves_begun=48, moves_ended=48)
     return BrokersDemoReport(
         checks=checks,
-        outcome=ScenarioOutcome(checks, CLIENTS, figures, 20_000, 7, 20_008, 3, 12),
+        figures=figures,
+        acknowledged=20_000,
+        repeated=7,
+        consumed=20_008,
+        epochs=3,
+        clients=(CLIENT,),
+        left_out=(LeftOut("aiokafka", "not installed: pip install aiokafka"),),
+        dump=SegmentDump("broker 1's clients-0/0.log", ("Starting offset: 0", *BATCHES)),
+        group="demo",
         took_s=55.5,
         failovers_s=(4.25, 4.5),
         moved=48,

@@ -9,10 +9,10 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.demo.brokers.client_checks import LeftOut
-from zkgroup.demo.coordinator import scenario
-from zkgroup.demo.coordinator.scenario import ClientResult, CoordinatorDemoReport
-from zkgroup.demo.progress import CheckResult
+from zkgroup.demo import coordinator as scenario
+from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
+from zkgroup.demo.kafka_clients import LeftOut
+from zkgroup.demo.stage import CheckResult
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 

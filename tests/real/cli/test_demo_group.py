@@ -9,10 +9,10 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
+from zkgroup.demo import group as scenario
 from zkgroup.demo.flight_data import AirportDelay
-from zkgroup.demo.group import scenario
-from zkgroup.demo.group.scenario import GroupDemoReport
-from zkgroup.demo.progress import CheckResult
+from zkgroup.demo.group import GroupDemoReport
+from zkgroup.demo.stage import CheckResult
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import Figures
 
@@ -32,7 +32,6 @@ def report(*checks: CheckResult, folder: Path | None = None, embedded: bool = Tr
         airports=(AirportDelay("ORD", 10, 155),),
         records=20_000,
         twice=7,
-        airports_all=1,
         took_s=35.5,
         figures=Figures(deliveries=20_007, commits=300, ownership_changes=20),
         takeover_s=4.25,

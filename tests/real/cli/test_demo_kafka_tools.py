@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import ended, eventually, joined
-from zkgroup.demo.brokers.client_checks import ClientRecord, LeftOut
-from zkgroup.demo.brokers.kafka_tools import CONSOLE, ConsoleTools, KafkaTools, cached_jars
+from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
+from zkgroup.demo.kafka_tools import CONSOLE, ConsoleTools, KafkaTools, cached_jars
 from zkgroup.errors import SourceError
 
 Install = Callable[[str, str], None]

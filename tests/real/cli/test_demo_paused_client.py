@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.waiting import ended, eventually
-from zkgroup.demo.coordinator.worker import PAUSE
+from zkgroup.demo.processes import PAUSE
 
 
 def state_of(pid: int) -> str:

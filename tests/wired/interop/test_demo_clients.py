@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from zkgroup.demo.brokers import kafka_clients
-from zkgroup.demo.brokers.client_checks import ClientRecord
+from zkgroup.demo import kafka_clients
+from zkgroup.demo.kafka_clients import ClientRecord
 from zkgroup.testing import KafkaCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

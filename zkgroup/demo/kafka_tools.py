@@ -1,4 +1,4 @@
-"""Kafka's own tools in the demo, where Maven and Java are there: console clients and the dump tool.
+"""Kafka's own tools, where Maven and Java are there: console clients and the dump tool.
 
 Maven fetches the jars of one release once, into a cache of this user.
 """
@@ -12,17 +12,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from zkgroup.demo.brokers.client_checks import ClientRecord, LeftOut, SegmentDump
-from zkgroup.demo.brokers.kafka_clients import CALL_S
+from zkgroup.demo.kafka_clients import CALL_S, HEARTBEAT_MS, ClientRecord, ClientWork, LeftOut
 from zkgroup.errors import SourceError
 
 RELEASE = "2.8.2"
 CONSOLE = "Java console clients"
 FETCH_S = 300.0
+MAVEN_S = 60.0
+"""Longest wait for Maven when the demo needs its jars; it has begun with the demo."""
 KILL_WAIT_S = 60.0
 PATIENT = ("--request-timeout-ms", "30000", "--message-send-max-retries", "1000")
 """The console producer gives a request 1.5 s and repeats it three times, each after 0.1 s."""
@@ -42,6 +44,17 @@ def cached_jars() -> Path:
     return Path(home) / "zkgroup" / f"kafka-{RELEASE}"
 
 
+def tethered(source: Path | None, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a command that reads a file, and ends when the pipe to it closes: with this process."""
+    words = [sys.executable, "-m", "zkgroup.demo.tethered", str(source or os.devnull), *command]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, **options)
+
+
+def java(jars: Path | str, main: str, *arguments: str) -> list[str]:
+    """The command that runs a class of the jars."""
+    return ["java", *SMALL_JVM, "-cp", f"{jars}/*", main, *arguments]
+
+
 class KafkaTools:
     """The jars, which Maven fetches in a thread meanwhile, and processes that run a class of them."""
 
@@ -50,14 +63,13 @@ class KafkaTools:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._closed = False
+        self._began_s = time.monotonic()
         self.jars = cached_jars()
         self.reason = ""
         """Why the tools do not take part; empty while they are fetched, and where they are there."""
         self._thread = threading.Thread(target=self._fetch, name="demo-maven", daemon=True)
-        missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
-        if self.jars.is_dir():
-            missing = [name for name in missing if name == "java"]
-        if missing:
+        needed = ["java"] if self.jars.is_dir() else ["java", "mvn"]
+        if missing := [name for name in needed if shutil.which(name) is None]:
             self.reason = f"no {' and no '.join(missing)} on the PATH"
         elif not self.jars.is_dir():
             self._thread.start()
@@ -72,6 +84,12 @@ class KafkaTools:
         """The tools, where they do not take part."""
         return [LeftOut(f"{CONSOLE} and DumpLogSegments", self.reason)] if self.reason else []
 
+    def has_ended_in_time(self) -> bool:
+        """Whether Maven has ended; ends it where it takes too long."""
+        if self.is_fetching and time.monotonic() - self._began_s > MAVEN_S:
+            self.give_up()
+        return not self.is_fetching
+
     def give_up(self) -> None:
         """Stops Maven."""
         self.reason = "Maven has not fetched Kafka's jars in time"
@@ -79,8 +97,7 @@ class KafkaTools:
 
     def run(self, main: str, *arguments: str, source: Path | None = None) -> str:
         """Runs a class; returns its output. Raises SourceError with the end of what it wrote on stderr."""
-        java = ["java", *SMALL_JVM, "-cp", f"{self.jars}/*", main, *arguments]
-        code, out, err = self._run(java, CALL_S, source)
+        code, out, err = self._run(java(self.jars, main, *arguments), CALL_S, source)
         if code:
             raise SourceError(f"{main} ended with {code}: {_last_line(err or out)}")
         return out
@@ -109,15 +126,9 @@ class KafkaTools:
 
     def _run(self, command: Sequence[str], timeout_s: float, source: Path | None) -> tuple[int, str, str]:
         """Exit code, output and errors of a command, which ends with this process."""
-        words = [sys.executable, "-m", "zkgroup.demo.tethered", str(source or os.devnull), *command]
         with tempfile.TemporaryFile(dir=self._folder) as out, tempfile.TemporaryFile(dir=self._folder) as err:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,  # Ctrl-C is for the demo, which ends its processes itself
-            )
+            # Ctrl-C is for the demo, which ends its processes itself
+            process = tethered(source, command, stdout=out, stderr=err, start_new_session=True)
             self._processes.append(process)
             if self._closed:
                 _end(process)
@@ -167,7 +178,7 @@ class ConsoleTools:
     def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
         """See KafkaClient; the console producer prints no offsets."""
         source = self._folder / "console-producer.txt"
-        source.write_bytes(b"".join(b"%b\t%b\n" % (one.key, one.value) for one in records))
+        source.write_bytes(b"".join(b"%b\t%b\n" % one for one in records))
         words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
         words += ["--request-required-acks", "all", "--producer-property", "enable.idempotence=true"]
         words += ["--compression-codec", "gzip", *PATIENT]
@@ -180,14 +191,34 @@ class ConsoleTools:
         words += ["--property", "print.key=true", "--property", "print.offset=true"]
         found: dict[int, ClientRecord] = {}
         for line in self._tools.run("kafka.tools.ConsoleConsumer", *words).splitlines():
-            offset, _, rest = line.removeprefix("Offset:").partition("\t")
-            key, _, value = rest.partition("\t")
+            offset, key, value = line.removeprefix("Offset:").split("\t", 2)
             found[int(offset)] = ClientRecord(key.encode(), value.encode())
         return found
 
 
-def dump(tools: KafkaTools, name: str, segment: Path) -> SegmentDump:
-    """A segment as DumpLogSegments prints it. Raises SourceError."""
-    words = ["--deep-iteration", "--print-data-log", "--files", str(segment)]
-    lines = tools.run("kafka.tools.DumpLogSegments", *words).splitlines()
-    return SegmentDump(name, tuple(lines))
+def run_member(work: ClientWork, topic: str, jars: str) -> None:
+    """Java's console consumer as a member: its output is read, and SIGTERM makes it commit and leave.
+
+    It does not report assignments: a record that does not follow the one before begins a new one.
+    """
+    properties = {
+        "client.id": work.client_id,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": "500",
+        "session.timeout.ms": str(work.session_timeout_ms),
+        "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "metadata.max.age.ms": "5000",
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+    }
+    words = ["--bootstrap-server", work.bootstrap, "--topic", topic, "--group", work.group]
+    words += [word for item in properties.items() for word in ("--consumer-property", "=".join(item))]
+    words += ["--property", "print.partition=true", "--property", "print.offset=true"]
+    process = tethered(None, java(jars, "kafka.tools.ConsoleConsumer", *words), stdout=subprocess.PIPE)
+    work.stopping.then = process.terminate
+    assert process.stdout is not None
+    for line in process.stdout:
+        partition, offset, value = line.rstrip(b"\n").split(b"\t", 2)
+        number = int(partition.removeprefix(b"Partition:"))
+        work.process(number, int(offset.removeprefix(b"Offset:")), value)
+    if process.wait() and not work.stopping.is_requested:
+        raise SourceError(f"the console consumer ended with {process.returncode}")

@@ -1,0 +1,430 @@
+"""Brokers, producers and the state of their cluster, for the demos of brokers and of the coordinator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from zkgroup.admin.cluster.brokers import ClusterReader
+from zkgroup.admin.topics import creation
+from zkgroup.broker.broker import Broker
+from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
+from zkgroup.broker.log.data_dir import stored_records
+from zkgroup.broker.log.disk_storage import DiskStorage
+from zkgroup.broker.replica_view import Role
+from zkgroup.broker.settings import BrokerSettings
+from zkgroup.broker.telemetry import BrokerListener
+from zkgroup.clients import kafka_python
+from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
+from zkgroup.demo.flight_data import TOPIC, airport_and_delay, bundled_lines, partition_of
+from zkgroup.demo.kafka_tools import KafkaTools
+from zkgroup.demo.members import MemberStage
+from zkgroup.demo.processes import Child, Stopping, print_event
+from zkgroup.demo.stage import SMALL_FILES
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.history import ClusterOptions, ClusterReport, HistoryRecord, ServerTransaction, check_cluster
+from zkgroup.history.transactions import read_transactions
+from zkgroup.model import TopicPartition
+from zkgroup.wire.record_batch import Record, all_records
+from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.ids import number_of
+from zkgroup.zookeeper import ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+
+REPLICATION = 3
+SESSION_MS = 4_000
+READ_S = 0.5
+"""Seconds between two checks whether the broker has failed."""
+LEAVE_S = 3
+"""Longest time to leave. ZooKeeper is gone when the demo is, so a signal ends the process then."""
+TURN_S = 0.05
+END_WAIT_S = 10.0
+REST_MS = 60_000
+"""How long the end of a demo may take. A session of 4 s may expire meanwhile on a slow machine, and another
+broker is controller then: that is no fault.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChildSettings:
+    """Settings of one broker's process."""
+
+    broker: int
+    zookeeper: str
+    data: str
+
+
+class BrokerEventPrinter(BrokerListener):
+    """Prints the broker's events to standard output."""
+
+    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+        print_event("state", state="serving")
+
+    def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+        if role.value == "leader":
+            topic, partition = topic_partition
+            print_event("leads", topic=topic, partition=partition, leader_epoch=leader_epoch)
+
+    def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
+        print_event("controller", epoch=epoch)
+
+
+def serve(given: BrokerChildSettings, stopping: Stopping) -> None:
+    """Serves until SIGTERM, with a controlled shutdown, or the end of its input. Raises its failure."""
+    stopping.orphan_s = LEAVE_S
+    settings = BrokerSettings(
+        session_timeout_ms=SESSION_MS,
+        connection_timeout_ms=20_000,
+        replica_lag_time_max_ms=4_000,
+        controlled_shutdown_retry_backoff_ms=500,
+        auto_leader_rebalance_enable=False,
+        group_initial_rebalance_delay_ms=1_000,
+    )
+    broker = Broker(
+        given.zookeeper,
+        broker=given.broker,
+        data=given.data,
+        settings=settings,
+        listener=BrokerEventPrinter(),
+    )
+    try:
+        broker.start()
+        while not stopping.wait(READ_S):
+            broker.check()
+        if stopping.is_orphan:
+            broker.hurry()
+    finally:
+        broker.close()
+
+
+class Replicas(NamedTuple):
+    """The replicas of one partition: assigned, in sync, and the leader."""
+
+    replicas: tuple[int, ...]
+    leader: int | None
+    """None where no broker leads, or no state has been written."""
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has a leader and every replica is in sync."""
+        return self.leader in self.isr and set(self.isr) == set(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The cluster as one read found it."""
+
+    controller: int | None = None
+    controller_epoch: int = 0
+    registered: frozenset[int] = frozenset()
+    partitions: Mapping[int, Replicas] = field(default_factory=dict)
+    open_moves: int = 0
+    """Entries of the reassignment znode."""
+
+    def leads(self, broker: int) -> int:
+        """Number of partitions that the broker leads."""
+        return sum(one.leader == broker for one in self.partitions.values())
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a registered broker leads every partition."""
+        leaders = {one.leader for one in self.partitions.values()}
+        return bool(leaders) and leaders <= self.registered
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every replica of every partition is in sync."""
+        return self.is_led and all(one.is_whole for one in self.partitions.values())
+
+
+def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
+    """Reads controller, brokers, the demo's topic and open reassignments, in two bulk reads."""
+    states = {number: PartitionState.path(TopicPartition(TOPIC, number)) for number in range(partitions)}
+    fixed = [ControllerRegistration.path(), ControllerEpoch.path(), Reassignment.path(), Topic.path(TOPIC)]
+    found = ensemble.zk.read_many([*fixed, *states.values()])
+    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
+
+    def value(path: str, decode: Any) -> Any:
+        znode = found.get(path)
+        return decode_or_error(znode, decode).value if znode else None
+
+    controller = value(fixed[0], ControllerRegistration.decode)
+    won, asked = value(fixed[1], ControllerEpoch.decode), value(fixed[2], Reassignment.decode)
+    topic = value(fixed[3], Topic.decode)
+    seen: dict[int, Replicas] = {}
+    for number, replicas in (topic.partitions if topic else {}).items():
+        one = value(states.get(number, ""), PartitionState.decode)
+        leader = one.leader if one and one.leader >= 0 else None
+        seen[number] = Replicas(replicas, leader, one.leader_epoch if one else -1, one.isr if one else ())
+    return ClusterState(
+        controller=controller.broker if controller else None,
+        controller_epoch=won.epoch if won else 0,
+        registered=frozenset(one for name in names if (one := number_of(name)) is not None),
+        partitions=seen,
+        open_moves=len(asked.moves) if asked else 0,
+    )
+
+
+def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
+    """Every record of a replica, from a stopped broker's files; none where it has no files."""
+    return tuple(all_records(stored_records(DiskStorage(folder), tp)))
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """One record that a leader acknowledged: every in-sync replica has it."""
+
+    number: int
+    """Of its line in the input."""
+    partition: int
+    offset: int
+    value: bytes
+    may_be_repeated: bool = False
+
+
+class Producer:
+    """Produces a number of records per second in its own thread; `lift_limit` removes the limit.
+
+    A line of the input is a value, and its airport the key.
+    """
+
+    def __init__(self, zookeeper: str, numbers: range, lines: Sequence[bytes], partitions: int, per_s: int):
+        """Starts the thread, which produces the lines of these numbers."""
+        self._zookeeper = zookeeper
+        self._numbers, self._lines = numbers, lines
+        self._records = [_record(lines[number], partitions) for number in numbers]
+        self._per_s: float = per_s
+        self._stopped = False
+        self.acknowledged: list[Acknowledged] = []
+        """Grows while the thread runs."""
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
+        self._thread.start()
+
+    def lift_limit(self) -> None:
+        """Sends the remaining records without a limit."""
+        self._per_s = float("inf")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended: every record is acknowledged, or there is an error."""
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raises the error that ended the thread, if any."""
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        """Stops the thread; records not acknowledged yet are given up."""
+        self._stopped = True
+        self._thread.join(END_WAIT_S)
+
+    def _run(self) -> None:
+        try:
+            with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
+                zk.wait_connected()
+                cluster = ClusterReader(Ensemble(zk, SystemClock()))
+                producer = RecordProducer(cluster, TOPIC, self._on_delivery)
+                try:
+                    self._produce(producer)
+                finally:
+                    producer.close()
+        except Exception as error:  # noqa: BLE001 - raised again by `check`
+            self.error = error
+
+    def _produce(self, producer: RecordProducer) -> None:
+        began_s, sent = time.monotonic(), 0
+        while len(self.acknowledged) < len(self._records) and not self._stopped:
+            due = int(min(len(self._records), (time.monotonic() - began_s) * self._per_s))
+            for record in self._records[sent:due]:
+                producer.send(record)
+            sent = max(sent, due)
+            producer.check()
+            time.sleep(TURN_S)
+
+    def _on_delivery(self, delivery: DeliveryReport) -> None:
+        if delivery.outcome is Outcome.ACKNOWLEDGED:
+            number = self._numbers[delivery.number]
+            place = delivery.partition, delivery.offset
+            self.acknowledged.append(
+                Acknowledged(number, *place, self._lines[number], delivery.may_be_repeated)
+            )
+
+
+def _record(line: bytes, partitions: int) -> NewRecord:
+    airport, _ = airport_and_delay(line)
+    return NewRecord(line, airport.encode("ascii"), partition=partition_of(airport, partitions))
+
+
+class LeftFiles(NamedTuple):
+    """What the brokers and the servers have left."""
+
+    log: list[ServerTransaction]
+    """ZooKeeper's, until nothing changed any more."""
+    kept: dict[int, tuple[bytes, ...]]
+    """Partition to the values of the records in the log of its final leader."""
+    cluster: ClusterReport
+    """The checker's report on both."""
+    as_of: AsOf
+
+
+@dataclass(kw_only=True)
+class ClusterStage(MemberStage):
+    """A run with brokers, a producer and the clients of Kafka."""
+
+    java_options: ClassVar[Sequence[str]] = (SMALL_FILES,)
+    broker_ids: ClassVar[Sequence[int]]
+    opening: ClassVar[str]
+
+    lines: tuple[bytes, ...] = field(default_factory=lambda: tuple(bundled_lines()))
+    tools: KafkaTools = field(init=False)
+    brokers: dict[int, Child] = field(default_factory=dict)
+    """The newest process of each broker."""
+    started: list[tuple[int, Child]] = field(default_factory=list)
+    """Every process of a broker."""
+    producers: list[Producer] = field(default_factory=list)
+    cluster: ClusterState = field(default_factory=ClusterState)
+
+    def open(self) -> None:
+        """Starts Maven and the brokers, which import their modules until they get their settings."""
+        self.log(self.opening)
+        self.tools = KafkaTools(self.folder)
+        for broker in self.broker_ids:
+            self.spawn(broker)
+
+    def close(self) -> None:
+        """Ends every process and the producers."""
+        for producer in self.producers:
+            producer.close()
+        self.tools.close()
+        super().close()
+
+    def check(self) -> None:
+        """Raises where a process ended by itself or a producer failed."""
+        super().check()
+        for producer in self.producers:
+            producer.check()
+
+    def read(self) -> None:
+        """Reads the cluster and the members' group."""
+        self.cluster = read_cluster(self.ensemble, self.partitions)
+        super().read()
+
+    def spawn(self, broker: int) -> None:
+        """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
+        made = Child(f"broker {broker}", "zkgroup.demo.cluster", self.folder)
+        self.brokers[broker] = made
+        self.started.append((broker, made))
+        self.children.append(made)
+
+    def start_broker(self, broker: int) -> None:
+        """Sends the broker its settings, so that it starts serving."""
+        self.brokers[broker].send(BrokerChildSettings(broker, self.zookeeper, str(self.data_of(broker))))
+
+    def data_of(self, broker: int) -> Path:
+        """The broker's data folder."""
+        return self.folder / f"broker-{broker}"
+
+    def create_topic(self) -> None:
+        """Creates the topic on the first brokers, in turn, and waits until all replicas are in sync."""
+        hosts = self.broker_ids[:REPLICATION]
+        lists = [
+            tuple(hosts[(n + i) % REPLICATION] for i in range(REPLICATION)) for n in range(self.partitions)
+        ]
+        plan = creation.plan_topic(self.ensemble, TOPIC, partitions=self.partitions, replica_assignment=lists)
+        creation.create_topic(self.ensemble, plan)
+        self.until("every partition has its replicas in sync", lambda: self.cluster.is_whole)
+        self.log(f"topic {TOPIC}: {self.partitions} partitions x {REPLICATION} replicas, all in sync", "good")
+
+    def bootstrap(self) -> str:
+        """The brokers' addresses."""
+        return ",".join(kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values()))
+
+    def produce(self, numbers: range, per_s: int) -> Producer:
+        """Starts to produce the lines of these numbers."""
+        producer = Producer(self.zookeeper, numbers, self.lines, self.partitions, per_s)
+        self.producers.append(producer)
+        return producer
+
+    def finish(self, producer: Producer) -> None:
+        """Waits until a producer has produced everything."""
+        producer.lift_limit()
+        self.until("every record is acknowledged", lambda: producer.ended)
+        producer.check()
+
+    @property
+    def acknowledged(self) -> list[Acknowledged]:
+        """Every record acknowledged so far."""
+        return [one for producer in self.producers for one in producer.acknowledged]
+
+    def high_watermark(self, number: int) -> int:
+        """That of the leader of a partition, from its broker's file; 0 where there is no file yet."""
+        one, mark = self.cluster.partitions[number], 0
+        for broker in one.replicas if one.leader is None else [one.leader]:
+            file = self.data_of(broker) / f"{TOPIC}-{number}" / HIGH_WATERMARK
+            if file.exists():
+                mark = max(mark, decode_high_watermark(file.read_bytes()) or 0)
+        return mark
+
+    def wait_for_maven(self) -> None:
+        """Waits until Kafka's jars are there; ends Maven where it takes too long."""
+        if self.tools.is_fetching:
+            self.headline = "Maven fetches Kafka's jars, once"
+            self.log(f"{self.headline}, into {self.tools.jars}")
+            self.until("Maven has ended", self.tools.has_ended_in_time)
+
+    def left_files(self, quiet_from_ms: int) -> LeftFiles:
+        """Stops the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
+        as_of = self.ensemble.as_of()
+        self.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
+        for child in self.brokers.values():
+            child.close_stdin()
+        for child in self.brokers.values():
+            child.wait(END_WAIT_S)
+            child.close()
+        leaders = {n: one.leader for n, one in self.cluster.partitions.items() if one.leader is not None}
+        kept = {
+            number: tuple(
+                record.value or b""
+                for record in values_in(self.data_of(leader), TopicPartition(TOPIC, number))
+            )
+            for number, leader in leaders.items()
+        }
+        log = [one for one in read_transactions(self.logs) if one.zxid <= as_of.zxid]
+        options = ClusterOptions(quiet_from_ms=quiet_from_ms, takeover_ms=REST_MS, recovery_ms=REST_MS)
+        report = check_cluster(log, list(self._records(kept, leaders)), options)
+        return LeftFiles(log, kept, report, as_of)
+
+    def _records(
+        self, kept: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]
+    ) -> Iterable[HistoryRecord]:
+        """The brokers' records for the checker: the leader of each epoch, what was acknowledged, and kept."""
+        found: list[tuple[str, str, int, dict[str, object]]] = []
+        for broker, child in self.started:
+            for topic, number, epoch in child.terms:  # of all topics, as clients create further ones
+                term: dict[str, object] = {"broker": broker, "leader": broker, "leader_epoch": epoch}
+                found.append(("role.taken", topic, number, term))
+        for one in self.acknowledged:
+            appended: dict[str, object] = {"offset": one.offset, "records": [_text(one.value)]}
+            found.append(("append.ok", TOPIC, one.partition, appended))
+        for number, values in kept.items():
+            held: dict[str, object] = {"broker": leaders[number], "records": [*map(_text, values)]}
+            found.append(("records.kept", TOPIC, number, held))
+        for n, (kind, topic, number, fields) in enumerate(found, 1):
+            fields |= {"topic": topic, "partition": number}
+            yield HistoryRecord(n, n, 0, "demo", None, kind, fields)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

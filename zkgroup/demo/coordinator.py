@@ -1,0 +1,571 @@
+"""`zkgroup demo coordinator`: clients of Kafka share a group, then ZooKeeper members go on with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescription, describe_coordinator
+from zkgroup.clients import kafka_python
+from zkgroup.coordinator.slots import slot_of
+from zkgroup.demo import kafka_tools
+from zkgroup.demo.cluster import SESSION_MS, ClusterStage
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, MemberOutput, Reduction, reduce
+from zkgroup.demo.kafka_clients import ClientWork, LeftOut, client_of, installed
+from zkgroup.demo.members import check_committed, check_result
+from zkgroup.demo.processes import Child, Stopping
+from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
+from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, opened
+from zkgroup.demo.stored_group import JAVA, LoggedGroup, check_commits
+from zkgroup.errors import NotFoundError
+from zkgroup.history import ClusterFigures, ClusterReport
+from zkgroup.history.coordinator import CoordinatorReport
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Offset
+
+BROKERS = (1, 2, 3)
+MEMBERS = ("ada", "ben")
+"""The ZooKeeper consumers that carry on."""
+CLIENTS_MIN = 3
+"""One is killed and one is paused: further members of kafka-python join where other clients are missing."""
+RECORDS_PER_S = 400
+"""Speed of the producer, until the last fault is over."""
+HELD_BACK = 2_000
+"""Records that are produced when the ZooKeeper members have taken over the group."""
+CLIENT_SESSION_MS = 6_000
+LEAVE_S = 3
+"""Longest time of a client to leave when the demo is gone; a signal ends the process then."""
+STABLE = "Stable"
+CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledged_records": 1}
+"""What the servers' log must hold at least, by name of the cluster checker's figures."""
+MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
+"""What the history of the ZooKeeper consumers must hold at least."""
+COORDINATOR_MIN = ("commits of members", "commits of ZooKeeper members", "slots taken", "markers set")
+"""Figures of the checker of coordinated groups that may not be 0."""
+GENERATIONS_MIN = 4
+"""The first, without the killed client, without the paused one, with it again."""
+
+
+class ClientChildSettings(NamedTuple):
+    """Settings of one client's process."""
+
+    client: str
+    """The package, or `java`."""
+    work: ClientWork
+    output: str
+    """File for the processed records, one line each."""
+    jars: str
+
+
+def serve(settings: ClientChildSettings, stopping: Stopping) -> None:
+    """A client as a member of the group, until SIGTERM, on which it leaves, or the end of its input."""
+    stopping.orphan_s = LEAVE_S
+    work = settings.work
+    work.stopping = stopping
+    with open(settings.output, "ab", buffering=0) as work.output:  # noqa: PTH123
+        if settings.client == JAVA:
+            kafka_tools.run_member(work, TOPIC, settings.jars)
+        else:
+            client_of(settings.client).run_member(work)
+        work.report()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """One client of the group: what it processed, and how it ended."""
+
+    member: str
+    client: str
+    version: str
+    records: int
+    ended: str
+    """`left`, `killed`, or `paused`: it was paused past its session, came back, and left."""
+    commits_failed: int
+    """As the client reported them; 0 for Java's, which does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorDemoReport(DemoReport):
+    """The report of one run."""
+
+    clients: tuple[ClientResult, ...]
+    left_out: tuple[LeftOut, ...]
+    records: int
+    """Records that were processed."""
+    twice: int
+    """Of these, processed more than once."""
+    generations: int
+    coordinators: tuple[int, ...]
+    """The brokers that loaded the group's slot, in order."""
+    failover_s: float
+    """From the SIGKILL of the coordinator until all that was produced before it was committed."""
+    kept_generation: bool
+    """Whether the members went on in their generation when their coordinator was killed."""
+    figures: ClusterFigures
+
+
+def run(options: DemoOptions, screen: Screen) -> CoordinatorDemoReport:
+    """Runs the whole demo. Leaves no process behind. Raises what the demo of brokers raises."""
+    kafka_python.load("zkgroup demo coordinator")
+    with folder_of(options) as folder, opened(CoordinatorStage, options, screen, folder) as stage:
+        return stage.play()
+
+
+@dataclass(kw_only=True)
+class CoordinatorStage(ClusterStage):
+    """The steps of the scenario."""
+
+    command: ClassVar[str] = "zkgroup demo coordinator"
+    broker_ids: ClassVar[Sequence[int]] = BROKERS
+    opening: ClassVar[str] = f"starting a ZooKeeper server and {len(BROKERS)} brokers"
+    read_every_s: ClassVar[float] = 0.3
+
+    clients: dict[str, tuple[str, Child]] = field(default_factory=dict)
+    """Name to package and process."""
+    versions: dict[str, str] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    coordinated: CoordinatedGroupDescription | None = None
+    """The group as its coordinator reports it; None before it exists."""
+    slots: tuple[SlotDescription, ...] = ()
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """Partition to committed offset, of both kinds of members."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Partition to the next offset after the acknowledged records."""
+    handed_over: Mapping[int, int] = field(default_factory=dict)
+    """The offsets when the clients had left."""
+    failover_s: float = 0.0
+    kept_generation: bool = False
+    paused: str = ""
+
+    def read(self) -> None:
+        """Reads the cluster, the group of either kind, its offsets, and how far records are acknowledged."""
+        super().read()
+        for one in self.acknowledged:
+            self.ends[one.partition] = max(one.offset + 1, self.ends.get(one.partition, 0))
+        if not self.clients:
+            return
+        paths = {Offset.path(self.group, TopicPartition(TOPIC, n)): n for n in range(PARTITIONS)}
+        found = self.ensemble.zk.read_many(list(paths))
+        self.offsets = {
+            n: Offset.decode(path, znode.data).value
+            for path, n in paths.items()
+            if (znode := found[path]) is not None
+        }
+        with suppress(NotFoundError):  # no client has asked for a coordinator yet
+            described = describe_coordinator(self.ensemble)
+            self.slots = described.slots
+            self.coordinated = next(
+                (one for one in described.groups if one.group == self.group), self.coordinated
+            )
+
+    @property
+    def committed(self) -> int:
+        """Number of records that the group has committed."""
+        return sum(value for value in self.offsets.values() if value > 0)
+
+    def play(self) -> CoordinatorDemoReport:
+        """Runs all steps in order, and checks the result."""
+        self.headline = "three brokers and a topic"
+        for broker in BROKERS:
+            self.start_broker(broker)
+        self.until("all brokers are registered", lambda: self.cluster.registered == frozenset(BROKERS))
+        self.log(f"the brokers are up; broker {self.cluster.controller} is controller", "good")
+        self.create_topic()
+        self._start_clients()
+        self._kill_the_coordinator()
+        first, second, *_ = self.clients
+        self._kill_a_client(first)
+        self._pause_a_client(second)
+        lines, ends = self._stop_clients()
+        self._carry_on()
+        quiet_from_ms = self.ensemble.clock.wall_ms()
+        self.headline = "the end"
+        self.ensemble.zk.sync("/")
+        self.refresh()
+        return self._report(quiet_from_ms, lines, ends)
+
+    def _start_clients(self) -> None:
+        """All clients that are there join one group; then records are produced, so that each gets some."""
+        self.wait_for_maven()
+        found, self.left_out = installed()
+        self.versions = {one.name: one.version for one in found}
+        if self.tools.reason:
+            self.left_out.append(LeftOut("Java console consumer", self.tools.reason))
+        else:
+            self.versions[JAVA] = kafka_tools.RELEASE
+        names = {name: name for name in self.versions}
+        names |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(names) + 2)}
+        for one in self.left_out:
+            self.log(f"left out: {one.client} ({one.reason})")
+        addresses, jars = self.bootstrap(), str(self.tools.jars)
+        for name, client in names.items():
+            work = ClientWork(name, self.group, addresses, CLIENT_SESSION_MS)
+            settings = ClientChildSettings(client, work, str(self.folder / f"{name}.processed.jsonl"), jars)
+            child = Child(name, "zkgroup.demo.coordinator", self.folder, settings)
+            self.clients[name] = client, child
+            self.children.append(child)
+        self.headline = "Kafka's own clients join one group"
+        self.log(f"{', '.join(names)} join group {self.group}")
+        self._wait_until_shared("the clients share all partitions", self.clients)
+        self.produce(range(len(self.lines) - HELD_BACK), RECORDS_PER_S)
+        self.log(f"records are produced with acks=all, {RECORDS_PER_S} a second")
+        self.until("records are committed", lambda: self.committed > len(self.lines) // 100)
+
+    def _wait_until_shared(self, what: str, names: Iterable[str]) -> None:
+        """Waits until the group is stable, with exactly these members, and each has partitions."""
+        wanted = set(names)
+
+        def is_shared() -> bool:
+            group = self.coordinated
+            if group is None or group.state != STABLE:
+                return False
+            owned = [self.coordinated_partitions(name) for name in wanted]
+            numbers = sorted(number for own in owned for number in own)
+            members = {one.client_id for one in group.members}
+            return members == wanted and all(owned) and numbers == [*range(PARTITIONS)]
+
+        self.until(what, is_shared)
+        assert self.coordinated is not None
+        share = "1 member has" if len(wanted) == 1 else f"{len(wanted)} members share"
+        self.log(f"generation {self.coordinated.generation}: {share} {PARTITIONS} partitions", "good")
+
+    def coordinated_partitions(self, name: str) -> list[int]:
+        """The partitions that are assigned to the client of this id, as the coordinator reports them."""
+        members = self.coordinated.members if self.coordinated else ()
+        return sorted(tp.partition for one in members if one.client_id == name for tp in one.partitions or ())
+
+    def _kill_the_coordinator(self) -> None:
+        """Kills the broker that coordinates the group; the members go on with the next one."""
+        self.until("the group has a coordinator", lambda: self._coordinator() in BROKERS)
+        victim = self._coordinator()
+        assert self.coordinated is not None
+        assert victim is not None
+        generation = self.coordinated.generation
+        self.headline = f"the coordinator is dead; its session lives for {SESSION_MS / 1000:g} s more"
+        self.brokers[victim].kill()
+        killed_s = time.monotonic()
+        leads = self.cluster.leads(victim)
+        self.log(
+            f"SIGKILL to broker {victim}, which coordinates {self.group} and leads {leads} partitions", "bad"
+        )
+        self.refresh()
+        ends = dict(self.ends)
+        self.until(
+            "another broker coordinates the group, and members commit there",
+            lambda: (
+                self._coordinator() not in (None, victim)
+                and self.coordinated is not None
+                and self.coordinated.phase == STABLE
+                and all(self.offsets.get(number, 0) >= end for number, end in ends.items())
+            ),
+        )
+        self.failover_s = time.monotonic() - killed_s
+        self.kept_generation = self.coordinated.generation == generation
+        same = "the same generation" if self.kept_generation else "generation"
+        text = f"broker {self._coordinator()} coordinates it after {self.failover_s:.1f} s"
+        self.log(f"{text}, in {same} {self.coordinated.generation}", "good")
+        self.log(f"broker {victim} starts again")
+        self.spawn(victim)
+        self.start_broker(victim)
+
+    def _coordinator(self) -> int | None:
+        return self.coordinated.leader if self.coordinated else None
+
+    def _kill_a_client(self, name: str) -> None:
+        """Kills a client: the others share its partitions when its session has ended."""
+        self.headline = f"{name} is dead; its session lives for {CLIENT_SESSION_MS / 1000:g} s more"
+        owned = self.coordinated_partitions(name)
+        self.clients[name][1].kill()
+        self.log(f"SIGKILL to {name}, owner of partitions {_listed(owned)}", "bad")
+        self._wait_until_shared("the others share its partitions", self._alive() - {name})
+
+    def _alive(self) -> set[str]:
+        return {name for name, (_, child) in self.clients.items() if not child.killed}
+
+    def _pause_a_client(self, name: str) -> None:
+        """Pauses a client past its session, and lets it go on: it learns that it is no member, and joins."""
+        _, victim = self.clients[name]
+        self.headline = f"{name} is paused past its session"
+        owned, processed = self.coordinated_partitions(name), victim.processed
+        self.until(
+            "it has read from its partitions, or all that was produced is committed",
+            lambda: victim.processed > processed or self.committed >= sum(self.ends.values()),
+        )
+        victim.pause()
+        self.paused = name
+        self.log(f"SIGSTOP to {name}, owner of partitions {_listed(owned)}", "bad")
+        self._wait_until_shared("the others share its partitions", self._alive() - {name})
+        self.refresh()
+        failed = len(victim.refusals)
+        victim.resume()
+        self.headline = f"{name} goes on, and is no member any more"
+        self.log(f"SIGCONT to {name}: it still believes that it owns {_listed(owned)}")
+        self._wait_until_shared("it is a member again", self._alive())
+        if refused := victim.refusals[failed:]:
+            self.log(f"its commit was refused: {refused[0]}", "good")
+
+    def _stop_clients(self) -> tuple[int, dict[int, int]]:
+        """Lets the clients consume the rest and leave; returns the number of records and the ends of logs."""
+        self.headline = "the rest of the records"
+        self.finish(self.producers[0])
+        self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
+        self.until("every replica is in sync", lambda: self.cluster.is_whole)
+        self.log(f"{self.committed:,} records are consumed and committed to the end", "good")
+        self.verify("clients: ")
+        self.headline = "the clients leave"
+        self.end([child for _, child in self.clients.values()], "the clients")
+        self.until(
+            "the group is empty, and its marker is off",
+            lambda: bool(self.coordinated and not self.coordinated.members and not self.coordinated.marked),
+        )
+        self.log("the clients have left; the group is empty", "good")
+        self.handed_over = dict(self.offsets)
+        return len(self.acknowledged), dict(self.ends)
+
+    def _carry_on(self) -> None:
+        """ZooKeeper members go on with the group, at the same offsets."""
+        self.headline = "ZooKeeper members carry on"
+        for name in MEMBERS:
+            self.start_member(name)
+        self.log(f"{' and '.join(MEMBERS)}, ZooKeeper members, join the same group")
+        self.until("they share all partitions", lambda: self.is_shared_by(MEMBERS))
+        self.finish(self.produce(range(len(self.lines) - HELD_BACK, len(self.lines)), RECORDS_PER_S))
+        self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
+        self.log(f"they have consumed and committed the last {HELD_BACK:,} records", "good")
+        self.verify("ZooKeeper members: ")
+        self.stop_members()
+
+    def _report(self, quiet_from_ms: int, lines: int, ends: Mapping[int, int]) -> CoordinatorDemoReport:
+        """Stops the brokers, and checks their files, the members' files and ZooKeeper's log."""
+        left = self.left_files(quiet_from_ms)
+        clients = self.outputs([child for _, child in self.clients.values()])
+        members = self.outputs(self.members)
+        reduction = reduce([*clients, *members])
+        stored = LoggedGroup(self.group, slot_of(self.group, len(self.slots)), TOPIC)
+        for transaction in left.log:
+            stored.apply(transaction)
+        coordinator = check_commits(left.log, stored)
+        kept = [left.kept.get(number, ()) for number in range(PARTITIONS)]
+        checks = [
+            *check_result(kept, reduction),
+            _check_starts(clients, reduction, stored),
+            self._check_handed_over(lines, ends),
+            _check_owners(stored),
+            _check_commits(stored),
+            _check_kinds(stored),
+            self._check_carried_on(members),
+            check_committed(kept, self.offsets),
+            checked("group verify is clean", "clients and ZooKeeper members", self.problems),
+            self._check_history(left.cluster, coordinator),
+        ]
+        records = {one.member: len(one.records) for one in clients}
+        return CoordinatorDemoReport(
+            clients=tuple(
+                ClientResult(
+                    member=name,
+                    client="Java console consumer" if client == JAVA else client,
+                    version=self.versions[client],
+                    records=records[name],
+                    ended="paused" if name == self.paused else "killed" if child.killed else "left",
+                    commits_failed=len(child.refusals),
+                )
+                for name, (client, child) in self.clients.items()
+            ),
+            left_out=tuple(self.left_out),
+            records=len(reduction.processed),
+            twice=len(reduction.repeated),
+            generations=len({one.generation for one in stored.generations}),
+            coordinators=tuple(stored.coordinators),
+            failover_s=self.failover_s,
+            kept_generation=self.kept_generation,
+            figures=left.cluster.figures,
+            **self.common(checks, self.group),
+        )
+
+    def _check_handed_over(self, lines: int, ends: Mapping[int, int]) -> CheckResult:
+        behind = [
+            f"{number} at {self.handed_over.get(number)} of {end}"
+            for number, end in sorted(ends.items())
+            if self.handed_over.get(number) != end
+        ]
+        total = sum(self.handed_over.values())
+        text = f"{total:,} of {lines:,} records in {len(ends)} partitions"
+        enough = bool(ends) and total == lines
+        return checked("the clients committed everything to its end", text, behind, enough=enough)
+
+    def _check_carried_on(self, members: Sequence[MemberOutput]) -> CheckResult:
+        """The ZooKeeper consumers began where the clients had stopped."""
+        first: dict[int, int] = {}
+        for output in members:
+            for record in output.records:
+                first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
+        faults = [
+            f"{number} at {offset}, committed was {self.handed_over.get(number)}"
+            for number, offset in sorted(first.items())
+            if offset != self.handed_over.get(number)
+        ]
+        count = sum(len(output.records) for output in members)
+        text = f"{count:,} records by {' and '.join(MEMBERS)}, from the same offsets"
+        return checked("ZooKeeper members carried on at the same offsets", text, faults, enough=bool(first))
+
+    def _check_history(self, cluster: ClusterReport, coordinator: CoordinatorReport) -> CheckResult:
+        """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
+        members = self.history()
+        faults = [str(one) for report in (cluster, members, coordinator) for one in report.violations]
+        faults += [*cluster.damage, *members.damage, *members.shortfalls(MEMBERS_MIN)]
+        figures = cluster.figures
+        for name, least in CLUSTER_MIN.items():
+            if getattr(figures, name) < least:
+                faults.append(f"{name}: {getattr(figures, name)} of {least}")
+        faults += [f"{name}: none" for name in COORDINATOR_MIN if not coordinator.figures.get(name)]
+        acknowledged = len({one.number for one in self.acknowledged})
+        if acknowledged != len(self.lines):
+            faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
+        text = f"{figures.transactions:,} transactions, {members.figures.records:,} events"
+        enough = cluster.holds and members.holds
+        text += "" if faults else ", no violation"
+        return checked("the checker finds nothing", text, faults, enough=enough)
+
+    def draw(self, width: int = 100, height: int = 40) -> RenderableType:
+        """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
+        rows = [self._client_row(*one) for one in enumerate(self.clients)]
+        rows += [self._member_row(len(rows) + number, one) for number, one in enumerate(self.members)]
+        produced, total = len(self.acknowledged), len(self.lines)
+        cells: list[RenderableType] = []
+        for name, done in (("produced", produced), ("committed", self.committed)):
+            cells += [Text(f"{name} {done:,}"), bar(done, total, 20)]
+        cells.append(Text(f"lag {max(produced - self.committed, 0):,}"))
+        parts: list[RenderableType] = [
+            table(">broker,>pid,state,>leads,>slots,", [self._broker_row(n) for n in sorted(self.brokers)]),
+            Text(),
+            self._group(),
+            table("member,>pid,process,>session,>records,>lag,partitions", rows),
+            beside(cells),
+        ]
+        return frame(self, parts, len(self.brokers) + len(rows) + 5, width, height)
+
+    def _broker_row(self, number: int) -> list[RenderableType]:
+        process = self.brokers[number]
+        roles = ["coordinator"] if self._coordinator() == number else []
+        roles += ["controller"] if self.cluster.controller == number else []
+        slots = sum(slot.leader == number for slot in self.slots)
+        counts = (str(self.cluster.leads(number)), str(slots))
+        role = Text(", ".join(roles), style="bold green")
+        return [str(number), str(process.pid), state(process.state), *counts, role]
+
+    def _group(self) -> Text:
+        text = Text.assemble("group ", (self.group, "bold"))
+        one = None if self.members else self.coordinated
+        if self.members:
+            return text.append(
+                f"   {self.owned.state}", style="green" if self.owned.state == "stable" else "yellow"
+            )
+        if one is None:
+            return text.append("   no member yet", style="yellow")
+        if one.phase is None:
+            text.append("   the coordinator does not answer", style="bold red")
+        else:
+            text.append(f"   {one.phase}", style="green" if one.phase == STABLE else "yellow")
+        if one.phase_ends_in_ms is not None:
+            text.append(f", ends in {one.phase_ends_in_ms / 1000:.1f} s", style="yellow")
+        if one.leader is not None:
+            text.append(f"   coordinator: broker {one.leader}")
+        if one.generation is not None:
+            text.append("   generation ").append(str(one.generation), style="bold")
+        return text
+
+    def session_s(self, name: str) -> float | None:
+        """When the coordinator removes a client unless it sends a heartbeat, in seconds from now."""
+        members = self.coordinated.members if self.coordinated else ()
+        found = [one.session_expires_in_ms for one in members if one.client_id == name]
+        return found[0] / 1000 if found and found[0] is not None else None
+
+    def _client_row(self, number: int, name: str) -> list[RenderableType]:
+        session_s = self.session_s(name)
+        session = "" if session_s is None else f"{session_s:.1f} s"
+        return self._row(number, self.clients[name][1], name, session, self.coordinated_partitions(name))
+
+    def _member_row(self, number: int, one: Child) -> list[RenderableType]:
+        return self._row(number, one, f"{one.name} (ZooKeeper)", "", self.partitions_of(one))
+
+    def _row(
+        self, number: int, one: Child, name: str, session: str, partitions: Sequence[int]
+    ) -> list[RenderableType]:
+        color = "dim" if one.ended else COLORS[number % len(COLORS)]
+        lag = sum(max(self.ends.get(n, 0) - max(self.offsets.get(n, 0), 0), 0) for n in partitions)
+        return [
+            Text(name, style=color),
+            Text(str(one.pid), style="dim" if one.ended else ""),
+            state(one.state),
+            Text(session, style="bold red" if one.state in ("killed", "paused") else ""),
+            f"{one.processed:,}",
+            f"{lag:,}" if partitions else "",
+            Text(_listed(partitions, " "), style=color),
+        ]
+
+
+def _listed(partitions: Sequence[int], between: str = ", ") -> str:
+    return between.join(map(str, partitions))
+
+
+def _check_starts(outputs: Sequence[MemberOutput], reduction: Reduction, stored: LoggedGroup) -> CheckResult:
+    """Each client begins a partition at a committed offset, not below what earlier assignments committed."""
+    starts: dict[tuple[int, int, str], int] = {}
+    for output in outputs:
+        for record in output.records:
+            starts.setdefault((record.token, record.partition, output.member), record.offset)
+    faults = []
+    for (token, partition, member), first in sorted(starts.items()):
+        own = [one for one in stored.commits if one.partition == partition and one.client is not None]
+        before = max((one.offset for one in own if 0 < one.token < token), default=0)
+        if first < before:
+            faults.append(f"{member} began {partition} at {first}, committed was {before}")
+        elif first and first not in {one.offset for one in own}:
+            faults.append(f"{member} began {partition} at {first}, which was not committed")
+    repeated = sum(count - 1 for count in reduction.repeated.values())
+    text = f"{repeated:,} twice; {len(starts)} starts"
+    text += "" if faults else ", each at the committed offset"
+    return checked("nothing twice but what was not committed", text, faults, enough=bool(starts))
+
+
+def _check_owners(stored: LoggedGroup) -> CheckResult:
+    """No stored generation gives a partition to two members, and no number is given to two assignments."""
+    faults = [
+        f"generation {one.generation}: {number} belongs to {' and '.join(owners)}"
+        for one in stored.generations
+        for number, owners in sorted(one.owners.items())
+        if len(owners) > 1
+    ]
+    for before, after in zip(stored.generations, stored.generations[1:], strict=False):
+        if after.generation < before.generation:
+            faults.append(f"generation {after.generation} after {before.generation}")
+        elif after.generation == before.generation and after.owners != before.owners:
+            faults.append(f"generation {after.generation} has two assignments")
+    numbers = sorted({one.generation for one in stored.generations})
+    text = f"{len(numbers)} generations, {numbers[0]} to {numbers[-1]}" if numbers else "no generation"
+    enough = len(numbers) >= GENERATIONS_MIN
+    return checked("no two members of a generation own one partition", text, faults, enough=enough)
+
+
+def _check_commits(stored: LoggedGroup) -> CheckResult:
+    """Each stored commit is of the member that owns the partition in the generation stored last."""
+    commits = [one for one in stored.commits if one.client is not None]
+    faults = [
+        f"zxid {one.zxid:#x}: {one.partition}:{one.offset} by {one.client or 'Java'}"
+        for one in commits
+        if (one.client or JAVA) not in one.owners
+    ]
+    text = f"{len(commits):,} commits of clients in ZooKeeper's log{'' if faults else ', all of owners'}"
+    return checked("no commit of an old generation was accepted", text, faults, enough=bool(commits))
+
+
+def _check_kinds(stored: LoggedGroup) -> CheckResult:
+    text = f"{stored.registrations} ZooKeeper consumers, after the last client had left"
+    enough = stored.registrations >= len(MEMBERS)
+    return checked("one kind of members at a time", text, stored.mixed, enough=enough)

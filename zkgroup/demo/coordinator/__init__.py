@@ -1,1 +1,0 @@
-"""`zkgroup demo coordinator`: Kafka's clients share a group; its coordinator and two clients fail."""

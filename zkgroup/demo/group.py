@@ -1,0 +1,264 @@
+"""`zkgroup demo group`: three members share partitions, one is killed, another joins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, ClassVar
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from zkgroup.admin import groups
+from zkgroup.admin.topics import creation, deletion, listing
+from zkgroup.demo.flight_data import (
+    PARTITIONS,
+    TOPIC,
+    AirportDelay,
+    bundled_lines,
+    distribute,
+    reduce,
+    slowest,
+    write_topic,
+)
+from zkgroup.demo.members import MemberStage
+from zkgroup.demo.processes import Child
+from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
+from zkgroup.demo.stage import DemoOptions, DemoReport, Screen, folder_of, opened
+from zkgroup.errors import ConflictError, ZkGroupError
+from zkgroup.groups.reader import group_names
+from zkgroup.history import Figures
+
+NAMES = ("ada", "ben", "cleo", "dan")
+"""The first three start; the second is killed; the last joins afterwards."""
+SESSION_MS = 4_000
+EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
+"""What the recorded history must hold at least to prove anything."""
+EVENT_LINES_MIN = 8
+"""With room for fewer events, the partitions are drawn in two columns."""
+BAR = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDemoReport(DemoReport):
+    """The report of one run."""
+
+    airports: tuple[AirportDelay, ...]
+    """The slowest ones."""
+    records: int
+    twice: int
+    figures: Figures
+    """Figures of the recorded history."""
+    takeover_s: float
+    """From the SIGKILL until running members owned every partition again."""
+    embedded: bool
+
+
+def run(options: DemoOptions, screen: Screen) -> GroupDemoReport:
+    """Runs the whole demo. Leaves no process behind, whatever happens.
+
+    Raises `StableTimeoutError` when the group does not reach an expected state in time,
+    `EmbeddedServerError` when there is no server to start, and what the first read of an existing
+    ensemble raises.
+    """
+    with folder_of(options) as folder, opened(DemoGroup, options, screen, folder) as stage:
+        return stage.play()
+
+
+@dataclass(kw_only=True)
+class DemoGroup(MemberStage):
+    """One run: its members, and the steps of the scenario."""
+
+    command: ClassVar[str] = "zkgroup demo"
+
+    lines: Sequence[Sequence[bytes]] = ()
+    """The records of each partition."""
+    made_topic: bool = False
+    takeover_s: float = 0.0
+
+    def open(self) -> None:
+        """Says where ZooKeeper is."""
+        where = self.options.zookeeper
+        self.log("starting ZooKeeper" if where is None else f"connecting to {where}")
+
+    def play(self) -> GroupDemoReport:
+        """Runs the scenario until all members have left, and removes what it has created elsewhere."""
+        self._prepare()
+        try:
+            self._share()
+            self._leave()
+            return self.report()
+        finally:
+            self.close()
+            if not self.options.keep and self.options.zookeeper is not None:
+                self._clear()
+
+    def _prepare(self) -> None:
+        """Creates the topic and the files with its records. Raises ConflictError for another topic."""
+        self.lines = distribute(bundled_lines())
+        write_topic(self.folder / "records", self.lines)
+        self.made_topic = not listing.topic_exists(self.ensemble, TOPIC)
+        if self.made_topic:
+            plan = creation.plan_topic(self.ensemble, TOPIC, partitions=PARTITIONS)
+            creation.create_topic(self.ensemble, plan)
+        found = {row.topic: row.partitions for row in listing.list_topics(self.ensemble)[1]}[TOPIC]
+        if found != PARTITIONS:
+            raise ConflictError(
+                f"topic {TOPIC}: expected {PARTITIONS} partitions or no such topic, found {found}; "
+                "give the demo a chroot of its own: --zookeeper HOST:PORT/demo"
+            )
+        taken = set(group_names(self.ensemble))  # with old offsets
+        names = ("demo" if number == 1 else f"demo-{number}" for number in count(1))
+        self.group = next(name for name in names if name not in taken)
+        self.log(f"ZooKeeper is up; topic {TOPIC}: {PARTITIONS} partitions, {self.total:,} records")
+
+    def _clear(self) -> None:
+        try:
+            groups.delete_group(self.ensemble, groups.plan_deletion(self.ensemble, self.group))
+            if self.made_topic:
+                deletion.delete_topic(self.ensemble, deletion.plan_topic_deletion(self.ensemble, TOPIC))
+        except ZkGroupError as error:
+            self.log(f"could not clean up: {error}", "bad")
+
+    def _share(self) -> None:
+        self.headline = "three members share twelve partitions"
+        for name in NAMES[:3]:
+            self._start(name)
+        self.until("the first three members share all partitions", lambda: self.is_shared_by(NAMES[:3]))
+        self.log("every partition has an owner", "good")
+        self.interlude()
+        self.until("a third of the records is committed", lambda: self.committed > self.total / 3)
+        self._kill(self.members[1])
+        self.headline = "a new member joins"
+        self._start(NAMES[3])
+        before = self.owned.tokens
+        heirs = (NAMES[0], NAMES[2], NAMES[3])
+        self.until("the new member has its share", lambda: self.is_shared_by(heirs))
+        stayed = sorted(n for n, token in self.owned.tokens.items() if before.get(n) == token)
+        self.log(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
+
+    def interlude(self) -> None:
+        """A hook for the audit demo, while the first three members share all partitions."""
+
+    @property
+    def moved(self) -> frozenset[int]:
+        """Partitions whose offsets the interlude has changed."""
+        return frozenset()
+
+    @property
+    def total(self) -> int:
+        """Number of records in all partitions."""
+        return sum(map(len, self.lines))
+
+    def _start(self, name: str) -> None:
+        source = str(self.folder / "records")
+        member = self.start_member(name, source, self.options.records_per_s, SESSION_MS)
+        self.log(f"{name} starts (process {member.pid})")
+
+    def _kill(self, victim: Child) -> None:
+        self.headline = f"{victim.name} is dead; its session lives for {SESSION_MS / 1000:g} s more"
+        held = self.partitions_of(victim)
+        victim.kill()
+        killed_s = time.monotonic()
+        self.log(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
+        alive = [one.name for one in self.members if not one.killed]
+        self.until("the survivors own everything", lambda: self.is_shared_by(alive))
+        self.takeover_s = time.monotonic() - killed_s
+        self.log(f"taken over by {' and '.join(alive)} after {self.takeover_s:.1f} s", "good")
+
+    def _leave(self) -> None:
+        self.headline = "draining to the end"
+        self.until("every record is committed", lambda: self.committed >= self.total)
+        self.log("every record is committed; running group verify", "good")
+        self.verify()
+        self.headline = "leaving"
+        self.stop_members()
+        self.headline = "the end"
+        self.log("all members have left; reading what they wrote")
+
+    def on_child_event(self, child: Child, event: dict[str, Any]) -> None:
+        """Prints what a member gets and gives."""
+        verb = {"assigned": "gets", "revoked": "hands over", "lost": "loses"}.get(event["event"])
+        if verb:
+            text = f"{child.name} {verb} {_listed(event['partitions'])}"
+            self.log(text, "bad" if verb == "loses" else "plain")
+
+    def report(self) -> GroupDemoReport:
+        """The report, after all members have left."""
+        reduction = reduce(self.outputs(self.members), self.moved)
+        history = self.history()
+        checks = self.check_members(self.lines, reduction, history, EVENTS_MIN, self.moved)
+        return GroupDemoReport(
+            airports=tuple(slowest(reduction.airports, count=8)),
+            records=len(reduction.processed),
+            twice=len(reduction.repeated),
+            figures=history.figures,
+            takeover_s=self.takeover_s,
+            embedded=self.options.zookeeper is None,
+            **self.common(checks, self.group),
+        )
+
+    def draw(self, width: int = 100, height: int = 40) -> RenderableType:
+        """Members and partitions; a low terminal shows the partitions in two columns."""
+        colors = {one.name: COLORS[i % len(COLORS)] for i, one in enumerate(self.members)}
+        lines = 2 + len(self.members)
+        tall = height - lines - len(self.lines) - 5 >= EVENT_LINES_MIN
+        rows = len(self.lines) + 2 if tall else (len(self.lines) + 1) // 2 + 2
+        members = table(
+            "member,>pid,state,>records,partitions",
+            [self._row(one, colors[one.name]) for one in self.members],
+        )
+        drawn = self._tall(colors) if tall else self._two_columns(colors, width)
+        return frame(self, [members, Text(), drawn], lines + rows, width, height)
+
+    def _row(self, one: Child, color: str) -> list[Text]:
+        faded = "dim" if one.ended else ""
+        return [
+            Text(one.name, style=faded or color),
+            Text(str(one.pid), style=faded),
+            state(one.state),
+            Text(f"{one.processed:,}", style=faded),
+            Text(" ".join(map(str, self.partitions_of(one))), style=color),
+        ]
+
+    def _tall(self, colors: dict[str, str]) -> RenderableType:
+        rows: list[list[RenderableType]] = []
+        for number in range(len(self.lines)):
+            name, owner, *rest = self._partition(number, colors, BAR)
+            rows.append([name, owner, Text(str(self.owned.tokens.get(number, "")), style="dim"), *rest])
+        done, total = self.committed, self.total
+        rows.append(["", "", "", f"{done:,}", f"{total - done:,}", bar(done, total, BAR)])
+        return table(">partition,owner,>token,>offset,>lag,", rows)
+
+    def _two_columns(self, colors: dict[str, str], width: int) -> RenderableType:
+        size = max(0, min(BAR, width // 2 - 36))
+        half = (len(self.lines) + 1) // 2
+        halves = (range(half), range(half, len(self.lines)))
+        tables = [
+            table(
+                ">partition,owner,>offset,>lag,",
+                [self._partition(number, colors, size) for number in numbers],
+            )
+            for numbers in halves
+        ]
+        text = f"{self.committed:,} of {self.total:,} committed"
+        return Group(beside(tables), beside([Text(text), bar(self.committed, self.total, BAR)]))
+
+    def _partition(self, number: int, colors: dict[str, str], size: int) -> list[RenderableType]:
+        """Number, owner, offset, lag and progress of a partition."""
+        owner = self.owned.owners.get(number)
+        missing = "bold red" if any(not one.ended for one in self.members) else "dim"
+        end, offset = len(self.lines[number]), max(self.owned.offsets.get(number, 0), 0)
+        return [
+            Text(str(number)),
+            Text(owner, style=colors.get(owner, "")) if owner else Text("none", style=missing),
+            Text(f"{offset:,}"),
+            Text(f"{end - offset:,}", style="" if end > offset else "dim"),
+            bar(offset, end, size),
+        ]
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(partitions)))

@@ -1,1 +1,0 @@
-"""`zkgroup demo group`: three members share partitions, one is killed, another joins."""

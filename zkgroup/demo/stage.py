@@ -1,0 +1,257 @@
+"""The skeleton of all demos: options, printed events, waiting for a state, checks, and the report."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+from rich.console import RenderableType
+
+from zkgroup.demo.processes import Child
+from zkgroup.errors import StableTimeoutError
+from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
+
+Tone = Literal["plain", "good", "bad"]
+TICK_MS = 500
+SMALL_FILES = "-Dzookeeper.preAllocSize=4096"
+"""Preallocation of a server's log in KiB: small, because the checks of brokers read the whole log."""
+NAMED_MAX = 5
+"""Number of items that a message names; it counts the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """Options of a demo. All but `keep` and `timeout_s` are for the demo of a group."""
+
+    keep: bool = False
+    """Keep znodes and files afterwards."""
+    zookeeper: str | None = None
+    """An existing ensemble; embedded servers when absent."""
+    connection: ClientSettings = field(default_factory=ClientSettings)
+    """Authentication and encryption for an existing ensemble, for the demo and its members."""
+    answer_timeout_s: float = 60.0
+    """Longest wait for the connection, and for each response."""
+    records_per_s: int = 550
+    """Each member's speed: the records last for about half a minute."""
+    timeout_s: float = 600.0
+    """Longest time for the whole run: far beyond what it needs, also on a slow machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressEvent:
+    """One printed line, with the seconds since the start."""
+
+    at_s: float
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One checked statement: whether it holds, and the figures that show it."""
+
+    statement: str
+    holds: bool
+    evidence: str
+
+
+def named(names: Sequence[object]) -> str:
+    """The first names, and the number of the others."""
+    rest = len(names) - NAMED_MAX
+    return ", ".join(map(str, names[:NAMED_MAX])) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def checked(statement: str, text: str, faults: Sequence[object] = (), *, enough: bool = True) -> CheckResult:
+    """The check of a statement: it holds without faults, where enough was seen to decide it."""
+    return CheckResult(statement, enough and not faults, f"{text}; {named(faults)}" if faults else text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoReport:
+    """What the reports of all demos have."""
+
+    checks: tuple[CheckResult, ...]
+    took_s: float
+    as_of: AsOf
+    group: str
+    zookeeper: str
+    folder: Path | None
+    """Folder of the kept files, the servers' data included; None when they were removed."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return all(check.holds for check in self.checks)
+
+
+class Screen(Protocol):
+    """The output of a demo: a live view on a terminal, plain lines elsewhere."""
+
+    def on_event(self, event: ProgressEvent) -> None:
+        """Prints an event, once."""
+
+    def show(self, stage: Any) -> None:
+        """Shows the present state of the run (a `DemoStage`) in place of the one before."""
+
+
+@dataclass(kw_only=True)
+class DemoStage:
+    """One run of a demo. A subclass reads and draws the state, and has the steps of the scenario."""
+
+    command: ClassVar[str]
+    servers: ClassVar[int] = 1
+    java_options: ClassVar[Sequence[str]] = ()
+    read_every_s: ClassVar[float] = 0.25
+
+    options: DemoOptions
+    screen: Screen
+    folder: Path
+    zookeeper: str = ""
+    ensemble: Ensemble = field(init=False)
+    children: list[Child] = field(default_factory=list)
+    """Every process that was ever started."""
+    events: list[ProgressEvent] = field(default_factory=list)
+    headline: str = "starting"
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began_s
+
+    @property
+    def logs(self) -> list[Path]:
+        """The folder of each own server with its transaction log."""
+        return [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
+
+    def log(self, text: str, tone: Tone = "plain") -> None:
+        """Prints an event."""
+        event = ProgressEvent(self.elapsed_s, text, tone)
+        self.events.append(event)
+        self.screen.on_event(event)
+
+    def until(self, what: str, reached: Callable[[], bool], read_every_s: float | None = None) -> None:
+        """Refreshes until `reached()` is true.
+
+        Raises `StableTimeoutError` after the longest time for the run, and what `check` raises.
+        """
+        while True:
+            self.refresh()
+            if reached():
+                return
+            self.check()
+            if self.elapsed_s > self.options.timeout_s:
+                raise StableTimeoutError(f"not reached {self.options.timeout_s:g} s after the start: {what}")
+            time.sleep(self.read_every_s if read_every_s is None else read_every_s)
+
+    def refresh(self) -> None:
+        """Reads everything and shows it."""
+        self.read()
+        for child in self.children:
+            for event in child.poll_events():
+                self.on_child_event(child, event)
+        self.screen.show(self)
+
+    def end(self, children: Sequence[Child], who: str) -> None:
+        """Sends SIGTERM to the living ones of these processes, and waits for their ends."""
+        alive = [one for one in children if not one.ended]
+        for one in alive:
+            one.terminate()
+        self.until(f"{who} have left", lambda: all(one.wait(0) for one in alive))
+
+    def check(self) -> None:
+        """Raises where a process or a thread has failed, so that waiting is useless."""
+        for child in self.children:
+            child.check()
+
+    def close(self) -> None:
+        """Ends every process."""
+        for child in self.children:
+            child.close()
+
+    def open(self) -> None:
+        """Starts what needs no ZooKeeper yet."""
+        self.log("starting ZooKeeper")
+
+    def read(self) -> None:
+        """Reads the state from ZooKeeper."""
+
+    def on_child_event(self, child: Child, event: dict[str, Any]) -> None:
+        """A process has printed an event, which `child` has applied."""
+
+    def draw(self, width: int = 100, height: int = 40) -> RenderableType:
+        """Draws the state read last for a terminal of this size; 80x24 is enough."""
+        raise NotImplementedError
+
+    def common(self, checks: Sequence[CheckResult], group: str) -> dict[str, Any]:
+        """The fields of `DemoReport`."""
+        return {
+            "checks": tuple(checks),
+            "took_s": self.elapsed_s,
+            "as_of": self.ensemble.as_of(),
+            "group": group,
+            "zookeeper": self.zookeeper,
+            "folder": self.folder if self.options.keep else None,
+        }
+
+
+StageT = TypeVar("StageT", bound=DemoStage)
+
+
+@contextmanager
+def folder_of(options: DemoOptions) -> Iterator[Path]:
+    """A folder for the files of a run, removed at the end unless they are kept."""
+    folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
+    try:
+        yield folder
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def opened(kind: type[StageT], options: DemoOptions, screen: Screen, folder: Path) -> Iterator[StageT]:
+    """A run with its ZooKeeper. No process is left afterwards, so the servers' files are complete.
+
+    Raises `EmbeddedServerError` when there is no server to start, and what a first connection raises.
+    """
+    stage = kind(options=options, screen=screen, folder=folder)
+    with ExitStack() as stack:
+        stack.callback(stage.close)
+        stage.open()
+        stage.zookeeper = (
+            options.zookeeper
+            or stack.enter_context(
+                EmbeddedZooKeeper(
+                    stage.servers,
+                    data_dir=folder / "zookeeper",
+                    tick_time_ms=TICK_MS,
+                    java_options=stage.java_options,
+                )
+            ).address
+        )
+        stage.ensemble = stack.enter_context(connected(stage.zookeeper, options))
+        stack.callback(stage.close)  # before the servers go
+        yield stage
+
+
+@contextmanager
+def connected(address: str, options: DemoOptions) -> Iterator[Ensemble]:
+    """A connection of the demo to an ensemble. Raises what a first connection raises."""
+    client = ZooKeeperClient(address, replace(options.connection, session_timeout_ms=10_000))
+    try:
+        zk = Blocking(client, timeout_s=options.answer_timeout_s)
+        zk.wait_connected()
+        yield Ensemble(zk, SystemClock())
+    finally:
+        client.close()
