@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 
@@ -199,7 +199,18 @@ CANCELLATION = Document(
         ),
     ),
 )
-PLAN = Document("reassignment_plan", Shape(PlanDocument))
+PLAN = Document(
+    "reassignment_plan",
+    Shape(
+        PlanDocument,
+        *(field.name for field in fields(PlanDocument)),
+        JsonKey(
+            "changes",
+            list_of(PLANNED_CHANGE.schema),
+            lambda plan: [PLANNED_CHANGE.json(one) for one in plan.changes],
+        ),
+    ),
+)
 
 
 def reassignment(

@@ -176,7 +176,9 @@ def test_the_old_spelling_does_to_a_stored_plan_what_plan_does(shell: Shell, clu
     """`--pause`, `--cancel` and `--resume` are the commands of these names."""
     found = []
     for spelling in (("plan", "pause"), ("reassign", "plan", "--pause")):
-        name = shell.json("plan", "replace", "1=3", "--save")["kept"]["plan"]
+        made = shell.json("plan", "replace", "1=3", "--save")
+        assert all(row["reason"] for row in made["changes"])
+        name = made["kept"]["plan"]
         ran = [
             shell.run(
                 *spelling[:-1], spelling[-1].replace("pause", verb), name, "--execute", "--format", "json"
