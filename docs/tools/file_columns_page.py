@@ -30,6 +30,7 @@ def page() -> str:
     intro = [
         "One row of a log is one operation of a transaction: a multi has one for each of its operations.",
         "One row of a snapshot is one znode, a parent before its children.",
+        "A `?` behind the type of a column says that it may be null.",
         "`zkgroup.zkfiles.columns` gives both as batches, `zkgroup.zkfiles.arrow.record_batch` converts a",
         "batch to Arrow, and [Spark's tables](../audit-on-spark.md) have the same columns.",
         "`zkgroup audit report` and `audit run` write the tables of the audit as Parquet, with the types of Arrow.",
@@ -70,10 +71,7 @@ def _audit_table(text: str, columns: Iterable[Column]) -> tuple[list[str], list[
 
 
 def _table(columns: Iterable[Column]) -> list[str]:
-    return markdown.table(
-        ["column", "type", "null", "meaning"],
-        (
-            [f"`{column.name}`", f"`{column.type}`", "may be" if column.nullable else "never", column.meaning]
-            for column in columns
-        ),
+    return markdown.items(
+        (f"`{column.name}`", f"`{column.type}{'?' if column.nullable else ''}`", column.meaning)
+        for column in columns
     )

@@ -23,14 +23,9 @@ def page() -> str:
         "A bound is set by `--bound NAME.BOUND=NUMBER`; those that end in `_ms` are in milliseconds.",
         "Findings that need only a snapshot are also found in an export and in a live ensemble.",
     ]
-    rows = [
-        (f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule), rule.question)
-        for rule in ALL_RULES
-    ]
+    rows = [(f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule)) for rule in ALL_RULES]
     sections = [line for rule in ALL_RULES for line in _section(rule)]
-    return markdown.page(
-        "Findings", intro, markdown.table(["finding", "worst", "needs", "asks"], rows), sections
-    )
+    return markdown.page("Findings", intro, markdown.table(["finding", "worst", "needs"], rows), sections)
 
 
 def needs_text(rule: AnyRule) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
@@ -13,7 +13,8 @@ from docs.tools import markdown
 def page() -> str:
     """`reference/json.md`."""
     intro = [
-        "`--format json` prints one object with `schema` and `as_of`, indented on a terminal and on one",
+        "`--format json` prints one object with `schema` (the name of the document) and, of what was read in ZooKeeper,",
+        "`as_of` (an object: `zxid`, an integer, and `time`), indented on a terminal and on one",
         "line elsewhere; `--format ndjson` prints one item or event a line. A key is never missing, unknown is `null`, times are ISO-8601 UTC with milliseconds,",
         "integers are integers. Within a version keys are only added.",
         "Characters that are not printable are JSON's escapes (`\\u001b`), so no value is lost; elsewhere they are shown as `\\x1b`.",
@@ -31,12 +32,14 @@ def page() -> str:
 
 
 def _block(title: str, schema: Mapping[str, Any]) -> list[str]:
-    return [f"### {title}", "", "```text", *_lines(schema, ""), "```"]
+    return [f"### {title}", "", "```text", *_lines(schema, "", told=("schema", "as_of")), "```"]
 
 
-def _lines(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """One line for each key, nested objects indented."""
+def _lines(schema: Mapping[str, Any], indent: str, told: Sequence[str] = ()) -> Iterator[str]:
+    """One line for each key but those that are told already, nested objects indented."""
     for key, value in schema["properties"].items():
+        if key in told:
+            continue
         optional = "" if key in schema["required"] else ", only where needed"
         yield f"{indent}{key}: {_kind(value)}{optional}"
         for inner in _objects(value):

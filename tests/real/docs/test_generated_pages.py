@@ -54,7 +54,7 @@ def test_every_column_of_files_says_what_it_means() -> None:
 
     for column in (*schemas.LOG, *schemas.SNAPSHOT):
         assert column.meaning.endswith(".")
-        assert f"| `{column.name}` | `{column.type}` |" in text
+        assert f"- `{column.name}: {column.type}{'?' if column.nullable else ''}`: " in text
     assert set(file_columns_page.TYPES) == set(get_args(schemas.ColumnType))
 
 
