@@ -10,8 +10,7 @@ from typing import Final
 
 from zkgroup.broker.groups.telemetry import GroupTelemetry
 from zkgroup.broker.replica_view import ReplicaView, Role
-from zkgroup.broker.server.handlers import Answer, NoAnswer, RequestContext, Respond
-from zkgroup.broker.server.later import Later
+from zkgroup.broker.server.handlers import Answer, Later, NoAnswer, RequestContext, Respond
 from zkgroup.metrics import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink

@@ -1,14 +1,15 @@
-"""Settings of a ZooKeeper client: address, timeouts with the unit in the name, TLS, authentication, ACLs."""
+"""Settings of a ZooKeeper client: addresses, timeouts with their unit in the name, TLS, credentials, ACLs."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from zkgroup.errors import ConfigError
-from zkgroup.zookeeper.addresses import parse_hosts, refuse_schemes
 
 
 class Secret:
@@ -302,3 +303,33 @@ def _chroot(text: str, whole: str, what: str) -> str:
     if any(part in ("", ".", "..") for part in path.split("/")[1:]) or "\0" in path:
         raise ConfigError(f"{what}: expected an absolute path, found {text!r}")
     return path
+
+
+def parse_hosts(text: str, default_port: int, what: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of each server; IPv6 addresses are in brackets. `what` begins the message of an error.
+
+    Raises ConfigError that names the invalid part.
+    """
+    refuse_schemes(text, what)
+    return tuple(_host(part.strip(), default_port, what) for part in text.split(","))
+
+
+_SCHEME = re.compile(r"(^|,)\s*([a-z][a-z0-9_+.-]*://)", re.IGNORECASE)
+
+
+def refuse_schemes(text: str, what: str) -> None:
+    """Raises ConfigError for a text with `zookeeper://` or the like before a server."""
+    if found := _SCHEME.search(text):
+        bare = _SCHEME.sub(r"\1", text.strip())
+        raise ConfigError(f"{what}: expected no scheme, found {found[2]!r}; write {bare!r}")
+
+
+def _host(text: str, default_port: int, what: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit("//" + text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{what}: {text!r} is not HOST:PORT ({error})") from error
+    if not host or parts.username is not None or parts.path or parts.query or parts.fragment:
+        raise ConfigError(f"{what}: expected HOST:PORT, found {text!r}")
+    return host, default_port if port is None else port

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, Doing, slowest, to_make_room
-from zkgroup.broker.server.handlers import Peer, PeerKind
+from zkgroup.broker.server.connection_choice import (
+    CLUSTER_MAX,
+    ClusterPeers,
+    Doing,
+    Peer,
+    PeerKind,
+    slowest,
+    to_make_room,
+)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.fetch_handler import FetchHandler
-from zkgroup.broker.server.handlers import Peer, RequestContext
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Api, RequestHeader

@@ -11,9 +11,8 @@ from kafka import KafkaConsumer
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
-from zkgroup.broker.server.find_coordinator import SlotSource
-from zkgroup.broker.server.handlers import Peer
-from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from zkgroup.broker.server.connection_choice import Peer
+from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, SlotSource
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import BrokerEndPoint, UpdateMetadataRequest, UpdateMetadataResponse
 from zkgroup.wire.messages import Api, ErrorCode, decode_response, encode_request

@@ -27,8 +27,8 @@ from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
 from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits
-from zkgroup.broker.server.handlers import Answer, PeerKind, RequestContext
-from zkgroup.broker.server.later import Later, given
+from zkgroup.broker.server.connection_choice import PeerKind
+from zkgroup.broker.server.handlers import Answer, Later, RequestContext, given
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse

@@ -6,8 +6,7 @@ import asyncio
 
 from tests.worlds.serving import ALL, Client, closed, on_a_loop, until
 from zkgroup.broker.server.connection import REQUESTS_AT_ONCE, SEND_BYTES
-from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
-from zkgroup.broker.server.later import Later, given
+from zkgroup.broker.server.handlers import Answer, Later, RequestContext, Respond, given
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.wire.groups import (
     DescribedGroup,

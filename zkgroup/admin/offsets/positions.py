@@ -16,7 +16,7 @@ from zkgroup.errors import NotFoundError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
-from zkgroup.zookeeper.addresses import parse_hosts
+from zkgroup.zookeeper.settings import parse_hosts
 
 Places: TypeAlias = tuple[Mapping[int, BrokerRegistration], Mapping[TopicPartition, int | str]]
 """Brokers by id, and for each partition the id of its leader, or why there is none."""

@@ -26,8 +26,7 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
-from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
-from zkgroup.broker.server.later import Later, given
+from zkgroup.broker.server.handlers import Answer, Later, RequestContext, ServedApi, given
 from zkgroup.coordinator import events
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,

@@ -30,7 +30,7 @@ from zkgroup.broker.groups.store_events import (
     WriteManyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import ServiceResult, StoredCoordinator
-from zkgroup.broker.server.later import Later
+from zkgroup.broker.server.handlers import Later
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import WriteOffsets

@@ -1,11 +1,11 @@
 """The port of a broker: its connections, their requests and the answers.
 
 * `server`: `BrokerServer` listens, `Connection` reads requests and sends answers
-* `later`: answers that are given where they are known
-* `handlers`: `ApiTable`, the served APIs with their versions and handlers; `RequestContext`
+* `handlers`: `ApiTable`, the served APIs with their versions and handlers; `RequestContext`; `Later`
 * `apis`: `BrokerApis`, the table of a broker
 * `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time
-* `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it
+* `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it,
+  FindCoordinator too
 * `produce_requests`: Produce; `offset_requests`: ListOffsets and OffsetForLeaderEpoch; `producer_ids`:
   InitProducerId
 * `fetch_requests`: Fetch, and when its answer is complete; `fetch_sessions`: the sessions of followers;

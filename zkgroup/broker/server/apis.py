@@ -11,12 +11,13 @@ from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.delete_records import DeleteRecordsHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
-from zkgroup.broker.server.find_coordinator import CoordinatorHandler, SlotSource
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import (
+    CoordinatorHandler,
     CreateTopic,
     MetadataHandlers,
     MetadataSource,
+    SlotSource,
     api_versions,
 )
 from zkgroup.broker.server.offset_requests import OffsetHandlers

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkgroup.broker.server.connection_choice import Doing
-from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Peer, RequestContext, Respond
-from zkgroup.broker.server.later import Later
+from zkgroup.broker.server.connection_choice import Doing, Peer
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Later, RequestContext, Respond
 from zkgroup.broker.server.metadata_requests import unsupported_api_versions
 from zkgroup.errors import (
     CorruptFrameError,

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from enum import IntEnum
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeVar
 
-from zkgroup.broker.server.handlers import Peer
+
+class PeerKind(Enum):
+    """The kinds of peers, as ZooKeeper shows them to be (`PeerClaimChecker`)."""
+
+    CLIENT = "client"
+    FOLLOWER = "follower"
+    """A registered broker that fetches."""
+    CONTROLLER = "controller"
+    """The active controller, or one that was active before it."""
+
+
+class Peer:
+    """The other end of a connection: its address, and what it has been shown to be."""
+
+    __slots__ = ("_on_confirmed", "host", "kind", "port")
+
+    def __init__(
+        self, host: str, port: int, on_confirmed: Callable[[Peer], None] = lambda peer: None
+    ) -> None:
+        """`on_confirmed` is called with each request that has confirmed the peer as one of the cluster."""
+        self.host, self.port = host, port
+        self.kind = PeerKind.CLIENT
+        self._on_confirmed = on_confirmed
+
+    def confirm(self, kind: PeerKind) -> None:
+        """ZooKeeper says that it is what it claims to be."""
+        self.kind = kind
+        self._on_confirmed(self)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 class Holder(Protocol):

@@ -1,45 +1,78 @@
-"""The table of the requests that a broker serves, and what reaches their handlers."""
+"""The table of the requests that a broker serves, the arguments of its handlers, and answers given later."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.wire.messages import Request, RequestHeader, Response
 
-
-class PeerKind(Enum):
-    """The kinds of peers, as ZooKeeper shows them to be (`PeerClaimChecker`)."""
-
-    CLIENT = "client"
-    FOLLOWER = "follower"
-    """A registered broker that fetches."""
-    CONTROLLER = "controller"
-    """The active controller, or one that was active before it."""
+T = TypeVar("T")
 
 
-class Peer:
-    """The other end of a connection: its address, and what it has been shown to be."""
+class Later(Generic[T]):
+    """A value that is given once, perhaps before anybody asks for it. Used on one event loop.
 
-    __slots__ = ("_on_confirmed", "host", "kind", "port")
+    A handler that returns one answers its request at a tenth of the cost of a coroutine and a future; one
+    that is a coroutine can await it.
+    """
 
-    def __init__(
-        self, host: str, port: int, on_confirmed: Callable[[Peer], None] = lambda peer: None
-    ) -> None:
-        """`on_confirmed` is called with each request that has confirmed the peer as one of the cluster."""
-        self.host, self.port = host, port
-        self.kind = PeerKind.CLIENT
-        self._on_confirmed = on_confirmed
+    __slots__ = ("_first", "_given", "_then", "is_given")
 
-    def confirm(self, kind: PeerKind) -> None:
-        """ZooKeeper says that it is what it claims to be."""
-        self.kind = kind
-        self._on_confirmed(self)
+    def __init__(self) -> None:
+        self.is_given = False
+        self._given: Any
+        self._first: Callable[[], None] | None = None
+        self._then: Callable[[Later[T]], None] | None = None
 
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+    @property
+    def value(self) -> T:
+        """The given value."""
+        value: T = self._given
+        return value
+
+    def give(self, value: Any) -> None:
+        """Gives the value: what waits for it goes on at once. Raises nothing of its own."""
+        self._given = value
+        self.is_given = True
+        if self._first is not None:
+            self._first()
+        if self._then is not None:
+            self._then(self)
+
+    def first(self, callback: Callable[[], None]) -> None:
+        """Calls back when the value is given, before what waits for it goes on. As `then`, one callback."""
+        self._first = callback
+
+    def then(self, callback: Callable[[Later[T]], None]) -> None:
+        """Calls back when the value is given, which it is not yet. One callback, which must not raise."""
+        self._then = callback
+
+    def drop(self) -> None:
+        """Nothing waits any more: the value is dropped when it comes."""
+        self._first = self._then = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self.is_given:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.then(lambda later: None if future.done() else future.set_result(None))
+            try:
+                yield from future
+            except BaseException:
+                self.drop()
+                raise
+        return self.value
+
+
+def given(value: T) -> Later[T]:
+    """A value that is there already."""
+    later = Later[T]()
+    later.give(value)
+    return later
 
 
 class RequestContext(NamedTuple):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from zkgroup.broker.replica_view import FollowerId
-from zkgroup.broker.server.handlers import Peer, PeerKind
+from zkgroup.broker.server.connection_choice import Peer, PeerKind
 from zkgroup.broker.server.peer_claims import (
     ClaimVerdict,
     ControllerId,

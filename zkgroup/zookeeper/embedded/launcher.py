@@ -19,7 +19,7 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _POLL_MS = 200
-"""Seconds between two checks of the parent on a system without pidfd (not Linux, or before 5.3)."""
+"""Milliseconds between two checks of the parent on a system without pidfd (not Linux, or before 5.3)."""
 
 
 def _exec_server(command: list[str], launcher: int) -> None:

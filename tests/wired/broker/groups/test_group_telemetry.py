@@ -13,8 +13,8 @@ from tests.worlds.group_services import GROUP, GroupServer, group_server
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
 from zkgroup.broker.groups.telemetry import GroupTelemetry
-from zkgroup.broker.server.handlers import Answer, Peer, RequestContext
-from zkgroup.broker.server.later import Later
+from zkgroup.broker.server.connection_choice import Peer
+from zkgroup.broker.server.handlers import Answer, Later, RequestContext
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerTelemetry
 from zkgroup.coordinator.events import WriteOutcome
