@@ -156,6 +156,6 @@ def test_the_endpoint_and_the_log_show_a_rebalance(
 def test_every_metric_on_the_page_has_a_help_text() -> None:
     """`docs/operations.md` lists them; the endpoint shows the help text."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\| `(zkgroup_\w+)` \|", page, re.MULTILINE))
+    named = set(re.findall(r"^(?:- |\| )`(zkgroup_\w+)`", page, re.MULTILINE))
 
     assert named == set(prometheus.HELP)
