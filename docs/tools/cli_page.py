@@ -17,6 +17,8 @@ CHANGING = {
 }
 """Told once, where a command has all three with these meanings."""
 
+_OF_EVERY = ("[OPTIONS]", "COMMAND [ARGS]...")
+
 
 def page() -> str:
     """`reference/cli.md`."""
@@ -51,11 +53,8 @@ def _blocks(command: click.Command, context: click.Context) -> Iterator[list[str
     own = [one for one in command.get_params(context) if not isinstance(one, SharedOption)]
     options = [one for one in own if isinstance(one, click.Option)]
     yield [f"## {context.command_path}"]
-    yield [
-        "```text",
-        *" ".join([context.command_path, *command.collect_usage_pieces(context)]).split("\n"),
-        "```",
-    ]
+    if arguments := [one for one in command.collect_usage_pieces(context) if one not in _OF_EVERY]:
+        yield [f"`{' '.join([context.command_path, *arguments])}`"]
     yield [_text(command)]
     yield _options(options, context)
 
