@@ -279,7 +279,7 @@ def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.zookeeper import ZooKeeperClient
     from zkgroup.zookeeper.blocking import Blocking
-    from zkgroup.zookeeper.clock import SystemClock
+    from zkgroup.zookeeper.client import SystemClock
     from zkgroup.zookeeper.settings import Address
 
     where = target(shared())

@@ -11,7 +11,7 @@ from zkgroup.testing.kafka_cluster import KafkaCluster
 from zkgroup.wire.messages import decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 DIFFERENCES = [
     (

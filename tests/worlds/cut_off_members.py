@@ -18,7 +18,7 @@ from zkgroup.sources.memory import MemorySource
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import Topic, brokers_path, topics_path
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 (FIRST,) = orders(0)
 SESSION_MS = 3000

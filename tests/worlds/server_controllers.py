@@ -40,7 +40,7 @@ from zkgroup.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.notifications import isr_changes_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 PARENTS = ("/brokers", broker_ids_path(), topics_path(), isr_changes_path())
 

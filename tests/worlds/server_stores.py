@@ -23,7 +23,7 @@ from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, OffsetAndMetadata, SlotConfig
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 EffectT = TypeVar("EffectT", bound="Effect | LogEvent")
 SESSION_MS = 40_000

@@ -39,7 +39,7 @@ from zkgroup.model.ports import Clock, MetricsSink, Store, after, wait_for
 from zkgroup.runtime.logs import get_logger
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import Address
 
 log = get_logger("zkgroup.broker")

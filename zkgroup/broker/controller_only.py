@@ -43,7 +43,7 @@ from zkgroup.wire.metadata import PIECE
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import Address
 
 log = get_logger("zkgroup.broker")

@@ -18,17 +18,27 @@ from zkgroup.consumer._base import (
     CLOSE_TIMEOUT_S,
     DESCRIBE_TIMEOUT_S,
     HAND_BACK_TIMEOUT_S,
-    SOURCE_GRACE_S,
-    SOURCE_TIMEOUT_S,
-    ConsumerBase,
     MemberBase,
+    check_count,
+    check_offset,
+    checked_offsets,
+    checked_partitions,
+    checked_timeout,
+    checked_times,
     not_assigned,
     not_connected,
+    open_engine,
     reply_timeout_s,
     state_text,
 )
 from zkgroup.consumer.callbacks import AsyncCallbackRunner, AsyncRebalanceListener
-from zkgroup.consumer.consumer_engine import grouped, known_bounds
+from zkgroup.consumer.consumer_engine import (
+    SOURCE_GRACE_S,
+    SOURCE_TIMEOUT_S,
+    ConsumerBase,
+    grouped,
+    known_bounds,
+)
 from zkgroup.consumer.group_reads import (
     READ_AGAIN_S,
     group_reads,
@@ -41,15 +51,6 @@ from zkgroup.consumer.group_reads import (
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.options import (
-    check_count,
-    check_offset,
-    checked_offsets,
-    checked_partitions,
-    checked_timeout,
-    checked_times,
-    open_engine,
-)
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,

@@ -1,5 +1,7 @@
 """`ConsumerEngine`: a member's engine with a delivery, a fetcher, and the timers of commits and polls.
 
+`ConsumerBase` is the base class of the blocking and the asyncio consumer.
+
 `PollMonitor` checks whether the application still polls (`max_poll_interval_ms`). The application's threads
 begin and end polls, the member's thread checks. Each side writes its own state first and then reads the
 other's, so of a poll and a check at the same time at least one notices the other.
@@ -9,23 +11,27 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from zkgroup.consumer.callbacks import CallbackRunner
-from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.fetcher import Fetcher, ZooKeeperCluster
-from zkgroup.consumer.machine.events import Polled, PollOverdue
-from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.options import (
+from zkgroup.consumer._base import (
+    ListenerT,
+    MemberBase,
     MemberOptions,
+    Topics,
     check_record,
     checked_offsets,
     checked_partition,
     checked_partitions,
     open_engine,
 )
+from zkgroup.consumer.callbacks import CallbackRunner
+from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.fetcher import Fetcher, ZooKeeperCluster
+from zkgroup.consumer.machine.events import Polled, PollOverdue
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import (
     CommitResult,
@@ -35,7 +41,13 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.sources.port import Bounds, Record, RecordSource
+from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
+from zkgroup.settings import GroupSettings
+from zkgroup.sources.port import Bounds, Record, RecordSource, checked_source
+from zkgroup.zookeeper import ClientSettings
+
+SOURCE_TIMEOUT_S = 30.0
+SOURCE_GRACE_S = 1.0
 
 
 class PollMonitor:
@@ -319,3 +331,99 @@ def grouped(records: Iterable[Record]) -> dict[TopicPartition, list[Record]]:
     for record in records:
         found.setdefault(record.topic_partition, []).append(record)
     return found
+
+
+class ConsumerBase(MemberBase[ListenerT]):
+    """Arguments and plain methods of both consumers; each may be called from any thread."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        source: RecordSource,
+        settings: GroupSettings | None = None,
+        listener: ListenerT | None = None,
+        client: Store | None = None,
+        connection: ClientSettings | None = None,
+        history: HistorySink | None = None,
+        metrics: MetricsSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Checks everything that needs no network; raises `ConfigError`.
+
+        The arguments other than `source` are those of `GroupMember`.
+
+        Args:
+            source: gives the records, see `RecordSource`; it is closed with the consumer.
+        """
+        super().__init__(
+            address,
+            group=group,
+            topics=topics,
+            settings=settings,
+            listener=listener,
+            client=client,
+            connection=connection,
+            history=history,
+            metrics=metrics,
+            clock=clock,
+        )
+        self._source = checked_source(source)
+        self._consuming: ConsumerEngine | None = None
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Wakes calls that wait for records; from any thread."""
+
+    def _put_together(self, runner: CallbackRunner) -> MemberEngine:
+        self._consuming = ConsumerEngine(self._options, self._source, runner, self._wake)
+        return self._consuming.engine
+
+    def _launch(self, engine: MemberEngine) -> None:
+        assert self._consuming is not None
+        self._consuming.start()
+
+    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+        if self._consuming is not None:
+            self._consuming.begin_close(timeout_s)
+
+    @property
+    def _member(self) -> ConsumerEngine:
+        """The consumer's engine. Raises the error of a consumer that is not started, closed or failed."""
+        engine = self._engine
+        assert self._consuming is not None, engine
+        return self._consuming
+
+    def _no_reply(self, timeout_s: float) -> SourceUnavailableError:
+        return SourceUnavailableError(f"{type(self._source).__name__} gave no reply within {timeout_s:g} s")
+
+    def ack(self, record: Record) -> None:
+        """Acknowledges a record as processed. Ignored and counted if its partition was lost meanwhile."""
+        self._member.ack(record)
+
+    @property
+    def acks_ignored(self) -> int:
+        """Number of acknowledgements that came after their partition was lost."""
+        return self._consuming.delivery.acks_ignored if self._consuming is not None else 0
+
+    def position(self, topic_partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None until the reset policy has given one.
+
+        Raises `NotOwnerError`.
+        """
+        return self._member.position(topic_partition)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Stops delivery of these partitions until `resume`, also if they come back after a rebalance."""
+        self._member.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Delivers these partitions again."""
+        self._member.resume(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that `pause` stopped."""
+        return self._member.delivery.paused

@@ -78,7 +78,7 @@ class MemberEngine:
         callback_timeout_ms: int,
         owns_client: bool,
         history: HistorySink | None,
-        metrics: MetricsSink,
+        metrics: MetricsSink | None,
         delivery: DeliveryPort | None = None,
     ) -> None:
         self.group = group

@@ -21,30 +21,31 @@ from zkgroup.consumer._base import (
     CLOSE_TIMEOUT_S,
     DESCRIBE_TIMEOUT_S,
     HAND_BACK_TIMEOUT_S,
-    SOURCE_GRACE_S,
-    SOURCE_TIMEOUT_S,
-    ConsumerBase,
     MemberBase,
-    not_assigned,
-    not_connected,
-    reply_timeout_s,
-    state_text,
-)
-from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
-from zkgroup.consumer.consumer_engine import grouped, known_bounds
-from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
-from zkgroup.consumer.machine import MemberSnapshot
-from zkgroup.consumer.machine.events import MemberState
-from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.options import (
     check_count,
     check_offset,
     checked_offsets,
     checked_partitions,
     checked_timeout,
     checked_times,
+    not_assigned,
+    not_connected,
     open_engine,
+    reply_timeout_s,
+    state_text,
 )
+from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
+from zkgroup.consumer.consumer_engine import (
+    SOURCE_GRACE_S,
+    SOURCE_TIMEOUT_S,
+    ConsumerBase,
+    grouped,
+    known_bounds,
+)
+from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
+from zkgroup.consumer.machine import MemberSnapshot
+from zkgroup.consumer.machine.events import MemberState
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,

@@ -52,13 +52,13 @@ class Telemetry:
         lease_table: LeaseTable,
         clock: Clock,
         history: HistorySink | None,
-        metrics: MetricsSink,
+        metrics: MetricsSink | None,
     ) -> None:
         self._labels = {"group": group, "member": member}
         self._group = group
         self._member = member
         self._lease_table = lease_table
-        self._metrics = GuardedMetrics(metrics)
+        self._metrics = None if metrics is None else GuardedMetrics(metrics)
         self._history: GuardedHistory | None = None
         if history is not None:
             self._history = GuardedHistory(history, member, clock, self._history_lost)
@@ -79,7 +79,7 @@ class Telemetry:
         self._reason = change.reason
         for state in MemberState:
             labels = {**self._labels, "state": state.value}
-            self._metrics.gauge("zkgroup_session_state", labels, 1.0 if state is change.after else 0.0)
+            self._gauge("zkgroup_session_state", labels, 1.0 if state is change.after else 0.0)
 
     def note(self, note: LogEvent) -> None:
         if note.kind == "missing_topic":
@@ -97,14 +97,15 @@ class Telemetry:
         if kind == "lease.expired":
             self.holdings()
         elif kind == "watch_gap":
-            self._metrics.count("zkgroup_watch_gap_total", self._labels)
+            self._count("zkgroup_watch_gap_total", self._labels)
         elif kind == "rebalance.begin":
-            self._metrics.count("zkgroup_rebalance_total", {"group": self._group, "reason": self._reason})
+            self._count("zkgroup_rebalance_total", {"group": self._group, "reason": self._reason})
             if self._rebalance_since_ms is None:
                 self._rebalance_since_ms = now_ms
         elif kind == "rebalance.end" and self._rebalance_since_ms is not None:
             seconds = (now_ms - self._rebalance_since_ms) / 1000
-            self._metrics.observe("zkgroup_rebalance_seconds", {"group": self._group}, seconds)
+            if self._metrics is not None:
+                self._metrics.observe("zkgroup_rebalance_seconds", {"group": self._group}, seconds)
             self._rebalance_since_ms = None
 
     def committed(self, outcome: FinishCommit) -> None:
@@ -112,14 +113,14 @@ class Telemetry:
         errors = outcome.refused.values()
         unknown = any(isinstance(error, CommitUnknownError) for error in errors)
         label = "unknown" if unknown else "refused" if errors else "ok"
-        self._metrics.count("zkgroup_commit_total", {"outcome": label})
+        self._count("zkgroup_commit_total", {"outcome": label})
 
     def holdings(self) -> None:
         """Reports the number of owned partitions and the remaining time of the lease."""
         held = self._lease_table.current
-        self._metrics.gauge("zkgroup_partitions_owned", self._labels, len(held.grants))
+        self._gauge("zkgroup_partitions_owned", self._labels, len(held.grants))
         remaining_s = max(0, held.until_ms - self._lease_table.now_ms()) / 1000
-        self._metrics.gauge("zkgroup_lease_remaining_seconds", self._labels, remaining_s)
+        self._gauge("zkgroup_lease_remaining_seconds", self._labels, remaining_s)
 
     def overdue(self, callback: str, timeout_ms: int) -> None:
         """Reports an abandoned callback of the application."""
@@ -129,14 +130,22 @@ class Telemetry:
             callback,
             timeout_ms,
         )
-        self._metrics.count("zkgroup_callback_overdue_total", {**self._labels, "callback": callback})
+        self._count("zkgroup_callback_overdue_total", {**self._labels, "callback": callback})
+
+    def _count(self, name: str, labels: Mapping[str, str]) -> None:
+        if self._metrics is not None:
+            self._metrics.count(name, labels)
+
+    def _gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        if self._metrics is not None:
+            self._metrics.gauge(name, labels, value)
 
     def _history_lost(self) -> None:
-        self._metrics.count("zkgroup_history_lost_total", self._labels)
+        self._count("zkgroup_history_lost_total", self._labels)
 
     def ack_ignored(self) -> None:
         """Counts an acknowledgement after its partition was lost; thread-safe if the metrics sink is."""
-        self._metrics.count("zkgroup_ack_ignored_total", self._labels)
+        self._count("zkgroup_ack_ignored_total", self._labels)
 
 
 class GuardedHistory:

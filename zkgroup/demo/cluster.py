@@ -37,7 +37,7 @@ from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 REPLICATION = 3
 SESSION_MS = 4_000

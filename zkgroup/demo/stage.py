@@ -18,7 +18,7 @@ from zkgroup.errors import StableTimeoutError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 Tone = Literal["plain", "good", "bad"]

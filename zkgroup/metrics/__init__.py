@@ -1,4 +1,4 @@
-"""Metrics: the no-op default sink, and adapters for monitoring systems (`zkgroup.metrics.prometheus`).
+"""Metrics: the names, and adapters for monitoring systems (`zkgroup.metrics.prometheus`).
 
 The port is `zkgroup.model.ports.MetricsSink`. The names:
 
@@ -48,6 +48,6 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_group_load_seconds` | histogram | `broker` |
 """
 
-from zkgroup.metrics.sinks import GuardedMetrics, NoMetrics
+from zkgroup.metrics.sinks import GuardedMetrics
 
-__all__ = ["GuardedMetrics", "NoMetrics"]
+__all__ = ["GuardedMetrics"]

@@ -1,4 +1,4 @@
-"""The default sink, which drops everything, and a wrapper that logs the errors of another sink."""
+"""A sink around another, whose errors it logs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ log = logging.getLogger("zkgroup.metrics")
 
 SLOW_S = 0.1
 """Seconds. A call of a sink that takes longer is logged once: a member waits for its sinks."""
-
-
-class NoMetrics:
-    """A `MetricsSink` that drops everything."""
-
-    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
-        """Drops it."""
-
-    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Drops it."""
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Drops it."""
 
 
 class GuardedMetrics:

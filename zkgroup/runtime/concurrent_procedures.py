@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from zkgroup.runtime.machine import BACKOFF_MS, BACKOFF_TIMER, UNEXPECTED_REPLY_BACKOFF_MS
 from zkgroup.runtime.procedures import (
+    BACKOFF_MS,
+    BACKOFF_TIMER,
+    UNEXPECTED_REPLY_BACKOFF_MS,
     ConnectionLossError,
     MachineContext,
     NoAuthError,

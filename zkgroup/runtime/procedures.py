@@ -4,16 +4,18 @@ A procedure belongs to one connection and one session. It ends with `ConnectionL
 missing. A component records each write with an unknown outcome *before* it sends the write, and a later
 procedure reads it back (recipes.md 10). A `Runner` drives one procedure at a time: while such a machine waits
 for a write it does nothing else, as in the exhaustive model. `concurrent_procedures` has many runners.
-`MachineContext` has the requests, watches and timers of one machine.
+`MachineContext` has the requests, watches and timers of one machine, `ProcedureLoop` starts its procedures.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.ports import Instant
@@ -36,6 +38,12 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.runtime.events import CancelTimer, LogEvent, SetTimer, SharedEffect, Submit, Watch
+
+BACKOFF_TIMER: Final = "rest"
+BACKOFF_MS: Final = 150
+"""Milliseconds of pause after a missing reply while the connection exists."""
+UNEXPECTED_REPLY_BACKOFF_MS: Final = 1000
+STARTS_MAX: Final = 1000
 
 
 class Query(NamedTuple):
@@ -445,3 +453,95 @@ class MachineContext(Generic[_E]):
     def jittered(self, ms: float, spread: float) -> int:
         """`ms` plus or minus up to `spread` (a fraction) of it."""
         return max(1, round(ms * (1 + spread * (2 * self._jitter() - 1))))
+
+
+Work = tuple[str, Callable[[], Procedure[None]]]
+"""A procedure to run: its name for the log, and the function that starts it."""
+
+
+class ProcedureLoop(ABC, Generic[_E]):
+    """Starts procedures one after another, and pauses after one that failed.
+
+    The machines of brokers and controllers are such loops; a member's machine has one. `E`: the effects of
+    the machine.
+    """
+
+    def __init__(self, context: MachineContext[_E]) -> None:
+        self._context = context
+        self._runner = Runner(context)
+        self.is_backing_off = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no procedure runs."""
+        return self._runner.is_idle
+
+    @abstractmethod
+    def _next(self) -> Work | None:
+        """The most urgent work; called only while there is a connection and no procedure runs."""
+
+    def _run(self) -> None:
+        """Starts procedures until one waits for a reply or none is left."""
+        for _ in range(STARTS_MAX):
+            error, self._runner.error = self._runner.error, None
+            if error is not None:
+                self._ended_by(error)
+            if not self._may_start():
+                return
+            work = self._next()
+            if work is None:
+                return
+            name, procedure = work
+            self._runner.start(name, procedure())
+        raise AssertionError(f"{self._runner.name} is started again and again without asking anything")
+
+    def _may_start(self) -> bool:
+        return self.is_idle and self._context.connected and not self.is_backing_off
+
+    def _ended_by(self, error: Exception) -> None:
+        """Handles the error that ended the last procedure."""
+        match error:
+            case ConnectionLossError():
+                self._back_off(self._context.jittered(BACKOFF_MS, 0.5))
+            case GuardRefusedError():
+                self._fenced(error)
+            case NoAuthError() | UnexpectedReplyError():
+                self._context.note("unexpected_reply", detail=str(error), work=self._runner.name)
+                self._back_off(UNEXPECTED_REPLY_BACKOFF_MS)
+            case _:
+                raise error
+
+    def _fenced(self, error: GuardRefusedError) -> None:
+        """Handles a write that was refused by its guard. Raises it if no write of the machine has one."""
+        raise error
+
+    def _back_off(self, ms: int) -> None:
+        if self._context.connected:
+            self.is_backing_off = True
+            self._context.set_timer(BACKOFF_TIMER, self._context.now.ms + ms)
+
+    def end_backoff(self) -> None:
+        """Ends the pause: its timer (`BACKOFF_TIMER`) has fired, or the connection is new."""
+        self.is_backing_off = False
+
+
+HEARTBEATS_PER_TIMEOUT: Final = 6
+HEARTBEAT_SPREAD: Final = 0.2
+"""The longest period is so much longer than the shortest (recipes.md 9: T/6 plus or minus 20 %)."""
+
+
+def lease_ms(timeout_ms: int, lease_fraction: float, server_tick_ms: int) -> int:
+    """Length of a lease in milliseconds, from the send time of an acknowledged write (recipes 9, the lease).
+
+        deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
+
+    T is the session timeout. `sent_at` is the time of the step that issued the write: the server's own timer
+    cannot have started earlier. In a lease a process may act without an acknowledged write; members, brokers
+    and controllers have leases of this length, and write heartbeats.
+    """
+    return int(lease_fraction * timeout_ms - min(server_tick_ms / 2, timeout_ms / 4))
+
+
+def heartbeat_period_ms(timeout_ms: int, jitter: Callable[[], float]) -> int:
+    """Milliseconds from one write to the next heartbeat: T/6 or more; `jitter` draws from [0, 1)."""
+    return math.ceil(timeout_ms / HEARTBEATS_PER_TIMEOUT * (1 + HEARTBEAT_SPREAD * jitter()))

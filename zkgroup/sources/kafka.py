@@ -28,7 +28,7 @@ from zkgroup.model.ports import after, seconds_until
 from zkgroup.settings import GroupSettings
 from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import parse_hosts
 
 log = logging.getLogger("zkgroup.consumer")

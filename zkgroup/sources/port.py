@@ -36,7 +36,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Sleeper, after
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -59,7 +59,7 @@ from zkgroup.model.requests import (
     ZnodeAcl,
     ZnodeStat,
 )
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 Done = TypeVar("Done", bound=Outcome)
 Found = TypeVar("Found")

@@ -12,7 +12,7 @@ from tests.worlds.server_brokers import QUICK, Cluster
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 SESSION_MS = 3000
 

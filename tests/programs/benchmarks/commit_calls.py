@@ -31,7 +31,7 @@ from zkgroup.wire.messages import encode_request
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.wire import ChrootPaths, decode_multi, encode_multi, pack_acl
 

@@ -27,7 +27,7 @@ from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 SESSION_MS = 4_000

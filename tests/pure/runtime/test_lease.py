@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
+from zkgroup.runtime.procedures import heartbeat_period_ms, lease_ms
 
 
 @pytest.mark.parametrize(

@@ -32,20 +32,18 @@ from zkgroup.runtime.events import (
     Submit,
     TimerFired,
 )
-from zkgroup.runtime.machine import (
+from zkgroup.runtime.machine import ProcedureMachine
+from zkgroup.runtime.procedures import (
     BACKOFF_MS,
     BACKOFF_TIMER,
     UNEXPECTED_REPLY_BACKOFF_MS,
-    ProcedureMachine,
-    Work,
-)
-from zkgroup.runtime.procedures import (
     GuardRefusedError,
     MachineContext,
     Pipelined,
     PipelinedStep,
     Procedure,
     Query,
+    Work,
     ask,
     run_pipelined,
     write,

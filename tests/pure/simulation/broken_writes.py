@@ -10,8 +10,8 @@ import pytest
 from zkgroup.consumer.machine import commit, release, transactions
 from zkgroup.consumer.machine.claim import Claims
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
-from zkgroup.consumer.machine.leave import GroupLeave
 from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
+from zkgroup.consumer.machine.scheduler import GroupLeave
 from zkgroup.consumer.machine.transactions import MemberIdentity, PartitionZnodes, WriteVerdict
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData

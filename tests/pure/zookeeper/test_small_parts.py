@@ -15,8 +15,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
 from zkgroup.zookeeper import CREATOR_ACL, Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.bulk_requests import Support
-from zkgroup.zookeeper.client import EventDispatcher
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import EventDispatcher, SystemClock
 from zkgroup.zookeeper.requests import Watcher, Watches
 from zkgroup.zookeeper.settings import Address
 from zkgroup.zookeeper.wire import EventType, refusal

@@ -36,7 +36,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS, ConfigChange
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 PATH = BrokerRegistration.path(1)
 

@@ -13,7 +13,7 @@ from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.settings import ElectorConfig
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 STAND_BACK_MS = 600_000
 """Time for which one that has resigned does not stand for election."""

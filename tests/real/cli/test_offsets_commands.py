@@ -20,7 +20,7 @@ from zkgroup.model.requests import Create, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.consumers import Offset, Registration
 from zkgroup.znodes.group_records import AuditRecord, Reset
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.testing.plugin import ServerTree
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 QUICK = (
     *("--set", "zookeeper.session.timeout.ms=60s", "--set", "replica.lag.time.max.ms=60s"),

@@ -22,7 +22,7 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
 
 

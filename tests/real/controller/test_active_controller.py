@@ -23,7 +23,7 @@ from zkgroup.znodes.controller import ControllerRegistration, ControllerStatus
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 @pytest.fixture

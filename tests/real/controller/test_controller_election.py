@@ -35,7 +35,7 @@ from zkgroup.testing.conformance import Caller, Target
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path, brokers_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord, ControllerRegistration
 from zkgroup.zookeeper import ClientSettings
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 CONTROLLER, EPOCH = ControllerRegistration.path(), ControllerEpoch.path()
 CLOCK = SystemClock()

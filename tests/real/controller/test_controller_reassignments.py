@@ -42,7 +42,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 REQUEST = Reassignment.path()
 PARENTS = ("/admin", "/admin/delete_topics", "/config", "/config/topics", "/config/changes")

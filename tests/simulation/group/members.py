@@ -10,6 +10,7 @@ from typing import Any, cast
 from tests.simulation.group.application import Application, Log, SteppedSource
 from tests.simulation.group.step_checks import EffectOrderChecker
 from tests.simulation.schedule import ScheduleRecording
+from zkgroup.consumer._base import MemberOptions
 from zkgroup.consumer.callbacks import CallbackCall, Callbacks, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery
@@ -17,10 +18,8 @@ from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.options import MemberOptions
 from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.errors import MemberIdInUseError
-from zkgroup.metrics import NoMetrics
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Request
@@ -202,7 +201,7 @@ class Actor:
             callback_timeout_ms=self._config.settings.revoke_timeout_ms,
             owns_client=self._config.owns_client,
             history=self,
-            metrics=NoMetrics(),
+            metrics=None,
             delivery=share,
         )
 

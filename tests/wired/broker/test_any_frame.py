@@ -42,7 +42,7 @@ from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.requests import REQUESTS
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 LIMITS = ConnectionLimits(request_bytes_max=10_000, buffered_bytes_max=100_000, request_ms=30)
 WAITS = {"max_wait_ms", "timeout_ms", "rebalance_timeout_ms"}

@@ -12,7 +12,7 @@ from zkgroup import AsyncBroker, Broker
 from zkgroup.errors import BrokerIdInUseError, ConfigError, StoreUnavailableError
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 def test_it_has_the_methods_of_the_blocking_class() -> None:

@@ -34,7 +34,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import LEADER_REPLICAS
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 

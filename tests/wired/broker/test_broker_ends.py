@@ -24,7 +24,7 @@ from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 CLEAN = ".kafka_cleanshutdown"
 REFUSED = ControlledShutdownResponse(0, (T0,))

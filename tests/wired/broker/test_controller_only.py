@@ -9,7 +9,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.cluster import ClusterId
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 def test_clients_get_a_cluster_id_that_is_created_later() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.public_apis import Api, MemberWorld, orders
-from zkgroup.consumer._base import ConsumerBase, MemberBase
+from zkgroup.consumer._base import MemberBase
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, RebalanceListener
+from zkgroup.consumer.consumer_engine import ConsumerBase
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile

@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, eventually, happened
 from zkgroup.consumer.callbacks import CallbackCall, CallbackWorker
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 class Done:

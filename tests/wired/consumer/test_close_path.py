@@ -84,7 +84,7 @@ def test_a_close_passes_few_files(passed: Passed, api: Api, world: MemberWorld) 
     seen = {
         "consumer/member_engine.py",
         "consumer/fetcher.py",
-        "consumer/machine/leave.py",
+        "consumer/machine/scheduler.py",
         "runtime/loop.py",
     }
     assert seen <= set(passed.names)

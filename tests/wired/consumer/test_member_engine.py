@@ -14,7 +14,6 @@ from zkgroup.consumer.machine.events import CloseRequested, Effect, Event, Membe
 from zkgroup.consumer.member_engine import SHARED_GRACE_MS, MemberEngine
 from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.errors import MemberClosedError, MemberFailedError
-from zkgroup.metrics import NoMetrics
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.ports import Clock, Instant, Store
 from zkgroup.settings import GroupSettings
@@ -104,7 +103,7 @@ class Bench:
             owns_client=owns_client,
             delivery=share,
             history=None,
-            metrics=NoMetrics(),
+            metrics=None,
         )
         self.engine.open()
 

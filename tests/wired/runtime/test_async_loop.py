@@ -32,7 +32,7 @@ from zkgroup.runtime.events import (
     TimerFired,
 )
 from zkgroup.testing.clock import FakeClock
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 class Scripted:

@@ -14,7 +14,7 @@ from tests.waiting import happened, outcome
 from zkgroup.runtime.clock_loop import party_beside
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.testing.clock import FakeClock
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 @pytest.fixture

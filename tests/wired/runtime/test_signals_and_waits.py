@@ -11,7 +11,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, eventually
 from zkgroup.model.ports import after, seconds_until, wait_for
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 def _is_blocked(thread: threading.Thread) -> bool:

@@ -7,7 +7,7 @@ import threading
 from tests.waiting import eventually, joined
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 
 def timers() -> list[threading.Timer]:

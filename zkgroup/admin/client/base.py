@@ -36,7 +36,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import Address, ClientSettings
 
 RowT = TypeVar("RowT")

@@ -15,13 +15,13 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Delete, ListChildren, Sync
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.machine import Work
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     NoAuthError,
     Procedure,
     Query,
     UnexpectedReplyError,
+    Work,
     ask,
     list_done,
     read_allowed,

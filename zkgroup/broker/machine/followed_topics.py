@@ -16,8 +16,7 @@ from typing import Final
 from zkgroup.broker.machine.events import BrokerContext, FetchesPaused, PauseFetches, ResumeFetches
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code, Sync
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import Procedure, Query, ask, read_allowed
+from zkgroup.runtime.procedures import Procedure, Query, Work, ask, read_allowed
 from zkgroup.znodes.brokers import Topic, topics_path
 
 READ_AT_ONCE: Final = 100

@@ -36,8 +36,7 @@ from zkgroup.model.requests import (
     Sync,
     Unanswered,
 )
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, ask, read_allowed
+from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, Work, ask, read_allowed
 from zkgroup.wire.control import PartitionStateInfo
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.notifications import IsrChange, isr_changes_path

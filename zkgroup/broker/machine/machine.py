@@ -32,12 +32,13 @@ from zkgroup.broker.machine.producer_ids import ProducerIdClaims
 from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerRegistrar, BrokerStartup
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model.ports import Instant
-from zkgroup.runtime.machine import ProcedureMachine, Work
+from zkgroup.runtime.machine import ProcedureMachine
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     NoAuthError,
     Procedure,
     UnexpectedReplyError,
+    Work,
     read_many,
 )
 from zkgroup.wire.control import BrokerEndPoint

@@ -14,12 +14,12 @@ from zkgroup.broker.machine.events import BrokerContext, ProducerIdsClaimed
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create, MultiDone, SetData
-from zkgroup.runtime.machine import Work
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     NoAuthError,
     Procedure,
     UnexpectedReplyError,
+    Work,
     read_many,
     write,
 )

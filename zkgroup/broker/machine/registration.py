@@ -32,11 +32,11 @@ from zkgroup.model.requests import (
     Sync,
 )
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.machine import Work
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     Procedure,
     Query,
+    Work,
     ask,
     list_done,
     read_allowed,

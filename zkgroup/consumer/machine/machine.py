@@ -16,7 +16,7 @@ Theory of operation
     then, by turns      -> operators' resets, commits, releases, snapshots and assignments, claims,
                            verification
 
-Three events end all claims at any moment (`leave`): the session is lost, a write is refused at the own
+Three events end all claims at any moment (`GroupLeave`): the session is lost, a write is refused at the own
 registration, or T passes without an acknowledged write. Then nothing is released or committed for the old
 claims (`on_lost`), and the member registers anew.
 
@@ -35,11 +35,10 @@ from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
 from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, READ_BACK_TIMER, VERIFY_TIMER
 from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
-from zkgroup.consumer.machine.leave import CLOSE_TIMER, GroupLeave
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
 from zkgroup.consumer.machine.release import REVOKE_TIMER
-from zkgroup.consumer.machine.scheduler import Components, Scheduler
+from zkgroup.consumer.machine.scheduler import CLOSE_TIMER, Components, GroupLeave, Scheduler
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session
@@ -51,7 +50,7 @@ from zkgroup.runtime.events import (
     TimerFired,
     WatchFired,
 )
-from zkgroup.runtime.machine import BACKOFF_TIMER
+from zkgroup.runtime.procedures import BACKOFF_TIMER
 from zkgroup.znodes.consumers import Registration
 
 

@@ -51,8 +51,17 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
-from zkgroup.runtime.procedures import GuardRefusedError, NoAuthError, Procedure, Query, ask, read_done, write
+from zkgroup.runtime.procedures import (
+    GuardRefusedError,
+    NoAuthError,
+    Procedure,
+    Query,
+    ask,
+    heartbeat_period_ms,
+    lease_ms,
+    read_done,
+    write,
+)
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host

@@ -1,32 +1,42 @@
-"""Starts the most urgent procedure by the state of the machine.
+"""Starts the most urgent procedure by the state of the machine, also while the member leaves.
 
 The state has no reasons, only what is to be done, so the order of events does not matter. First the member
 must be registered, its reads must be up to date and its claims verified; then ordinary work follows, commits
 and rebalancing by turns.
+
+`GroupLeave` handles the end of the session, the registration, the lease and the membership. A member with a
+client of its own runs its callbacks and one final commit; then the session's end removes all its znodes
+together. A member with a shared client, or one that rejoins later, releases everything and then deletes its
+registration. Every leave has a deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from zkgroup.consumer.machine.assignment import AssignmentComputer, ViewPublisher
 from zkgroup.consumer.machine.claim import Claims, OwnerVerification
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
-from zkgroup.consumer.machine.events import Effect, MemberState
+from zkgroup.consumer.machine.events import Abandon, Effect, EndLease, EndOverdue, Finish, MemberState
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import Membership, SessionLease
-from zkgroup.consumer.machine.release import Releases
+from zkgroup.consumer.machine.release import REVOKE_TIMER, Releases
 from zkgroup.consumer.machine.transactions import guard
+from zkgroup.errors import AccessDeniedError, RebalanceFailedError
 from zkgroup.model.requests import Sync
-from zkgroup.runtime.machine import BACKOFF_MS, UNEXPECTED_REPLY_BACKOFF_MS, ProcedureLoop, Work
 from zkgroup.runtime.procedures import (
+    BACKOFF_MS,
+    UNEXPECTED_REPLY_BACKOFF_MS,
     ConnectionLossError,
     GuardRefusedError,
     NoAuthError,
     Procedure,
+    ProcedureLoop,
     Query,
     UnexpectedReplyError,
+    Work,
     ask,
     write,
 )
@@ -268,3 +278,259 @@ class Scheduler(ProcedureLoop[Effect]):
         p.releases.revoke(lost, "rebalance", p.context.now.ms + deadline_ms)
         if p.assignments.waits_for_releases and not p.context.owned.is_giving_up:
             p.claims.put_off(p.context.jittered(2 * settings.settle_ms, 0.25))
+
+
+CLOSE_TIMER = "close"
+PAST_DEADLINE_MS = 1000
+FAILED_LEAVE_MS = 5000
+"""Milliseconds in which a member that failed leaves the group."""
+
+
+@dataclass(slots=True)
+class LeaveInProgress:
+    """The state of a running leave."""
+
+    reason: str
+    closes_session: bool
+    """Whether the session's end releases the partitions."""
+    deadline_ms: int | None
+    error: BaseException | None = None
+    is_final: bool = True
+    """False for a member that rejoins at the next poll."""
+    is_past_deadline: bool = False
+    """Whether the deadline has passed; znodes in a session that goes on are still to be removed."""
+    has_committed: bool = False
+    """Whether the final commit was queued."""
+
+
+class GroupLeave:
+    """Ends leases, registrations and the membership."""
+
+    def __init__(self, components: Components, scheduler: Scheduler) -> None:
+        self._components = components
+        self._scheduler = scheduler
+        self._leaving: LeaveInProgress | None = None
+        scheduler.on_unregistered = self.registration_over
+        scheduler.on_denied = self._denied
+
+    def check_expiry(self) -> None:
+        """Ends an expired lease or session; first in every step, as the process may have been stopped."""
+        components, context = self._components, self._components.context
+        if components.lease.has_run_out():
+            components.lease.end()
+            components.commits.end_lease()
+            context.caught_up = False
+        if components.lease.is_expired() and context.session is not None:
+            incarnation = context.session.incarnation
+            self.session_over("own_expiry_clock")
+            context.emit(Abandon(incarnation, "no acknowledged write for the session timeout"))
+
+    def session_over(self, reason: str) -> None:
+        """Ends everything of the old session."""
+        self._scheduler.stop()
+        self._components.context.forget_session()
+        self.registration_over(reason)
+
+    def registration_over(self, reason: str) -> None:
+        """Loses all owned partitions; commits nothing and deletes nothing (recipes.md 10)."""
+        components, context = self._components, self._components.context
+        was_joined = components.membership.is_registered
+        left_over = {*context.owned.partitions, *context.owned.orphaned, *components.claims.unknown_outcomes}
+        context.lose(list(context.owned.partitions), reason)
+        components.releases.forget_calls()
+        context.owned.clear()
+        if context.session is not None:
+            context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
+        for part in (components.claims, components.releases, components.assignments, components.snapshot):
+            part.forget()
+        for stopped in (components.lease, components.verification, components.views):
+            stopped.stop()
+        components.commits.give_up(reason)
+        components.membership.lost()
+        if self._leaving is None:
+            if was_joined:
+                context.change_state(MemberState.LOST, reason)
+        elif not self._scheduler.must_clean_up:
+            self._has_left()
+
+    def close(self, closes_session: bool, deadline_ms: int) -> None:
+        """Starts to leave, on request of the application."""
+        self._begin(LeaveInProgress("closed", closes_session, deadline_ms))
+
+    def fail(self, error: BaseException) -> None:
+        """Starts to leave because of an error, and ends in the state `failed`."""
+        context = self._components.context
+        self._begin(
+            LeaveInProgress("failed", context.config.owns_client, context.now.ms + FAILED_LEAVE_MS, error)
+        )
+
+    def _denied(self, path: str) -> None:
+        """Fails because of an ACL; a member that is leaving reports the error at its end.
+
+        If only the session's end is left to do, nothing is tried again.
+        """
+        error, leaving = AccessDeniedError(f"{path}: the ACL refuses this member"), self._leaving
+        if leaving is None or not leaving.is_final:
+            self.fail(error)
+            return
+        leaving.error = leaving.error or error
+        if leaving.has_committed:
+            self.finish()
+
+    def leave_group(self) -> None:
+        """Leaves the group until the application polls again."""
+        if self._leaving is None and not self._scheduler.has_left_group:
+            self._scheduler.has_left_group = True
+            self._begin(LeaveInProgress("poll_timeout", False, None, is_final=False))
+
+    def rejoin(self) -> None:
+        """Joins again after a poll, once the running leave has ended."""
+        self._scheduler.has_left_group = False
+
+    def _begin(self, leaving: LeaveInProgress) -> None:
+        components, context = self._components, self._components.context
+        before = self._leaving
+        if before is not None and before.is_final:
+            if leaving.deadline_ms is not None and before.error is not None:
+                before.closes_session = leaving.closes_session
+            return
+        self._leaving, self._scheduler.is_leaving = leaving, True
+        self._scheduler.session_ends = leaving.closes_session
+        context.owned.assign({})
+        deadline_ms = context.now.ms + context.config.settings.revoke_timeout_ms
+        if leaving.deadline_ms is not None:
+            deadline_ms = min(deadline_ms, leaving.deadline_ms)
+            context.set_timer(CLOSE_TIMER, leaving.deadline_ms)
+        if leaving.is_final:
+            context.change_state(MemberState.CLOSING, leaving.reason)
+        else:
+            context.change_state(MemberState.JOINING, leaving.reason)
+        components.releases.revoke(context.owned.to_revoke(), leaving.reason, deadline_ms)
+
+    def go_on(self) -> bool:
+        """Starts the next stage of a leave, at the end of every step; whether there may be new work.
+
+        It also handles losses during the step, and the limit of failed claims.
+        """
+        components = self._components
+        if components.membership.in_use is not None and self._leaving is None:
+            self.fail(components.membership.in_use)
+        self._check_retry_limit()
+        if components.lease.is_refused:
+            components.lease.is_refused = False
+            self._scheduler.stop()
+            self.registration_over("not_registered")
+            return True
+        leaving = self._leaving
+        if leaving is None or components.context.finished or components.context.owned.revoking:
+            return False
+        if self._is_out_of_reach(leaving):
+            self._has_left()
+            return True
+        if leaving.closes_session:
+            return self._commit_and_close(leaving)
+        if self._scheduler.is_idle and components.context.connected and not self._is_busy():
+            self._scheduler.start("leave", self._delete_registration())
+        return False
+
+    def _check_retry_limit(self) -> None:
+        limit = self._components.context.config.settings.rebalance_max_retries
+        if limit is None or self._components.claims.failures < limit or self._leaving is not None:
+            return
+        blockers = dict(self._components.context.owned.blocked)
+        holders = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
+        self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {holders}", blockers))
+
+    def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
+        """Whether nothing can be released: never registered, or disconnected beyond the lease."""
+        components = self._components
+        if not self._may_be_registered():
+            return True
+        # A shared session goes on with its client: the znodes in it are removed after a reconnect.
+        is_cut_off = not components.context.connected and (
+            components.lease.has_ended or not components.membership.is_registered
+        )
+        return leaving.closes_session and is_cut_off
+
+    def _may_be_registered(self) -> bool:
+        return self._components.membership.is_registered or self._scheduler.must_clean_up
+
+    def _is_busy(self) -> bool:
+        components = self._components
+        return (
+            not components.membership.is_registered
+            or not components.context.caught_up
+            or components.commits.is_ready
+            or components.releases.is_ready
+            or bool(components.context.owned.partitions)
+            or self._scheduler.is_backing_off
+        )
+
+    def _commit_and_close(self, leaving: LeaveInProgress) -> bool:
+        components, owned = self._components, self._components.context.owned
+        if not leaving.has_committed:
+            if not self._scheduler.is_idle:
+                return False  # the running procedure ends first
+            leaving.has_committed = True
+            final = {tp: position for tp, position in owned.releasing.items() if position is not None}
+            news = {
+                tp: position
+                for tp, position in final.items()
+                if (one := owned.partitions[tp]).leads_to(position) != one.value
+            }
+            owned.releasing.clear()  # the session's end releases
+            components.commits.write_positions(news)
+            return True
+        if not components.commits.is_ready:
+            self.finish()
+        return False
+
+    def _delete_registration(self) -> Procedure[None]:
+        yield from self._components.views.remove()
+        yield from self._components.membership.remove()
+
+    def _has_left(self) -> None:
+        leaving = self._leaving
+        assert leaving is not None
+        if leaving.is_final:
+            self.finish()
+        else:
+            self._leaving, self._scheduler.is_leaving = None, False
+            self._components.context.reason = leaving.reason
+
+    def deadline(self) -> None:
+        """Ends the leave at its deadline. In a session that goes on, cleaning up takes one timeout more."""
+        components, leaving = self._components, self._leaving
+        session = components.context.session
+        is_over = leaving is None or leaving.closes_session or leaving.is_past_deadline
+        if is_over or session is None or leaving is None or not self._may_be_registered():
+            self.finish()
+        else:
+            leaving.is_past_deadline = True
+            for call_id in list(components.context.owned.revoking):
+                components.releases.overdue(f"{REVOKE_TIMER}{call_id}")
+            components.context.set_timer(
+                CLOSE_TIMER, components.context.now.ms + session.timeout_ms + PAST_DEADLINE_MS
+            )
+
+    def finish(self) -> None:
+        """Ends the machine, also without outstanding replies."""
+        components, context, leaving = self._components, self._components.context, self._leaving
+        if context.finished or leaving is None:
+            return
+        for call_id, revocation in context.owned.revoking.items():
+            context.emit(EndOverdue(call_id, tuple(sorted(revocation.partitions))))
+        open_still = [owned for owned in context.owned.partitions.values() if owned.ended is None]
+        for owned in open_still:
+            tp = owned.topic_partition
+            context.note(
+                "own.end", topic=tp.topic, partition=tp.partition, token=owned.token, reason="closed"
+            )
+        if context.owned.partitions:
+            context.emit(EndLease(tuple(sorted(context.owned.partitions))))
+        context.owned.clear()
+        self._scheduler.stop()
+        components.commits.give_up("closed")
+        context.finished = True
+        context.change_state(MemberState.FAILED if leaving.error else MemberState.CLOSED, leaving.reason)
+        context.emit(Finish(leaving.closes_session, leaving.error))

@@ -29,7 +29,7 @@ from zkgroup.controller.machine.settings import ControllerSettings, ElectorConte
 from zkgroup.controller.machine.state_writes import StateWriter
 from zkgroup.controller.machine.status import ControllerMetrics, controller_metrics
 from zkgroup.controller.machine.znode_reader import ZnodeReader
-from zkgroup.runtime.machine import Work
+from zkgroup.runtime.procedures import Work
 
 
 class ActiveController:

@@ -20,8 +20,7 @@ from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.state_writes import StateWriter
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model.requests import MultiDone, Outcome
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import ConnectionLossError, NoAuthError, Procedure, UnexpectedReplyError
+from zkgroup.runtime.procedures import ConnectionLossError, NoAuthError, Procedure, UnexpectedReplyError, Work
 
 Handler = Callable[[str], Procedure[None]]
 """Handles an event; the text is its subject, the topic for `event_kinds.TOPIC`."""

@@ -36,13 +36,14 @@ from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfi
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.events import SharedEvent
-from zkgroup.runtime.machine import ProcedureMachine, Work
+from zkgroup.runtime.machine import ProcedureMachine
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     GuardRefusedError,
     NoAuthError,
     Procedure,
     UnexpectedReplyError,
+    Work,
 )
 from zkgroup.wire.messages import ErrorCode
 

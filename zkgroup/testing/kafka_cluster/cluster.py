@@ -30,7 +30,7 @@ from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import validate_new_topic
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 REPLICAS_DEFAULT: Final = 3

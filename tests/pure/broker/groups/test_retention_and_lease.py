@@ -21,7 +21,7 @@ from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import ListMany, Multi
-from zkgroup.runtime.lease import lease_ms
+from zkgroup.runtime.procedures import lease_ms
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic

@@ -27,7 +27,7 @@ from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.wire import groups as wire
 from zkgroup.wire.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
-from zkgroup.zookeeper.clock import SystemClock
+from zkgroup.zookeeper.client import SystemClock
 
 SESSION_MS = 30_000
 SHORT_MS = 200

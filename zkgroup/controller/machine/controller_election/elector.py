@@ -65,9 +65,18 @@ from zkgroup.model.requests import (
     Sync,
 )
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.lease import heartbeat_period_ms, lease_ms
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, ask, list_done, read_done, write
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    Procedure,
+    Query,
+    Work,
+    ask,
+    heartbeat_period_ms,
+    lease_ms,
+    list_done,
+    read_done,
+    write,
+)
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.controller import (
     ControllerEpoch,

@@ -6,8 +6,7 @@ from typing import Final
 
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
 from zkgroup.model.requests import Delete, MultiDone, SetData
-from zkgroup.runtime.machine import Work
-from zkgroup.runtime.procedures import Procedure, read_many, write
+from zkgroup.runtime.procedures import Procedure, Work, read_many, write
 from zkgroup.znodes.controller import HISTORY_KEPT, ControllerRecord
 
 PRUNED_MAX: Final = 100
