@@ -26,9 +26,7 @@ from zkgroup.admin.elections import (
     plan_unclean,
 )
 from zkgroup.admin.files import parse_partitions
-from zkgroup.admin.topics.listing import describe_topics
-from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model import TopicPartition
+from zkgroup.admin.topics.listing import partitions_named
 
 from .. import cluster_documents
 from ..app import EXIT_CHECK_FAILED, output
@@ -116,7 +114,7 @@ def preferred(
     out, longest = output(), wait_s(wait, timeout_ms)
     given = parse_partitions(*named_text(file)) if file else None
     with connected() as ensemble:
-        plan = plan_preferred(ensemble, _partitions(ensemble, topics) if topics else given)
+        plan = plan_preferred(ensemble, partitions_named(ensemble, topics) if topics else given)
         result = run_change(
             elect_preferred_change(ensemble, plan),
             lambda stderr: _show(stderr, plan, executed=False),
@@ -169,7 +167,7 @@ def unclean(
     """
     out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
-        plan = plan_unclean(ensemble, _partitions(ensemble, topics))
+        plan = plan_unclean(ensemble, partitions_named(ensemble, topics))
         result = run_change(
             elect_unclean_change(ensemble, plan),
             lambda stderr: _show_unclean(stderr, plan, None, executed=False),
@@ -193,15 +191,6 @@ def unclean(
         ctx.exit(EXIT_CHECK_FAILED)
     rows = [(row.topic_partition, row.outcome) for row in plan.rows]
     check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=execute)
-
-
-def _partitions(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
-    """The partitions named; a topic alone means all of its partitions."""
-    _, described, unreadable = describe_topics(ensemble, [name for name, _ in topics])
-    if unreadable:
-        raise unreadable[0]
-    numbers = {one.topic: [row.partition for row in one.partitions] for one in described}
-    return [TopicPartition(name, number) for name, parts in topics for number in parts or numbers[name]]
 
 
 _PREFERRED_COLUMNS: list[TableColumn[Candidate]] = [

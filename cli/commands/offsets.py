@@ -13,6 +13,7 @@ from zkgroup.admin.offsets.changes import (
     OffsetsChange,
     OffsetsResult,
     delete_offsets_change,
+    import_offsets_changes,
     reset_offsets_change,
     set_offsets_change,
 )
@@ -148,16 +149,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
     """
     saved = files.parse_offsets(*named_text(file), group=group)
     with connected() as ensemble:
-        changes = [
-            set_offsets_change(
-                ensemble,
-                name,
-                {one.topic_partition: one.offset for one in saved if one.group == name},
-                allow_missing=allow_missing,
-                force=force,
-            )
-            for name in sorted({one.group for one in saved})
-        ]
+        changes = import_offsets_changes(ensemble, saved, allow_missing=allow_missing, force=force)
         run_offset_changes(changes, **confirm)
 
 

@@ -177,14 +177,7 @@ class AdminBase:
 
     def _partitions(self, partitions: Partitions) -> list[TopicPartition]:
         """The partitions named; a topic means all of its partitions. Raises NotFoundError."""
-        selection = selection_of(partitions)
-        _, described, unreadable = listing.describe_topics(self._ensemble, [name for name, _ in selection])
-        if unreadable:
-            raise unreadable[0]
-        numbers = {one.topic: [row.partition for row in one.partitions] for one in described}
-        return [
-            TopicPartition(name, number) for name, parts in selection for number in parts or numbers[name]
-        ]
+        return listing.partitions_named(self._ensemble, selection_of(partitions))
 
     def _moving(self, partitions: Partitions) -> list[TopicPartition]:
         """The partitions named; a topic means those that are being moved. Raises NotFoundError."""

@@ -289,16 +289,9 @@ class GroupMethods(AdminBase):
             PartlyDoneError: a group failed after others were written.
         """
         saved = files.parse_offsets("the text", text, group=group)
-        changes = [
-            offset_changes.set_offsets_change(
-                self._ensemble,
-                name,
-                {one.topic_partition: one.offset for one in saved if one.group == name},
-                allow_missing=allow_missing,
-                force=force,
-            )
-            for name in sorted({one.group for one in saved})
-        ]
+        changes = offset_changes.import_offsets_changes(
+            self._ensemble, saved, allow_missing=allow_missing, force=force
+        )
         if dry_run:
             return tuple(change.preview() for change in changes)
         return apply_changes(changes, self._recorder, wait_s=wait_s)

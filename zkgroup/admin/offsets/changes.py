@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from zkgroup.admin.change import AdminChange, ChangeResult, counted, undo_record
+from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.guards import clients_error, living_group_error
 from zkgroup.admin.offsets.planning import (
     LogPositions,
@@ -125,6 +126,22 @@ def set_offsets_change(
     )
     plan = plan_values(snapshot, offsets, allow_missing=allow_missing)
     return offset_change(ensemble, plan, subject=f"offsets set {group}", force=force)
+
+
+def import_offsets_changes(
+    ensemble: Ensemble, saved: Sequence[SavedOffset], *, allow_missing: bool = False, force: bool = False
+) -> list[OffsetsChange]:
+    """One change for each group of exported offsets, by group. Raises as `set_offsets_change` does."""
+    return [
+        set_offsets_change(
+            ensemble,
+            name,
+            {one.topic_partition: one.offset for one in saved if one.group == name},
+            allow_missing=allow_missing,
+            force=force,
+        )
+        for name in sorted({one.group for one in saved})
+    ]
 
 
 def reset_offsets_change(

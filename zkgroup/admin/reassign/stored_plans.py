@@ -43,7 +43,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.model.text import named
@@ -156,13 +156,7 @@ def find_plan(ensemble: Ensemble, plan: str) -> PlanDescription:
 
 def list_plans(ensemble: Ensemble) -> tuple[tuple[PlanDescription, ...], tuple[CorruptZnodeError, ...]]:
     """Every plan, the oldest first, and those that cannot be read."""
-    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
-    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
-    entries = {
-        name: decode_or_error(found, StoredPlan.decode)
-        for name in names
-        if (found := znodes[StoredPlan.path(name)])
-    }
+    entries = _stored(ensemble)
     plans = [
         _described(ensemble, name, entry.value, entry.stat.version)
         for name, entry in entries.items()
@@ -174,14 +168,19 @@ def list_plans(ensemble: Ensemble) -> tuple[tuple[PlanDescription, ...], tuple[C
 
 def running_plans(ensemble: Ensemble) -> tuple[str, ...]:
     """The ids of the plans that run, by name."""
+    entries = _stored(ensemble).items()
+    return tuple(name for name, entry in entries if entry.value and entry.value.state == RUNNING)
+
+
+def _stored(ensemble: Ensemble) -> dict[str, DecodedZnode[StoredPlan]]:
+    """Every plan by name, in the order of names."""
     names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
     znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
-    found = {
-        name: decode_or_error(znode, StoredPlan.decode).value
+    return {
+        name: decode_or_error(znode, StoredPlan.decode)
         for name in names
         if (znode := znodes[StoredPlan.path(name)])
     }
-    return tuple(name for name, stored in found.items() if stored and stored.state == RUNNING)
 
 
 def final_moves(stored: StoredPlan) -> tuple[Move, ...]:
@@ -274,14 +273,8 @@ def prune(ensemble: Ensemble) -> int:
     """Deletes plans that are over but for the last ones, where no zkgroup controller does; the number."""
     if read_controller_info(ensemble).is_zkgroup:
         return 0
-    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
-    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
-    over = {}
-    for name in names:
-        if znode := znodes[StoredPlan.path(name)]:
-            entry = decode_or_error(znode, StoredPlan.decode)
-            if entry.value is not None and entry.value.is_over:
-                over[name] = entry.stat
+    entries = _stored(ensemble).items()
+    over = {name: entry.stat for name, entry in entries if entry.value is not None and entry.value.is_over}
     pruned = 0
     for name in surplus_plans(over):
         # One that is resumed meanwhile stays; the next command prunes what is left.
@@ -397,9 +390,9 @@ def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:
         if step.action == "submit":
             _submit(ensemble, one)
         elif step.action == "finish":
-            _set(ensemble, one, stored.at(stored.next_phase, FINISHED))
+            _write(ensemble, one, stored.at(stored.next_phase, FINISHED))
         elif step.action == "fail":
-            _set(ensemble, one, stored.at(stored.next_phase, FAILED, step.reason))
+            _write(ensemble, one, stored.at(stored.next_phase, FAILED, step.reason))
         else:
             return False
     except ConflictError:
@@ -430,14 +423,9 @@ def _submit(ensemble: Ensemble, one: PlanDescription) -> None:
     further = one.stored.at(one.stored.next_phase + 1, RUNNING)
     plan = _next_request(ensemble, one)
     if plan is None or not plan.effective:
-        _set(ensemble, one, further)
+        _write(ensemble, one, further)
         return
     submit(ensemble, plan, [SetData(StoredPlan.path(one.plan), further.encode(), one.version)])
-
-
-def _set(ensemble: Ensemble, one: PlanDescription, changed: StoredPlan) -> None:
-    path, data = StoredPlan.path(one.plan), changed.encode()
-    write(ensemble, [SetData(path, data, one.version)], path, data)
 
 
 def start_plan_change(

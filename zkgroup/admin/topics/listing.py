@@ -124,6 +124,17 @@ def topic_names(ensemble: Ensemble) -> tuple[str, ...]:
     return tuple(sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ()))
 
 
+def partitions_named(
+    ensemble: Ensemble, selection: Sequence[tuple[str, Sequence[int]]]
+) -> list[TopicPartition]:
+    """The partitions of topics with their numbers; without numbers all of the topic. Raises NotFoundError."""
+    _, described, unreadable = describe_topics(ensemble, [name for name, _ in selection])
+    if unreadable:
+        raise unreadable[0]
+    numbers = {one.topic: [row.partition for row in one.partitions] for one in described}
+    return [TopicPartition(name, number) for name, parts in selection for number in parts or numbers[name]]
+
+
 def topic_exists(ensemble: Ensemble, topic: str) -> bool:
     """Whether there is a topic of this name."""
     return ensemble.zk.exists(Topic.path(topic)) is not None
