@@ -426,3 +426,10 @@ class PartlyDoneError(ZkGroupError):
     """Some of the requested changes are done and others are not; the message says which, and how to go on."""
 
     exit_code = 4
+
+
+__all__ = [
+    name
+    for name, each in list(globals().items())
+    if isinstance(each, type) and issubclass(each, ZkGroupError)
+]

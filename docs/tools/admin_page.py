@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import typing
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -12,9 +16,10 @@ import zkgroup
 from docs.tools import api, markdown
 from docs.tools.api import Docstring
 from zkgroup import Admin, admin
+from zkgroup.errors import ZkGroupError
 
-TYPES_OF_ZKGROUP = ("ChangeResult", "ClientSettings", "GroupChange", "PlanRequest", "TopicPartition")
-"""Of the package itself: described here too, since methods of `Admin` take or return them."""
+TYPES_OF_ZKGROUP = ("ClientSettings", "TopicPartition")
+"""Of the package itself: described here too, since methods of `Admin` take them."""
 
 
 def page() -> str:
@@ -23,7 +28,8 @@ def page() -> str:
         "Every method of `zkgroup.Admin`, by subject; `zkgroup.AsyncAdmin` has the same methods as coroutines.",
         "[Operating from a program](../admin.md) explains both with examples.",
         "Errors are those of [`zkgroup.errors`](errors.md).",
-        f"The types below are exported by `zkgroup.admin`; {_names(TYPES_OF_ZKGROUP)} by `zkgroup`.",
+        f"Of the types below `zkgroup.admin` exports {_names(tuple(sorted(admin.__all__)))},",
+        f"and `zkgroup` {_names(TYPES_OF_ZKGROUP)}; the others a program gets, and does not import.",
     ]
     opening = [
         ["## Opening"],
@@ -51,8 +57,34 @@ def methods(subject: type) -> dict[str, Callable[..., Any]]:
 
 
 def types() -> list[str]:
-    """Names of the types described, sorted."""
-    return sorted({*admin.__all__, *TYPES_OF_ZKGROUP})
+    """Names of the types described, sorted: the exported ones, those of methods, and those of their fields."""
+    return sorted({*admin.__all__, *TYPES_OF_ZKGROUP, *_met()})
+
+
+@functools.cache
+def _met() -> dict[str, type]:
+    """The classes of zkgroup in hints of `Admin`, and in fields of these classes at any depth, by name."""
+    found: dict[str, type] = {}
+    todo: list[Any] = [method for subject in subjects() for method in methods(subject).values()]
+    todo += [kind for name in admin.__all__ if is_dataclass(kind := getattr(admin, name))]
+    while todo:
+        for hint in typing.get_type_hints(todo.pop()).values():
+            for kind in classes(hint):
+                if kind.__name__ in found or issubclass(kind, ZkGroupError):
+                    continue
+                found[kind.__name__] = kind
+                todo += [kind] if is_dataclass(kind) else []
+    return found
+
+
+def classes(hint: Any) -> Iterator[type]:
+    """The classes of zkgroup in a hint, at any depth."""
+    origin = typing.get_origin(hint) or hint
+    if inspect.isclass(origin) and origin.__module__.startswith("zkgroup"):
+        yield origin
+    for argument in typing.get_args(hint):
+        for one in argument if isinstance(argument, list) else [argument]:
+            yield from classes(one)
 
 
 def _subject(subject: type) -> Iterator[list[str]]:
@@ -83,6 +115,8 @@ def members(name: str) -> list[tuple[str, ...]]:
 
 def home_of(name: str) -> ModuleType:
     """The module that defines a type."""
+    if name in _met():
+        return import_module(_met()[name].__module__)
     return api.home_of(admin if name in admin.__all__ else zkgroup, name)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from docs.tools import markdown
 from docs.tools.znodes_page import attribute_docs
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.exports import homes
 from zkgroup.settings import GroupSettings
 
 SECTION = re.compile(r"\n?(Args|Raises|Example):\n")
@@ -52,8 +53,9 @@ class Docstring:
 
 def home_of(module: ModuleType, name: str) -> ModuleType:
     """The module in which a package finds one of its names."""
-    homes: dict[str, str] = getattr(module, "_HOMES", {})
-    return import_module(homes[name]) if name in homes else module
+    if not inspect.isfunction(getattr(module, "__getattr__", None)):
+        return module
+    return import_module(homes(module.__name__).get(name, module.__name__))
 
 
 def _no_link(_: type) -> str:

@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 PAGES = {
     "api-zkgroup": ("zkgroup",),
-    "api-model": ("zkgroup.model",),
-    "api-placement": ("zkgroup.placement",),
+    "api-broker": ("zkgroup.broker", "zkgroup.sources"),
+    "api-placement": ("zkgroup.model", "zkgroup.placement"),
     "api-history": ("zkgroup.history",),
     "api-zookeeper": ("zkgroup.zookeeper", "zkgroup.zookeeper.embedded"),
-    "api-testing": ("zkgroup.testing", "zkgroup.testing.conformance", "zkgroup.testing.kafka_cluster"),
-    "api-extras": ("zkgroup.metrics.prometheus", "zkgroup.audit.spark.sources"),
+    "api-testing": ("zkgroup.testing", "zkgroup.testing.conformance"),
+    "api-extras": ("zkgroup.metrics", "zkgroup.audit.spark.sources"),
 }
 """Page to the modules on it; `zkgroup.admin` and `zkgroup.errors` have pages of their own."""
 
@@ -68,8 +68,11 @@ def index() -> str:
     ]
     rows = [(f"`{module}`", ", ".join(_links(module))) for modules in PAGES.values() for module in modules]
     own = [
-        ("`zkgroup.admin`", "[all types of `Admin`'s methods](admin.md#types)"),
-        ("`zkgroup.errors`", f"[all errors](errors.md), {_link('zkgroup.errors', 'CommitResult')}"),
+        (
+            "`zkgroup.admin`",
+            ", ".join(f"[`{name}`](admin.md#{name.lower()})" for name in public_names("zkgroup.admin")),
+        ),
+        ("`zkgroup.errors`", "[all errors](errors.md)"),
     ]
     return markdown.page(
         "Public names", intro, markdown.table(["module", "names"], [*rows[:1], *own, *rows[1:]])

@@ -21,7 +21,7 @@ def page() -> str:
         "Each has its default behind its name, then Kafka's name and the bounds, if it has them.",
     ]
     of_brokers = [
-        "Those of a broker are fields of `zkgroup.BrokerSettings`; on the command line",
+        "Those of a broker are fields of `zkgroup.broker.BrokerSettings`; on the command line",
         "`zkgroup broker run --set NAME=VALUE`.",
     ]
     return markdown.page(

@@ -7,3 +7,7 @@
 * `replica_view`: the state of replicas, and the actions of a controller on them, as values
 * `hosted_controller`: the controller in a broker's process; `controller_only`: a process with only that
 """
+
+from zkgroup.exports import lazy
+
+__getattr__, __dir__, __all__ = lazy(__name__)

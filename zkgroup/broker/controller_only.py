@@ -78,8 +78,10 @@ class ControllerOnly:
             host: the address to listen on. It is 127.0.0.1 by default, because every client that reaches the
                 port may send requests. A wildcard (`0.0.0.0`) needs `advertised_host_name`.
             port: the port to listen on; 0 lets the system choose.
+            settings: `BrokerSettings`, with Kafka's defaults where it is None.
             listener: is notified when it becomes the active controller, and when it resigns.
             connection: credentials and TLS for `address`.
+            clock: of timeouts and sessions; a `FakeClock` with `MemoryZooKeeper` in tests.
             metrics: receives the controller's metrics (docs/operations.md).
 
         Raises ConfigError.

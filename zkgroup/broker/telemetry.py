@@ -11,7 +11,7 @@ from typing import Final
 from zkgroup.broker.groups.telemetry import GroupTelemetry
 from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.server.handlers import Answer, Later, NoAnswer, RequestContext, Respond
-from zkgroup.metrics import GuardedMetrics
+from zkgroup.metrics.sinks import GuardedMetrics
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import MetricsSink
 from zkgroup.runtime.events import LogEvent

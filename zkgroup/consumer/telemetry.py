@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import ChangeState, FinishCommit, MemberState
 from zkgroup.errors import CommitUnknownError
-from zkgroup.metrics import GuardedMetrics
-from zkgroup.metrics.sinks import SLOW_S
+from zkgroup.metrics.sinks import SLOW_S, GuardedMetrics
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink
 from zkgroup.runtime.events import LogEvent
 

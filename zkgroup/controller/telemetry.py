@@ -8,7 +8,7 @@ from typing import Final
 
 from zkgroup.controller.machine.events import Elected, Resigned
 from zkgroup.controller.machine.status import ControllerMetrics
-from zkgroup.metrics import GuardedMetrics
+from zkgroup.metrics.sinks import GuardedMetrics
 from zkgroup.model.ports import Clock, MetricsSink
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.logs import get_logger

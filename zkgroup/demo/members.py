@@ -7,15 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from zkgroup import (
-    BrokerSource,
-    Consumer,
-    FileSource,
-    GroupSettings,
-    Lease,
-    RebalanceListener,
-    TopicPartition,
-)
+from zkgroup import Consumer, FileSource, GroupSettings, Lease, RebalanceListener, TopicPartition
 from zkgroup.admin.coordinator import live_reader
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.demo.flight_data import (
@@ -38,6 +30,7 @@ from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.verify import expected_ownership, group_state
 from zkgroup.history import HistoryFile, Report, check_history, read_files
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
+from zkgroup.sources import BrokerSource
 from zkgroup.zookeeper import ClientSettings
 
 FAST = 5_000

@@ -17,33 +17,32 @@ simulation. `read_transactions` reads the transaction logs of real
 servers.
 """
 
-from zkgroup.history.cluster.checker import check_cluster
+from zkgroup.history.cluster.checker import check_cluster as check_cluster
 from zkgroup.history.group.checker import check_history
 from zkgroup.history.group.replay import CheckOptions
 from zkgroup.history.recorder import HistoryFile, MemoryHistory, read_files
-from zkgroup.history.records import HistoryRecord, Recording, parse, record_of
-from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Figures, Report, Violation
-from zkgroup.history.transactions import Change, ServerTransaction, TransactionRefusal, read_transactions
+from zkgroup.history.records import HistoryRecord
+from zkgroup.history.records import Recording as Recording
+from zkgroup.history.records import parse as parse
+from zkgroup.history.records import record_of as record_of
+from zkgroup.history.report import ClusterFigures as ClusterFigures
+from zkgroup.history.report import ClusterOptions as ClusterOptions
+from zkgroup.history.report import ClusterReport as ClusterReport
+from zkgroup.history.report import Figures, Report, Violation
+from zkgroup.history.transactions import Change as Change
+from zkgroup.history.transactions import ServerTransaction as ServerTransaction
+from zkgroup.history.transactions import TransactionRefusal as TransactionRefusal
+from zkgroup.history.transactions import read_transactions
 
 __all__ = [
-    "Change",
     "CheckOptions",
-    "ClusterFigures",
-    "ClusterOptions",
-    "ClusterReport",
     "Figures",
     "HistoryFile",
     "HistoryRecord",
     "MemoryHistory",
-    "Recording",
     "Report",
-    "ServerTransaction",
-    "TransactionRefusal",
     "Violation",
-    "check_cluster",
     "check_history",
-    "parse",
     "read_files",
     "read_transactions",
-    "record_of",
 ]

@@ -48,6 +48,6 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_group_load_seconds` | histogram | `broker` |
 """
 
-from zkgroup.metrics.sinks import GuardedMetrics
+from zkgroup.exports import lazy
 
-__all__ = ["GuardedMetrics"]
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -22,45 +22,33 @@ nothing. Planning the result of a plan again gives no changes.
     (2, 2, 0, 0)
 """
 
-from zkgroup.placement.model import (
-    Broker,
-    ClusterSnapshot,
-    Load,
-    Phase,
-    Plan,
-    PlannedMove,
-    RackMode,
-    Replicas,
-    Skew,
-    Spread,
-    Start,
-)
+from zkgroup.placement.model import Broker, ClusterSnapshot, Load, Plan, RackMode
+from zkgroup.placement.model import Phase as Phase
+from zkgroup.placement.model import PlannedMove as PlannedMove
+from zkgroup.placement.model import Replicas as Replicas
+from zkgroup.placement.model import Skew as Skew
+from zkgroup.placement.model import Spread as Spread
+from zkgroup.placement.model import Start as Start
 from zkgroup.placement.phases import phases
 from zkgroup.placement.plans import balance, decommission, replace, set_rf
-from zkgroup.placement.spread import Compat, generate, grow, grow_by_hand, rack_alternated, spread
-from zkgroup.placement.validation import PlanViolation, validate
+from zkgroup.placement.spread import Compat as Compat
+from zkgroup.placement.spread import generate, grow, spread
+from zkgroup.placement.spread import grow_by_hand as grow_by_hand
+from zkgroup.placement.spread import rack_alternated as rack_alternated
+from zkgroup.placement.validation import PlanViolation as PlanViolation
+from zkgroup.placement.validation import validate
 
 __all__ = [
     "Broker",
     "ClusterSnapshot",
-    "Compat",
     "Load",
-    "Phase",
     "Plan",
-    "PlanViolation",
-    "PlannedMove",
     "RackMode",
-    "Replicas",
-    "Skew",
-    "Spread",
-    "Start",
     "balance",
     "decommission",
     "generate",
     "grow",
-    "grow_by_hand",
     "phases",
-    "rack_alternated",
     "replace",
     "set_rf",
     "spread",

@@ -6,8 +6,9 @@ import signal
 import sys
 from types import FrameType
 
-from zkgroup import BrokerSource, Consumer, GroupSettings
+from zkgroup import Consumer, GroupSettings
 from zkgroup.history import HistoryFile
+from zkgroup.sources import BrokerSource
 
 GROUP = "readers"
 

@@ -19,7 +19,8 @@ from tests.project import ROOT
 from tests.worlds.coordinated_groups import CoordinatedGroups
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup import Admin, AsyncAdmin, ChangeResult, GroupChange, PlanRequest, TopicPartition
+from zkgroup import Admin, AsyncAdmin, TopicPartition
+from zkgroup.admin import ChangeResult, GroupChange, PlanRequest
 from zkgroup.admin.change import AdminChange
 from zkgroup.admin.offsets.planning import Absolute
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError

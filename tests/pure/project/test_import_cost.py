@@ -43,6 +43,7 @@ def test_the_pytest_plugin_loads_nothing_before_its_fixtures_are_used() -> None:
 
     assert {name for name in loaded if name.startswith("zkgroup")} == {
         "zkgroup",
+        "zkgroup.exports",
         "zkgroup.testing",
         "zkgroup.testing.plugin",
         "zkgroup.version",
@@ -81,7 +82,13 @@ def test_asserts_of_the_library_are_not_rewritten_in_runs_of_its_users(tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("rewritten:")]
     rewritten = set(line.split()[1:])
-    loads_the_plugin = {"zkgroup", "zkgroup.version", "zkgroup.testing", "zkgroup.testing.plugin"}
+    loads_the_plugin = {
+        "zkgroup",
+        "zkgroup.exports",
+        "zkgroup.version",
+        "zkgroup.testing",
+        "zkgroup.testing.plugin",
+    }
     assert {name for name in rewritten if "conformance" not in name} <= loads_the_plugin
     assert "zkgroup.testing.conformance.reads" in rewritten
 

@@ -8,27 +8,25 @@ from zkgroup import (
     AsyncConsumer,
     AsyncGroupMember,
     AsyncRebalanceListener,
-    Bounds,
     ClientSettings,
     CommitResult,
     Consumer,
     FileSource,
     GroupMember,
     GroupSettings,
-    HistoryFile,
     Lease,
-    MemberState,
     RebalanceListener,
     Record,
     RecordSource,
-    Sasl,
-    SourceRecord,
-    Tls,
     TopicPartition,
     Whitelist,
     ZooKeeperClient,
 )
+from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import CommitRefusedError, NotOwnerError
+from zkgroup.history import HistoryFile
+from zkgroup.sources import Bounds, SourceRecord
+from zkgroup.zookeeper import Sasl, Tls
 
 
 class Listening(RebalanceListener):

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from tests.waiting import PATIENCE_S
-from zkgroup import AsyncBroker, Broker
+from zkgroup.broker import AsyncBroker, Broker
 from zkgroup.errors import BrokerIdInUseError, ConfigError, StoreUnavailableError
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration

@@ -16,7 +16,8 @@ from zkgroup.consumer import telemetry
 from zkgroup.consumer.sync import Consumer
 from zkgroup.errors import ConfigError
 from zkgroup.history import HistoryFile, read_files
-from zkgroup.metrics import GuardedMetrics, sinks
+from zkgroup.metrics import sinks
+from zkgroup.metrics.sinks import GuardedMetrics
 from zkgroup.sources.memory import MemorySource
 from zkgroup.testing import FakeClock
 

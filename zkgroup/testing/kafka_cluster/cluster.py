@@ -92,7 +92,7 @@ class KafkaClusterBroker:
 class KafkaCluster:
     """Brokers with ids from 1 on, in one process, on a ZooKeeper in memory.
 
-    The brokers are `zkgroup.Broker`: they listen on ports of 127.0.0.1, elect a controller and leaders,
+    They are `zkgroup.broker.Broker`: they listen on ports of 127.0.0.1, elect a controller and leaders,
     replicate, and answer Kafka's clients. Time is real: a session without a connection expires after
     `settings.session_timeout_ms`. Methods may be called from any thread. Those that change something return
     when it has taken effect; a wait that is not over in time raises TimeoutError, which says what is missing.

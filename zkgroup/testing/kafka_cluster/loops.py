@@ -112,7 +112,7 @@ class BrokerLoops:
         self._goes_on.set()
 
     def make(self) -> BrokerLoop:
-        """Makes one more loop; for `zkgroup.Broker`."""
+        """Makes one more loop; for `zkgroup.broker.Broker`."""
         loop = BrokerLoop(self._broker, self._links)
         self._loops.append(loop)
         return loop
