@@ -65,7 +65,7 @@ def test_each_kind_continues_the_offsets_of_the_other(
 def test_a_forced_reset_stands_only_where_a_member_of_zkgroup_owns(
     make_scene: Callable[..., Scene], producer: Producer, tmp_path: Path
 ) -> None:
-    """recipes 6: a JVM member overwrites it with its next commit; said before, and seen after."""
+    """A JVM member overwrites it with its next commit; said before, and seen after (recipes 6)."""
     scene = make_scene()
     ends = producer.fill(scene.topic, scene.partitions, 7)
     start_all(scene, {"a": "python", "b": "jvm"})
@@ -97,7 +97,7 @@ def test_a_forced_reset_stands_only_where_a_member_of_zkgroup_owns(
 def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     make_scene: Callable[..., Scene], producer: Producer
 ) -> None:
-    """recipes 5: a claim by zkgroup leaves -1 for "none", and a JVM member resets there."""
+    """A claim by zkgroup leaves -1 for "none", and a JVM member resets there (recipes 5)."""
     scene = make_scene(partitions=3)
     ends = producer.fill(scene.topic, 3, 5)
     address = scene.broker.zookeeper.address

@@ -34,7 +34,7 @@ def test_store(address: str, check: Callable[[Target], None]) -> None:
 
 
 def test_bulk_reads_do_not_cost_the_session(address: str) -> None:
-    """recipes 3: support is probed on a separate connection, so the member's session survives."""
+    """Support is probed on a separate connection, so the member's session survives (recipes 3)."""
     with ZooKeeperClient(address) as client, Blocking(client) as blocking:
         before = blocking.wait_connected()
         found = blocking.read_many([f"/none-{n}" for n in range(300)])

@@ -169,7 +169,7 @@ def _comes_back(led: Led) -> None:
 
 
 def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
-    """Recipes 13: Kafka brokers would elect each other hundreds of times; zkgroup's controller skips it."""
+    """Kafka brokers would elect each other hundreds of times; zkgroup's controller skips it (recipes 13)."""
     text = b'{"jmx_port":-1,"timestamp":1396019241689,"host":"h","version":1,"port":9092}'
     led.tree.create(f"{led.chroot}/brokers/ids/9", text, ephemeral=True)
     led.tree.create(f"{led.chroot}/brokers/ids/8", b"{", ephemeral=True)
@@ -188,7 +188,7 @@ def test_an_unreadable_registration_changes_nothing(led: Led) -> None:
 
 
 def test_topics_are_deleted_without_a_broker_that_comes_back(led: Led) -> None:
-    """K20: the broker's old data is deleted before it becomes a replica of a new topic of that name."""
+    """The broker's old data is deleted before it becomes a replica of a new topic of that name (K20)."""
     placed = {"gone": "3:1:2,1:3:2", "alone": "3", "left": "3:2", "kept": "3:1"}
     for topic, assignment in placed.items():
         led.run("topic", "create", topic, "--replica-assignment", assignment)

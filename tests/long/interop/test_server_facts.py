@@ -90,7 +90,7 @@ def stat(client: KazooClient, path: str) -> ZnodeStat:
 
 
 def test_cversion_counts_every_creation_and_deletion(zk: KazooClient, connect: Connect) -> None:
-    """recipes 3: by one each, singly, inside a transaction and at the end of a session."""
+    """By one each, singly, inside a transaction and at the end of a session (recipes 3)."""
     zk.create("/ids")
     zk.create("/ids/a")
     zk.delete("/ids/a")
@@ -107,7 +107,7 @@ def test_cversion_counts_every_creation_and_deletion(zk: KazooClient, connect: C
 
 
 def test_a_name_that_left_and_came_back_shows_in_cversion(zk: KazooClient) -> None:
-    """recipes 3: the same children with a cversion two higher than the names explain."""
+    """The same children with a cversion two higher than the names explain (recipes 3)."""
     zk.create("/ids")
     zk.create("/ids/a")
     before = stat(zk, "/ids")
@@ -120,7 +120,7 @@ def test_a_name_that_left_and_came_back_shows_in_cversion(zk: KazooClient) -> No
 
 
 def test_a_group_with_members_cannot_be_emptied_in_a_transaction(zk: KazooClient) -> None:
-    """recipes 8: delete and create of `ids` is NotEmpty with a member, else restarts cversion."""
+    """Delete and create of `ids` is NotEmpty with a member, else restarts cversion (recipes 8)."""
     zk.create("/ids")
     zk.create("/ids/a", ephemeral=True)
     guard = (("delete", "/ids"), ("create", "/ids"))
@@ -135,7 +135,7 @@ def test_a_group_with_members_cannot_be_emptied_in_a_transaction(zk: KazooClient
 
 
 def test_a_claim_with_one_blocked_partition_creates_nothing(zk: KazooClient) -> None:
-    """recipes 5: NodeExists on one owner leaves no other owner and no bumped offset."""
+    """NodeExists on one owner leaves no other owner and no bumped offset (recipes 5)."""
     for path, value in (("/owners", b""), ("/offsets", b""), ("/offsets/0", b"5"), ("/owners/1", b"g_b-0")):
         zk.create(path, value)
     claim = (
@@ -150,7 +150,7 @@ def test_a_claim_with_one_blocked_partition_creates_nothing(zk: KazooClient) -> 
 
 
 def test_a_znode_created_and_set_in_one_transaction_has_version_one(zk: KazooClient) -> None:
-    """recipes 5: the version marks a zkgroup claim, since a JVM member's owner has version 0."""
+    """The version marks a zkgroup claim, since a JVM member's owner has version 0 (recipes 5)."""
     done = attempt(zk, ("create", "/owner", b"g_a-0", None, True), ("set_data", "/owner", b"g_a-0", 0))
     assert refused(done) == []
     data, found = zk.get("/owner")
@@ -160,7 +160,7 @@ def test_a_znode_created_and_set_in_one_transaction_has_version_one(zk: KazooCli
 
 
 def test_a_stale_commit_passes_once_the_offset_was_created_again(zk: KazooClient) -> None:
-    """recipes 6: versions restart at 0, so deletion of offsets under a living group breaks the fence."""
+    """Versions restart at 0, so deletion of offsets under a living group breaks the fence (recipes 6)."""
     zk.create("/offset", b"7")
     zk.set("/offset", b"7")
     fence = stat(zk, "/offset")
@@ -174,7 +174,7 @@ def test_a_stale_commit_passes_once_the_offset_was_created_again(zk: KazooClient
 
 
 def test_owner_before_offset_lets_a_release_hit_the_successor(zk: KazooClient, connect: Connect) -> None:
-    """recipes 7: read in the wrong order, the release removes another member's znode."""
+    """Read in the wrong order, the release removes another member's znode (recipes 7)."""
 
     def claim(client: KazooClient, thread: bytes) -> None:
         version = stat(client, "/offset").version
@@ -200,7 +200,7 @@ def test_owner_before_offset_lets_a_release_hit_the_successor(zk: KazooClient, c
 
 
 def test_members_of_one_client_share_a_session(zk: KazooClient) -> None:
-    """recipes 1: a delete by a neighbour on the same session passes every check but the text."""
+    """A delete by a neighbour on the same session passes every check but the text (recipes 1)."""
     done = attempt(zk, ("create", "/owner", b"g_a-0", None, True), ("set_data", "/owner", b"g_a-0", 0))
     assert refused(done) == []
     data, found = zk.get("/owner")
@@ -210,7 +210,7 @@ def test_members_of_one_client_share_a_session(zk: KazooClient) -> None:
 
 
 def test_a_silent_death_leaves_the_registration_for_a_while(zk: KazooClient, address: str) -> None:
-    """recipes 2: the znode of a session whose connection is gone stays, then goes with the session."""
+    """The znode of a session whose connection is gone stays, then goes with the session (recipes 2)."""
     with WireSession(address, session_ms=6000) as silent:
         silent.create_ephemeral(f"{zk.chroot}/member", "1")
     with pytest.raises(NodeExistsError):
@@ -227,7 +227,7 @@ def test_non_bmp_names_are_refused(zk: KazooClient) -> None:
 
 
 class TestBulkReads:
-    """recipes 3: operation 22."""
+    """Operation 22 (recipes 3)."""
 
     def test_an_old_server_hangs_up(self, real_zookeeper: RealZooKeeper) -> None:
         """3.4.6 says Unimplemented and closes the connection, with whatever else is on it."""

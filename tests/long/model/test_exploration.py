@@ -35,7 +35,7 @@ def _chosen(names: dict[str, object]) -> list[str]:
 
 @pytest.mark.parametrize("name", _chosen(AS_WRITTEN))
 def test_recipes_hold(name: str) -> None:
-    """Recipes 12: safe at every accepted write, no member stuck, and no cycle that avoids the goal."""
+    """Safe at every accepted write, no member stuck, and no cycle that avoids the goal (recipes 12)."""
     found = explore(CONFIGURATIONS[name])
 
     assert (found.verdict, found.violation) == ("holds", None)

@@ -26,7 +26,7 @@ ACTS_MAX = 3 if os.environ.get("ZKGROUP_MODEL") == "all" else 2
 @pytest.mark.parametrize("name", PLAYED)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
-    """recipes 5, 6, 7: with two writes of other clients between the member's requests."""
+    """With two writes of other clients between the member's requests (recipes 5, 6, 7)."""
     make, moments, recipe = PLAYED[name]
 
     assert play(make, moments, loss, recipe, acts_max=ACTS_MAX) > 50

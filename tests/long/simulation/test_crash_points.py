@@ -34,7 +34,7 @@ def test_two_more_crashes_in_a_row(name: str) -> None:
 
 
 def test_a_successor_finishes_the_recovery() -> None:
-    """Recipes 13: the next controller finds from the records alone which states zkgroup did not write."""
+    """The next controller finds from the records alone which states zkgroup did not write (recipes 13)."""
     recovered(lambda points: others(points, "recovery"))
 
 
@@ -45,5 +45,5 @@ def test_what_a_move_has_left_behind_never_meets_the_next_topic(setup: ClusterSe
 
 
 def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
-    """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
+    """The controller is killed at every point; no phase is submitted twice or left out (recipes 17)."""
     carried_on(lambda points: others(points, "plan"))

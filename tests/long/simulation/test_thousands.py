@@ -31,13 +31,13 @@ COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
 def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
-    """recipes 12: S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect."""
+    """S1-S10, S22 throughout, L1-L5 after the faults; and the faults took effect (recipes 12)."""
     require_that_faults_bit(hold_for_members(seeds), seeds, OF_MEMBERS)
 
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
-    """Recipes 12: the invariants of the exhaustive model hold for the production machine in that group."""
+    """The invariants of the exhaustive model hold for the production machine in that group (recipes 12)."""
     for seed in range(SEEDS_OF_A_GROUP, 6):
         Simulation(seed, setup=SETUPS[name]).run()
 

@@ -103,7 +103,7 @@ def foreign_writes(s: State, cfg: Configuration, p: int) -> Iterator[tuple[Fault
 
 
 def reset_ops(p: int, version: int, *, is_marked: bool, value: int = 0) -> list[Op]:
-    """Recipes 6: the offset and the marker in one multi; the marker is always created anew."""
+    """The offset and the marker in one multi; the marker is always created anew (recipes 6)."""
     gone = [delete("marker", p, -1)] if is_marked else []
     return [set_data("offset", p, value, version), *gone, create("marker", p, value)]
 

@@ -29,12 +29,12 @@ Batch = Sequence[tuple[int, int | None]]
 
 
 def register_ops(m: int, wants: int = 1) -> list[Op]:
-    """Recipes 2: final data in one create."""
+    """Final data in one create (recipes 2)."""
     return [create("ids", m, wants, ephemeral=True)]
 
 
 def resubscribe_ops(m: int, wants: int) -> list[Op]:
-    """Recipes 2: a changed subscription is a new registration."""
+    """A changed subscription is a new registration (recipes 2)."""
     return [delete("ids", m, 0), *register_ops(m, wants)]
 
 
@@ -44,7 +44,7 @@ def leave_ops(m: int) -> list[Op]:
 
 
 def plan_ops(cfg: Configuration, m: int, before: Node | None, generation: int, row: Row) -> list[Op]:
-    """Recipes 4: written by members only, under the version that was read."""
+    """Written by members only, under the version that was read (recipes 4)."""
     data = (generation, row)
     change = create("plan", 0, data) if before is None else set_data("plan", 0, data, before.version)
     return [change] if "plan by members" in cfg.without else [check("ids", m, 0), change]
@@ -73,7 +73,7 @@ def claim_ops(
 
 
 def commit_ops(cfg: Configuration, m: int, batch: Batch, held: Sequence[Held | None]) -> list[Op]:
-    """Recipes 6: the owner is a claim of this member, the offset is as the member left it."""
+    """The owner is a claim of this member, the offset is as the member left it (recipes 6)."""
     ops = [] if "ids check" in cfg.without else [check("ids", m, 0)]
     for p, value in batch:
         if "owner check" not in cfg.without:
@@ -84,7 +84,7 @@ def commit_ops(cfg: Configuration, m: int, batch: Batch, held: Sequence[Held | N
 
 
 def release_ops(cfg: Configuration, m: int, p: int, held: Held) -> list[Op]:
-    """Recipes 7: the last commit and the end of the claim, at once."""
+    """The last commit and the end of the claim, at once (recipes 7)."""
     if "release check" in cfg.without:
         return [delete("owner", p, -1)]
     return [
@@ -125,7 +125,7 @@ def committed(
 
 
 def is_mine(cfg: Configuration, m: int, me: Member, owner: Node | None, token: int | None = None) -> bool:
-    """Recipes 1: my session and my text and, once claimed, my token."""
+    """My session and my text and, once claimed, my token (recipes 1)."""
     if owner is None or owner.session != (cfg.client[m], me.known):
         return False
     return ("text" in cfg.without or owner.data == m) and token in (None, owner.czxid)
@@ -139,7 +139,7 @@ def settle_commit(
     batch: Batch,
     reads: Sequence[Node | None],
 ) -> tuple[tuple[Held | None, ...], tuple[tuple[int, int], ...]]:
-    """Recipes 6: the claims that are still mine, their fences, and the commits that must be sent again.
+    """The claims that are still mine, their fences, and the commits that must be sent again (recipes 6).
 
     `reads`: offsets, read before `nodes`, from which owners and markers are taken.
     """
@@ -170,7 +170,7 @@ def settle_commit(
 
 
 def adopted(cfg: Configuration, owner: Node, offset: Node | None) -> Held | None:
-    """Recipes 5: a claim of mine without a reply, with the offset that was read *before* its owner.
+    """A claim of mine without a reply, with the offset that was read *before* its owner (recipes 5).
 
     None where that offset is younger than the claim: the version that fenced the claim is gone.
     """
@@ -201,13 +201,13 @@ def settle_claim(
 
 
 def release_stands(held: Held, offset: Node | None, marker: Node | None) -> bool:
-    """Recipes 7, 10: the claim is mine and nothing was written, so the release as a whole is sent again."""
+    """The claim is mine and nothing was written, so the release as a whole is sent again (recipes 7, 10)."""
     is_as_left = offset is not None and (offset.version, offset.czxid) == (held.fence, held.life)
     return is_as_left and not (marker is not None and marker.mzxid > held.last)
 
 
 def registrations_seen(cfg: Configuration, me: Member, tree: Tree) -> tuple[int | None, ...]:
-    """Recipes 3: the registrations, from the last snapshot's contents as far as they are still valid."""
+    """The registrations, from the last snapshot's contents as far as they are still valid (recipes 3)."""
     contents, old = registered(cfg, tree), me.cache
     if old is None:
         return contents
@@ -220,7 +220,7 @@ def registrations_seen(cfg: Configuration, me: Member, tree: Tree) -> tuple[int 
 
 
 def judge_plan(plan: Node | None, generation: int) -> str:
-    """Recipes 4: whether the plan is "mine", "newer" than my snapshot, or "older" and to be written."""
+    """Whether the plan is "mine", "newer" than my snapshot, or "older" and to be written (recipes 4)."""
     if plan is not None and plan.data[0] == generation:
         return "mine"
     return "newer" if plan is not None and plan.data[0] > generation else "older"

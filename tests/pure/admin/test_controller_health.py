@@ -48,7 +48,7 @@ def test_partitions_whose_leader_refuses_to_lead_are_not_led(world: MemoryGroups
 
 
 def test_the_controllers_status_is_reported(world: MemoryGroups) -> None:
-    """recipes 13, 15 and 18: unreadable paths, resumed fetches, brokers to restart, pending work."""
+    """Unreadable paths, resumed fetches, brokers to restart, pending work (recipes 13, 15 and 18)."""
     MemoryCluster(world).ours()
     _says(
         world,
@@ -125,7 +125,7 @@ def test_what_an_earlier_controller_said_does_not_count(world: MemoryGroups) -> 
 
 
 def test_a_controller_that_leaves_changes_alone_hangs(world: MemoryGroups) -> None:
-    """recipes 18: shown by its last processed zxid; a change of this moment does not count yet."""
+    """Shown by its last processed zxid; a change of this moment does not count yet (recipes 18)."""
     cluster = MemoryCluster(world)
     cluster.ours()
     cluster.topic("orders", (1, 2))

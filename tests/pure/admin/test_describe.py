@@ -53,7 +53,7 @@ def test_a_partition_is_described_by_owner_and_offset(world: MemoryGroups) -> No
 
 
 def test_a_commit_after_the_claim_has_a_time(world: MemoryGroups) -> None:
-    """recipes 11: `committed_at` is the offset's mtime once it was written after the claim."""
+    """`committed_at` is the offset's mtime once it was written after the claim (recipes 11)."""
     world.topic("orders", 1)
     world.member("g", "a", {"orders": 1})
     world.own_as_planned("g")

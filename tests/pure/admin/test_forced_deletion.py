@@ -1,4 +1,4 @@
-"""K20: a zkgroup controller is asked not to wait for lost brokers."""
+"""A zkgroup controller is asked not to wait for lost brokers (K20)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _asked(world: MemoryGroups) -> tuple[int, ...]:
 
 
 def test_the_request_names_the_brokers(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: once each, and the topic is left to the controller."""
+    """Once each, and the topic is left to the controller (K20)."""
     plan = _plan(world, 5, 4, 5)
     delete_topic(world.ensemble, plan)
 
@@ -52,7 +52,7 @@ def test_the_request_names_the_brokers(world: MemoryGroups, cluster: MemoryClust
 
 
 def test_what_remains_is_said_before(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: the directories of the lost broker, a process that still runs, and the next Kafka controller."""
+    """The directories of the lost broker, a process that still runs, and the next Kafka controller (K20)."""
     plan = _plan(world, 4)
 
     (waits,) = [note for note in plan.notes if "not registered" in note]

@@ -57,7 +57,7 @@ def test_a_group_with_a_member_is_refused_before_anything_is_written(idle: Memor
 
 
 def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: MemoryGroups) -> None:
-    """recipes 8: atomic against a concurrent join: `delete(ids)` answers NotEmpty."""
+    """Atomic against a concurrent join: `delete(ids)` answers NotEmpty (recipes 8)."""
     plan = plan_deletion(idle.ensemble, "g")
     idle.member("g", "b", {"orders": 1})
     before = _below(idle)
@@ -69,7 +69,7 @@ def test_a_member_that_joins_after_the_plan_is_refused_in_the_transaction(idle: 
 
 
 def test_a_living_owner_is_never_deleted(idle: MemoryGroups) -> None:
-    """recipes 8: `delete(owners/<topic>)` fails while an owner lives; the error names the holder."""
+    """`delete(owners/<topic>)` fails while an owner lives; the error names the holder (recipes 8)."""
     stranger = idle.server.client("stranger").session
     assert stranger is not None
     idle.own("g", "orders", 1, "g_zombie-0", session=stranger.session_id)
@@ -81,7 +81,7 @@ def test_a_living_owner_is_never_deleted(idle: MemoryGroups) -> None:
 
 
 def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(world: MemoryGroups) -> None:
-    """recipes 8: interrupted between two transactions means partly done; the next run finishes it."""
+    """Interrupted between two transactions means partly done; the next run finishes it (recipes 8)."""
     world.server.put("/consumers/g/ids")
     for number in range(DELETES_MAX + 5):
         world.server.put(Offset.path("g", TopicPartition("t", number)), b"1")
@@ -103,7 +103,7 @@ def test_a_large_deletion_that_is_stopped_is_partly_done_and_can_be_repeated(wor
 
 
 def test_a_group_with_a_name_of_many_bytes_is_deleted_in_transactions_that_fit(world: MemoryGroups) -> None:
-    """recipes 8: a ZooKeeper group may have a longer name than a coordinator takes."""
+    """A ZooKeeper group may have a longer name than a coordinator takes (recipes 8)."""
     group = "g" * 2_000
     world.server.put(f"/consumers/{group}/ids")
     for number in range(600):
@@ -115,7 +115,7 @@ def test_a_group_with_a_name_of_many_bytes_is_deleted_in_transactions_that_fit(w
 
 
 def test_every_transaction_carries_the_guard(idle: MemoryGroups) -> None:
-    """recipes 8: each one begins with delete and create of `ids`; the last removes it with the group."""
+    """Each one begins with delete and create of `ids`; the last removes it with the group (recipes 8)."""
     start = len(idle.server.log)
 
     delete_group(idle.ensemble, plan_deletion(idle.ensemble, "g"))

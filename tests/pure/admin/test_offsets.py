@@ -88,7 +88,7 @@ class Log:
 
 
 def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: MemoryGroups) -> None:
-    """recipes 8, 18 and 22: one transaction, from delete and create of `ids` to the audit record."""
+    """One transaction, from delete and create of `ids` to the audit record (recipes 8, 18 and 22)."""
     for name in ("owners", "resets"):
         idle.server.put(f"/consumers/g/{name}")
     applied = apply_plan(idle.ensemble, _plan(idle, {0: 42, 2: 7}), ACT)
@@ -110,7 +110,7 @@ def test_offsets_of_an_idle_group_are_written_with_guard_and_record(idle: Memory
 
 
 def test_a_member_that_joins_meanwhile_stops_the_act(idle: MemoryGroups) -> None:
-    """recipes 8: the guard refuses in the very transaction, and the error names who has come."""
+    """The guard refuses in the very transaction, and the error names who has come (recipes 8)."""
     plan = _plan(idle, {0: 42})
     idle.member("g", "late", {"orders": 1})
 
@@ -239,7 +239,7 @@ def test_a_commit_since_the_plan_stops_a_deletion(idle: MemoryGroups) -> None:
 
 
 def test_a_lost_answer_is_resolved_by_the_record(idle: MemoryGroups) -> None:
-    """recipes 10: applied or not is read back; the record is written by this transaction alone."""
+    """Applied or not is read back; the record is written by this transaction alone (recipes 10)."""
     plan = _plan(idle, {0: 42})
     client = idle.server.client("lossy")
     store = LosingStore(client, applied=True)
@@ -299,7 +299,7 @@ def test_a_living_group_is_refused_without_force(living: MemoryGroups) -> None:
 
 
 def test_force_writes_offset_and_marker_in_one_transaction(living: MemoryGroups) -> None:
-    """recipes 6: the marker is created with the offset, so that the owner applies it."""
+    """The marker is created with the offset, so that the owner applies it (recipes 6)."""
     apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
 
     marker = living.server.find(Reset.path("g", _tp(0)))
@@ -312,7 +312,7 @@ def test_force_writes_offset_and_marker_in_one_transaction(living: MemoryGroups)
 
 
 def test_a_second_reset_replaces_the_marker(living: MemoryGroups) -> None:
-    """recipes 6: deleted and created, so that the child watch fires and the marker's mzxid is new."""
+    """Deleted and created, so that the child watch fires and the marker's mzxid is new (recipes 6)."""
     apply_plan(living.ensemble, _plan(living, {0: 42}), ACT, force=True)
     first = living.server.find(Reset.path("g", _tp(0)))
     apply_plan(living.ensemble, _plan(living, {0: 43}), ACT, force=True)

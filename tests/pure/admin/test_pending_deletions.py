@@ -31,7 +31,7 @@ def _told(world: MemoryGroups) -> PendingDeletion:
 def test_the_reason_that_a_zkgroup_controller_wrote_is_reported(
     world: MemoryGroups, cluster: MemoryCluster
 ) -> None:
-    """K20: it names the brokers; a status that is older than the request says nothing about it."""
+    """It names the brokers; a status that is older than the request says nothing about it (K20)."""
     cluster.ours()
     unsaid = _told(world)
     marker = world.server.find(TopicDeletion.path("orders"))
@@ -51,7 +51,7 @@ def test_the_reason_that_a_zkgroup_controller_wrote_is_reported(
 
 
 def test_brokers_that_are_not_waited_for_are_listed(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """K20: the brokers in the request; an unreadable request names none."""
+    """The brokers in the request; an unreadable request names none (K20)."""
     path = TopicDeletion.path("orders")
     world.server.put(path, TopicDeletion((4,)).encode())
     named = _told(world).without_brokers

@@ -133,7 +133,7 @@ def test_what_will_not_happen_is_said_before(world: MemoryGroups, cluster: Memor
 
 
 def test_a_controller_that_hosts_nothing_is_no_target(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 14: not even with force."""
+    """Not even with force (recipes 14)."""
     cluster.broker(9, zkgroup={"role": "controller"})
 
     with pytest.raises(ConfigError, match="hosts nothing"):
@@ -295,7 +295,7 @@ def test_time_left_follows_from_what_was_done_while_waiting() -> None:
 
 
 def test_only_a_zkgroup_controller_is_asked_to_cancel(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 17: refused before any write if a Kafka controller is active, or none."""
+    """Refused before any write if a Kafka controller is active, or none (recipes 17)."""
     cluster.request(move("orders", 0, 3, 1))
 
     with pytest.raises(RefusedError, match="is a Kafka controller"):

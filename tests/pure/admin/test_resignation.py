@@ -24,7 +24,7 @@ def _czxid(world: MemoryGroups) -> int:
 
 
 def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> None:
-    """recipes 13: a successor has another czxid and ignores it."""
+    """A successor has another czxid and ignores it (recipes 13)."""
     MemoryCluster(world).ours()
 
     plan = plan_resignation(world.ensemble)
@@ -37,7 +37,7 @@ def test_the_request_names_the_controller_that_is_meant(world: MemoryGroups) -> 
 
 
 def test_a_real_controller_is_not_asked(world: MemoryGroups) -> None:
-    """recipes 13: refused with the reason, nothing written; exit 5 without an active controller."""
+    """Refused with the reason, nothing written; exit 5 without an active controller (recipes 13)."""
     cluster = MemoryCluster(world)
 
     with pytest.raises(RefusedError, match=r"broker 1 is a Kafka controller.*stop that broker"):

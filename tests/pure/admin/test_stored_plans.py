@@ -68,7 +68,7 @@ def _finishing(world: MemoryGroups, cluster: MemoryCluster) -> Ensemble:
 
 
 def test_a_plan_is_carried_on_phase_by_phase(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 17: over a controller of Kafka, one request at a time, with progress, to its end."""
+    """Over a controller of Kafka, one request at a time, with progress, to its end (recipes 17)."""
     one = _kept(world)
     seen: list[ReassignmentProgress] = []
 

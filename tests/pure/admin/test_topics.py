@@ -49,7 +49,7 @@ def test_a_topic_without_brokers_gets_placeholder_replicas_and_a_note(world: Mem
 
 
 def test_topic_and_configuration_are_one_transaction(world: MemoryGroups) -> None:
-    """K22: Kafka's tool writes them one after the other and can lose a race in between."""
+    """Kafka's tool writes them one after the other and can lose a race in between (K22)."""
     creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "orders", partitions=1))
 
     paths = [operation.path for operation in world.server.log[-1].operations]
@@ -90,7 +90,7 @@ def test_racks_are_used_unless_disabled(world: MemoryGroups) -> None:
 
 
 def test_a_controller_that_hosts_nothing_holds_no_replica(world: MemoryGroups) -> None:
-    """recipes 14: controller-only brokers are left out; where only they live a topic is refused."""
+    """Controller-only brokers are left out; where only they live a topic is refused (recipes 14)."""
     _broker(world, 9, zkgroup={"role": "controller"})
     with pytest.raises(RefusedError, match="/brokers/ids"):
         creation.plan_topic(world.ensemble, "orders", partitions=1)

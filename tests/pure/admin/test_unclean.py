@@ -57,7 +57,7 @@ def test_elections_that_may_lose_records_are_distinguished(
 
 
 def test_an_empty_isr_with_more_replicas_is_unclean(world: MemoryGroups, cluster: MemoryCluster) -> None:
-    """recipes 15: `isr: []` left by a controller of Kafka."""
+    """`isr: []` left by a controller of Kafka (recipes 15)."""
     cluster.state("orders", 0, -1, ())
 
     (row,) = plan_unclean(world.ensemble, [_tp(0)]).rows

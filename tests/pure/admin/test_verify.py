@@ -186,7 +186,7 @@ def test_members_that_publish_different_strategies_are_reported(world: MemoryGro
 
 
 def test_a_member_that_published_another_result_disagrees(world: MemoryGroups) -> None:
-    """recipes 11: `views` names who computed something else from the same membership."""
+    """`views` names who computed something else from the same membership (recipes 11)."""
     _two_members(world)
     generation = read_snapshot(world.ensemble, "g").generation
     assert generation is not None
@@ -287,7 +287,7 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
 
 
 def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups) -> None:
-    """recipes 4: one registration without sticky and every zkgroup member uses range."""
+    """One registration without sticky and every zkgroup member uses range (recipes 4)."""
     world.topic("orders", 2)
     world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
     alone = expected_ownership(read_snapshot(world.ensemble, "g")).assignor
@@ -299,7 +299,7 @@ def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups)
 
 
 def test_a_sticky_group_is_judged_by_the_plan_it_has_published(world: MemoryGroups) -> None:
-    """recipes 4: the plan for the present membership names the owners, whatever would be computed anew."""
+    """The plan for the present membership names the owners, whatever would be computed anew (recipes 4)."""
     world.topic("orders", 2)
     for name in ("a", "b"):
         world.member("g", name, {"orders": 1}, {**OURS, "strategy": "sticky"})

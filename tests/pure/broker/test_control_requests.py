@@ -164,7 +164,7 @@ def test_a_partition_named_twice_counts_once_by_its_last_entry() -> None:
 
 
 def test_an_empty_list_is_answered() -> None:
-    """K40: controllers of Kafka send them."""
+    """Controllers of Kafka send them (K40)."""
     one = receiver()
 
     assert handled(one.leader_and_isr(leader_and_isr())) == ([], LeaderAndIsrResponse(0))

@@ -67,7 +67,7 @@ def test_the_topic_that_was_ordered_is_followed_on() -> None:
 
 
 def test_a_topic_that_was_made_again_or_is_gone_or_hidden_waits_for_a_controller() -> None:
-    """K20: its leader epochs begin at 0 again, and old records would be taken for those of the new topic."""
+    """Its leader epochs begin at 0 again, and old records would be taken for those of the new topic (K20)."""
     world, node = _follower("again", "gone", "hidden", "same")
     _end_session(world)
     _make_again(world, "again")

@@ -192,7 +192,7 @@ def test_a_write_on_its_way_when_the_session_ends_is_read_back_in_the_next() -> 
 
 
 def test_the_state_of_a_new_topic_of_that_name_is_not_written_by_a_former_leader() -> None:
-    """K20: the session ended, and the topic was deleted and created again without this broker.
+    """The session ended, and the topic was deleted and created again without this broker (K20).
 
     The new state has the version of the old one, so a conditional write alone would succeed.
     """

@@ -200,7 +200,7 @@ def test_removing_what_is_not_known_is_no_matter() -> None:
 
 
 def test_an_older_leader_epoch_does_not_replace_a_newer_one() -> None:
-    """K29: the first copy of a request that was sent twice can arrive after later requests."""
+    """The first copy of a request that was sent twice can arrive after later requests (K29)."""
     cache = filled(update_metadata(state(leader=2, epoch=5)))
 
     old = cache.update(update_metadata(state(leader=1, epoch=4), state(OTHER)), 0)

@@ -177,7 +177,7 @@ def test_an_id_in_use_names_session_and_host() -> None:
 
 
 def test_among_brokers_of_kafka_a_zkgroup_broker_does_not_start() -> None:
-    """Recipes 15: refused with their ids; unreadable registrations and zkgroup controllers do not count."""
+    """Refused with their ids; unreadable registrations and zkgroup controllers do not count (recipes 15)."""
     world = SteppedBrokers()
     _else(world, 12)
     _else(world, 3)

@@ -61,7 +61,7 @@ def _held(world: SteppedControllers, path: str, data: bytes) -> None:
 
 
 def test_a_registration_that_no_session_holds_is_of_no_broker() -> None:
-    """recipes 13: it is passed over like an unreadable one, and the status names it; others lead."""
+    """It is passed over like an unreadable one, and the status names it; others lead (recipes 13)."""
     world, controller = loaded_cluster({0: (1, 2)})
     data = world.find(BrokerRegistration.path(1)).data
     world.stop_broker(1)
@@ -132,7 +132,7 @@ def test_a_bounce_within_one_watch_is_seen_by_the_czxid() -> None:
 
 
 def test_a_registration_that_cannot_be_read_is_passed_over() -> None:
-    """recipes 13: it made Kafka controllers elect each other 341 times in 4 s; here it is reported."""
+    """It made Kafka controllers elect each other 341 times in 4 s; here it is reported (recipes 13)."""
     world, controller = loaded_cluster({0: (1, 2)})
     path = BrokerRegistration.path(4)
     world.write(Create(path, b'{"version":'))
@@ -171,7 +171,7 @@ def test_a_broker_at_an_impossible_address_is_passed_over(address: bytes) -> Non
 
 
 def test_a_controller_that_hosts_nothing_is_sent_nothing() -> None:
-    """recipes 14: registered while it is active, in no list of brokers."""
+    """Registered while it is active, in no list of brokers (recipes 14)."""
     world = SteppedControllers((1, 2))
     extensions = {"zkgroup": {"role": "controller"}}
     data = BrokerRegistration("h", 9050, 1, 0, extensions=extensions).encode()
@@ -415,7 +415,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
-    """K25: an ISR that its leader has changed meanwhile; the others are written once."""
+    """An ISR that its leader has changed meanwhile; the others are written once (K25)."""
     world = SteppedControllers()
     world.make_topic("t", dict.fromkeys(range(20), (1, 2, 3)))
     world.new_controller()

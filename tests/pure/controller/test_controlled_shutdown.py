@@ -73,7 +73,7 @@ def test_what_it_follows_it_stops_and_leaves_the_isr() -> None:
 
 
 def test_the_replica_list_decides_the_next_leader_and_the_old_one_is_sent_it() -> None:
-    """K26: the order of the list, not of the ISR; LeaderAndIsr goes to the broker that leaves as well."""
+    """The order of the list, not of the ISR; LeaderAndIsr goes to the broker that leaves as well (K26)."""
     world, controller = loaded_cluster(t={0: (1, 2, 3)})
     world.set_state(tp(0), isr=(3, 1, 2))
     count = len(world.hosts[1].requests)

@@ -75,7 +75,7 @@ def test_a_crash_after_any_write_leaves_nothing_unsent(writes: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_under_any_order_of_answers_brokers_and_states_agree_in_the_end(seed: int) -> None:
-    """recipes 16: requests and replies are lost or late, connections break, the controller stays."""
+    """Requests and replies are lost or late, connections break, the controller stays (recipes 16)."""
     rng = random.Random(seed)
     world, controller = prepared()
     changes(world)

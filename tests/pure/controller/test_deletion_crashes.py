@@ -98,7 +98,7 @@ def test_a_write_without_an_answer_is_read_back(in_parts: None, fault: Fault) ->
 
 @pytest.mark.parametrize("fault", ["lost_reply", "late", None])
 def test_a_topic_made_again_after_a_lost_answer_is_not_deleted_again(fault: Fault | None) -> None:
-    """K21: the last write is executed and its answer lost; by the time it is read back the name is taken."""
+    """The last write is executed and its answer lost; by the time it is read back the name is taken (K21)."""
     world, controller = two_topic_cluster()
     world.mark("t", run=False)
     world.run(lambda: ends_topic(world, controller))

@@ -51,7 +51,7 @@ def test_a_request_that_comes_to_nothing_is_removed() -> None:
 
 
 def test_the_answer_of_a_stray_replica_is_waited_for_last() -> None:
-    """K16: it has no place any more, and is reachable; the others go first."""
+    """It has no place any more, and is reachable; the others go first (K16)."""
     left = {"strays": [PartitionAndReplica(tp(0), 4)]}
 
     assert decide(topic(ONLINE, ONLINE, ONLINE, **left)) == DeletionStart((ONE, TWO, THREE), ())
@@ -80,7 +80,7 @@ def test_replicas_of_dead_brokers_wait_and_the_others_go() -> None:
 
 
 def test_a_dead_broker_that_an_operator_names_is_not_waited_for() -> None:
-    """K20: the others are deleted first; who is not named is waited for, and named alone."""
+    """The others are deleted first; who is not named is waited for, and named alone (K20)."""
     forced = {"reachable": {1}, "without": (2, 3)}
 
     assert decide(topic(ONLINE, ONLINE, ONLINE, **forced)) == DeletionStart((ONE,), (TWO, THREE))

@@ -65,7 +65,7 @@ def test_brokers_hide_the_topic_before_they_stop_it() -> None:
 
 
 def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
-    """K21: made at the first moment at which its name is free."""
+    """Made at the first moment at which its name is free (K21)."""
     world, _ = two_topic_cluster()
     world.mark("t", run=False)
     world.run(lambda: world.server.find(Topic.path("t")) is None)
@@ -80,7 +80,7 @@ def test_a_topic_that_is_made_again_keeps_what_it_is_given() -> None:
 
 
 def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
-    """K20: metadata hides the topic at once; it goes when the broker is back."""
+    """Metadata hides the topic at once; it goes when the broker is back (K20)."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -98,7 +98,7 @@ def test_a_dead_broker_is_waited_for_and_the_others_delete_meanwhile() -> None:
 
 
 def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
-    """K20: else its replicas would be deleted for ever (controller.md 5.6); the status names it (K31)."""
+    """Else its replicas would be deleted for ever (controller.md 5.6); the status names it (K31; K20)."""
     world, controller = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
@@ -114,7 +114,7 @@ def test_a_broker_that_dies_before_it_answers_is_asked_again() -> None:
 
 
 def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
-    """K7: gone and back between two reads; what it was sent went with its former incarnation."""
+    """Gone and back between two reads; what it was sent went with its former incarnation (K7)."""
     world, _ = two_topic_cluster()
     world.hosts[2].silent = True
     world.mark("t")
@@ -126,7 +126,7 @@ def test_a_broker_that_bounces_before_it_answers_is_asked_again() -> None:
 
 
 def test_a_deletion_that_was_sent_twice_is_over_when_the_epoch_is_raised() -> None:
-    """K28: the first copy could delete the topic that is made next; a broker that knows more refuses it."""
+    """The first copy could delete the topic that is made next; a broker that knows more refuses it (K28)."""
     world, controller = two_topic_cluster()
     epoch = world.epoch()[0]
     world.mark("t", run=False)
@@ -169,7 +169,7 @@ def test_a_refusal_is_not_repeated_until_something_has_changed() -> None:
 
 
 def test_deletion_disabled_removes_the_marker_and_nothing_else() -> None:
-    """K19: the topic stays visible, after a failover too."""
+    """The topic stays visible, after a failover too (K19)."""
     world, controller = two_topic_cluster(delete_topics=False)
     for _ in range(2):
         before = left_of(world, "t")
@@ -207,7 +207,7 @@ def test_a_marker_of_a_topic_made_a_moment_ago_deletes_it() -> None:
 
 
 def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
-    """K21: a Kafka controller has left it; the topic that clients have made since is not deleted."""
+    """A Kafka controller has left it; the topic that clients have made since is not deleted (K21)."""
     world, controller = two_topic_cluster()
     world.crash(controller)
     world.mark("v", run=False)
@@ -220,7 +220,7 @@ def test_a_marker_older_than_its_topic_was_meant_for_another_one() -> None:
 
 
 def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
-    """K21: deleted and made again by hand before it was read; its lists are the new ones."""
+    """Deleted and made again by hand before it was read; its lists are the new ones (K21)."""
     world, _ = two_topic_cluster()
     world.server.remove(Topic.path("t"))
     world.write(Create(Topic.path("t"), Topic({0: (3,), 1: (1,), 2: (2,)}).encode()))
@@ -232,7 +232,7 @@ def test_a_topic_that_others_have_replaced_is_not_written_over() -> None:
 
 
 def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
-    """K23: by Kafka's tool while a broker is awaited; the deletion goes on after it."""
+    """By Kafka's tool while a broker is awaited; the deletion goes on after it (K23)."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -247,7 +247,7 @@ def test_growth_of_a_topic_that_is_being_deleted_is_undone() -> None:
 
 
 def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
-    """K23: no one knows the old lists any more, so all partitions go."""
+    """No one knows the old lists any more, so all partitions go (K23)."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.mark("t")
@@ -260,7 +260,7 @@ def test_growth_before_a_failover_is_deleted_with_the_rest() -> None:
 
 
 def test_a_partition_that_never_got_a_state_is_deleted() -> None:
-    """K24: none of its replicas ever lived; they go offline without a write and do not wedge the rest."""
+    """None of its replicas ever lived; they go offline without a write and do not wedge the rest (K24)."""
     world, controller = two_topic_cluster()
     world.stop_broker(3)
     world.make_topic("v", {0: (3,), 1: (1, 3)})

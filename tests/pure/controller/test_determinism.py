@@ -13,7 +13,7 @@ from zkgroup.znodes.admin_requests import Move, PreferredElection, Reassignment
 
 
 def test_the_same_events_give_the_same_effects() -> None:
-    """K38: a busy time is recorded and given to another machine, which orders exactly the same."""
+    """A busy time is recorded and given to another machine, which orders exactly the same (K38)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (2, 3)})
     world.make_topic("u", {0: (3, 1)})

@@ -24,7 +24,7 @@ from zkgroup.znodes.controller import ControllerRecord, ControllerRegistration
 
 
 def test_of_all_electors_one_wins_and_the_epoch_grows_by_one() -> None:
-    """Recipes 13: five at once, each winner's session ends in turn; the version is ZooKeeper's (K4)."""
+    """Five at once, each winner's session ends in turn; the version is ZooKeeper's (K4; recipes 13)."""
     world = SteppedElectors()
     for broker in range(5):
         world.node(broker)
@@ -59,7 +59,7 @@ def test_a_controller_that_no_session_holds_is_reported_at_once() -> None:
 
 
 def test_a_controller_is_made_and_set_once() -> None:
-    """Recipes 13: data version 1 marks a zkgroup controller; the transaction is the recipe's own."""
+    """Data version 1 marks a zkgroup controller; the transaction is the recipe's own (recipes 13)."""
     world = SteppedElectors()
     node = world.node(1)
     request = world.until_asked(node, CONTROLLER)
@@ -78,7 +78,7 @@ def test_a_controller_is_made_and_set_once() -> None:
 
 
 def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
-    """Recipes 13: nothing of the attempt is left behind; the next one has the new epoch."""
+    """Nothing of the attempt is left behind; the next one has the new epoch (recipes 13)."""
     world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
@@ -96,7 +96,7 @@ def test_an_epoch_raised_between_read_and_election_refuses_it() -> None:
 
 @pytest.mark.parametrize("is_applied", [True, False])
 def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) -> None:
-    """Recipes 13: the connection is cut after the commit, or before; one knows that it won."""
+    """The connection is cut after the commit, or before; one knows that it won (recipes 13)."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.until_asked(node, CONTROLLER)
@@ -114,7 +114,7 @@ def test_an_election_without_an_answer_is_resolved_by_reading(is_applied: bool) 
 
 
 def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
-    """Recipes 13: the answer is given up first, the transaction is executed afterwards."""
+    """The answer is given up first, the transaction is executed afterwards (recipes 13)."""
     world = SteppedElectors()
     node = world.node(1)
     world.until_asked(node, CONTROLLER)
@@ -128,7 +128,7 @@ def test_an_election_that_is_applied_late_is_found_or_taken_off() -> None:
 
 
 def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off() -> None:
-    """Recipes 13: what is of this session and not of its election goes, and then there is an election."""
+    """What is of this session and not of its election goes, and then there is an election (recipes 13)."""
     world = SteppedElectors()
     node = world.node(1)
     world.run(lambda: node.machine.election.stage is ElectorState.VACANT)
@@ -141,7 +141,7 @@ def test_an_own_controller_of_an_attempt_that_is_not_known_any_more_is_taken_off
 
 
 def test_controller_deleted_by_hand_is_elected_anew() -> None:
-    """Recipes 13: the active one resigns, and one is elected with the next epoch."""
+    """The active one resigns, and one is elected with the next epoch (recipes 13)."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
@@ -155,7 +155,7 @@ def test_controller_deleted_by_hand_is_elected_anew() -> None:
 
 
 def test_controller_replaced_by_another_id_makes_the_controller_resign() -> None:
-    """Recipes 13: seen as changed, not as deleted (K1); the other's znode is left alone."""
+    """Seen as changed, not as deleted (K1); the other's znode is left alone (recipes 13)."""
     world, node = alone()
     foreign_writer = world.server.client("stranger")
     world.run()
@@ -173,7 +173,7 @@ def test_controller_replaced_by_another_id_makes_the_controller_resign() -> None
 
 
 def test_controller_written_by_another_client_makes_the_controller_resign() -> None:
-    """Recipes 13: its znode with another id in it; it is still this session's, so it goes."""
+    """Its znode with another id in it; it is still this session's, so it goes (recipes 13)."""
     world, node = alone()
     world.write(SetData(CONTROLLER, ControllerRegistration(7, 0).encode(), 1))
     world.run()
@@ -184,7 +184,7 @@ def test_controller_written_by_another_client_makes_the_controller_resign() -> N
 
 
 def test_after_a_bump_by_another_process_no_write_passes() -> None:
-    """Recipes 13: the write under way is refused and changes nothing; it resigns (K3)."""
+    """The write under way is refused and changes nothing; it resigns (K3; recipes 13)."""
     world = SteppedElectors()
     duty = Writer()
     node = world.node(1, work=duty)
@@ -206,7 +206,7 @@ def test_after_a_bump_by_another_process_no_write_passes() -> None:
 
 
 def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
-    """Recipes 13: a Kafka broker that created, expired and came back can bump late."""
+    """A Kafka broker that created, expired and came back can bump late (recipes 13)."""
     world, node = alone()
     world.bump()
     world.run(lambda: resigned(node))
@@ -217,7 +217,7 @@ def test_a_bump_by_another_process_is_also_seen_without_a_write() -> None:
 
 
 def test_another_controllers_znode_is_never_deleted() -> None:
-    """Recipes 13: it changes hands between reading and deletion; the epoch's version shows it."""
+    """It changes hands between reading and deletion; the epoch's version shows it (recipes 13)."""
     world, node = alone()
     world.bump()
     world.until_asked(node, CONTROLLER)
@@ -241,7 +241,7 @@ def test_another_controllers_znode_is_never_deleted() -> None:
 
 
 def test_a_failure_of_its_work_makes_it_resign_and_lets_others_try() -> None:
-    """Recipes 13: an exception while active: no election storm (K2), no batch that always fails (K10)."""
+    """An exception while active: no election storm (K2), no batch that always fails (K10; recipes 13)."""
     world = SteppedElectors()
     failing = world.node(1, work=lambda election: ("load", fails))
     world.run()

@@ -41,7 +41,7 @@ from zkgroup.znodes.controller import (
 
 
 def test_a_request_to_resign_is_carried_out_once_and_the_others_come_first() -> None:
-    """Recipes 13: its data is the czxid of `/controller`; the request ends with the controller."""
+    """Its data is the czxid of `/controller`; the request ends with the controller (recipes 13)."""
     world, node = alone()
     other = world.node(2)
     world.run()
@@ -86,7 +86,7 @@ def test_the_only_elector_is_elected_again_after_it_yielded() -> None:
 
 @pytest.mark.parametrize("data", [b"12345", b"soon"])
 def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None:
-    """Recipes 13: another czxid, or none that can be read; it stays active."""
+    """Another czxid, or none that can be read; it stays active (recipes 13)."""
     world = SteppedElectors()
     world.server.put(ResignRequest.path(), data)
     node = world.node(1)
@@ -98,7 +98,7 @@ def test_a_request_that_means_another_controller_is_removed(data: bytes) -> None
 
 
 def test_a_controller_that_hosts_nothing_is_registered_while_it_is_active() -> None:
-    """Recipes 14: in the same transaction and session; waiting, it shows elsewhere."""
+    """In the same transaction and session; waiting, it shows elsewhere (recipes 14)."""
     world = SteppedElectors()
     node = world.node(7, controller_only=True)
     request = world.until_asked(node, CONTROLLER)
@@ -120,7 +120,7 @@ def test_a_controller_that_hosts_nothing_is_registered_while_it_is_active() -> N
 
 
 def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
-    """Recipes 14: `/controller` is deleted alone; what is of this session goes before the next election."""
+    """`/controller` is deleted alone; what is of this session goes before the next election (recipes 14)."""
     world, node = alone(7, controller_only=True)
     first = world.find(BrokerRegistration.path(7)).stat.czxid
     world.depose()
@@ -130,7 +130,7 @@ def test_a_registration_left_behind_by_hand_does_not_stay() -> None:
 
 
 def test_an_id_of_a_broker_is_in_use() -> None:
-    """Recipes 14: node-exists on the registration is no lost race."""
+    """Node-exists on the registration is no lost race (recipes 14)."""
     world = SteppedElectors()
     session_id = world.real(7)
     world.write(Delete(CONTROLLER, -1))
@@ -143,7 +143,7 @@ def test_an_id_of_a_broker_is_in_use() -> None:
 
 
 def test_an_id_of_a_broker_is_in_use_while_another_one_is_active() -> None:
-    """Recipes 14: said at once, not when it is elected; the name of who waits is not taken."""
+    """Said at once, not when it is elected; the name of who waits is not taken (recipes 14)."""
     world = SteppedElectors()
     session_id = world.real(7)
     node = world.node(7, controller_only=True)
@@ -154,7 +154,7 @@ def test_an_id_of_a_broker_is_in_use_while_another_one_is_active() -> None:
 
 
 def test_two_processes_with_one_id_do_not_both_wait() -> None:
-    """Recipes 14: the second waits for a session timeout and some slack, as after a quick restart."""
+    """The second waits for a session timeout and some slack, as after a quick restart (recipes 14)."""
     world = SteppedElectors()
     first = world.node(7, controller_only=True)
     world.real()
@@ -258,7 +258,7 @@ def test_retiring_without_a_connection_ends_at_once() -> None:
 
 
 def test_the_record_says_how_long_loading_took() -> None:
-    """Recipes 18: under the fence, once; the end is added to it."""
+    """Under the fence, once; the end is added to it (recipes 18)."""
     world = SteppedElectors()
     done = []
 
@@ -341,7 +341,7 @@ def test_a_hundred_records_stay() -> None:
 
 
 def test_what_the_newest_record_says_needs_no_older_ones() -> None:
-    """Recipes 13: one record is read, however many there were, and none of those that are gone is missed."""
+    """One record is read, however many there were, and none of those that are gone is missed (recipes 13)."""
     world = SteppedElectors()
     world.server.put(EPOCH, b"350")
     _history(world, dict.fromkeys(range(300, 351), 121))
@@ -387,7 +387,7 @@ def test_what_the_newest_record_says_needs_no_older_ones() -> None:
     ],
 )
 def test_the_last_foreign_epoch(received: dict[int, int | None], foreign: int) -> None:
-    """Recipes 13: from the newest record that says it, and from missing ones where none above a gap does."""
+    """From the newest record that says it, and from missing ones where none above a gap does (recipes 13)."""
     world = SteppedElectors()
     world.server.put(EPOCH, b"7")
     _history(world, received)
@@ -442,6 +442,6 @@ _HISTORY = f"{controller_history_path()}/"
     [(0, [], []), (3, [], []), (3, [1, 2, 3], [3, 2, 1]), (5, [1, 3, 5], [5]), (2, [1, 2, 3], [2, 1])],
 )
 def test_the_epochs_that_were_zkgroups(epoch: int, recorded: list[int], zkgroup_epochs: list[int]) -> None:
-    """Recipes 13: down to the first without a record."""
+    """Down to the first without a record (recipes 13)."""
     assert zkgroup_epochs_up_to(epoch, recorded) == zkgroup_epochs
     assert ElectionAttempt(epoch, 7, 0).fence == Fence(epoch + 1, 8)

@@ -23,7 +23,7 @@ from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 
 
 def test_a_lost_session_makes_the_controller_resign_before_anything_of_the_next_one() -> None:
-    """Recipes 13: what waits is dropped (K6), it resigns, then registers, and only then stands again (K5)."""
+    """What waits is dropped (K6), it resigns, then registers, and only then stands again (K5; recipes 13)."""
     world = SteppedElectors()
     registered: list[tuple[int, bool]] = []
 
@@ -55,7 +55,7 @@ def test_a_lost_session_makes_the_controller_resign_before_anything_of_the_next_
 
 
 def test_a_short_disconnection_changes_nothing() -> None:
-    """Recipes 13: neither resignation nor election; nothing is sent until the lease goes on."""
+    """Neither resignation nor election; nothing is sent until the lease goes on (recipes 13)."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
@@ -75,7 +75,7 @@ def test_a_short_disconnection_changes_nothing() -> None:
 
 
 def test_what_changed_while_it_was_disconnected_is_seen() -> None:
-    """Recipes 13: after a disconnection every watch is armed anew by reading."""
+    """After a disconnection every watch is armed anew by reading (recipes 13)."""
     world, node = alone()
     world.server.suspend(node.name)
     world.run()
@@ -89,7 +89,7 @@ def test_what_changed_while_it_was_disconnected_is_seen() -> None:
 
 
 def test_an_elector_whose_former_session_is_still_active_waits_for_its_end() -> None:
-    """Recipes 13: no elector deletes a /controller of another session, not even its own of before."""
+    """No elector deletes a /controller of another session, not even its own of before (recipes 13)."""
     world, node = alone()
     former = node.session_id
     node.client.abandon(1, "expired by the own clock")
@@ -104,7 +104,7 @@ def test_an_elector_whose_former_session_is_still_active_waits_for_its_end() -> 
 
 
 def test_nothing_is_sent_after_the_own_lease() -> None:
-    """Recipes 13: two thirds of the session timeout less half a tick, from the last write."""
+    """Two thirds of the session timeout less half a tick, from the last write (recipes 13)."""
     world, node = alone()
     (lease,) = node.received(ExtendSendLease)
     assert isinstance(lease, ExtendSendLease)
@@ -120,7 +120,7 @@ def test_nothing_is_sent_after_the_own_lease() -> None:
 
 
 def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
-    """Recipes 9: at most six quorum writes in a session timeout, each the fence and nothing else."""
+    """At most six quorum writes in a session timeout, each the fence and nothing else (recipes 9)."""
     world, node = alone()
     before = len(world.server.log)
     world.advance(6000, step_ms=50)
@@ -132,7 +132,7 @@ def test_heartbeats_are_the_two_checks_and_not_more_than_needed() -> None:
 
 
 def test_a_living_kafka_controller_gets_time_to_notice() -> None:
-    """Recipes 13: its znode goes while it lives: wait, then stand with the version read before."""
+    """Its znode goes while it lives: wait, then stand with the version read before (recipes 13)."""
     world = SteppedElectors()
     world.real()
     node = world.node(1)
@@ -149,7 +149,7 @@ def test_a_living_kafka_controller_gets_time_to_notice() -> None:
 
 
 def test_a_dead_kafka_controller_is_followed_at_once() -> None:
-    """Recipes 13: its registration went with its session, so it knows."""
+    """Its registration went with its session, so it knows (recipes 13)."""
     world = SteppedElectors()
     session = world.real()
     node = world.node(1)
@@ -161,7 +161,7 @@ def test_a_dead_kafka_controller_is_followed_at_once() -> None:
 
 
 def test_a_kafka_controller_that_comes_back_within_the_grace_keeps_its_place() -> None:
-    """Recipes 13: after the grace `/controller` is read again; exists: back to watching."""
+    """After the grace `/controller` is read again; exists: back to watching (recipes 13)."""
     world = SteppedElectors()
     session = world.real()
     node = world.node(1)
@@ -177,7 +177,7 @@ def test_a_kafka_controller_that_comes_back_within_the_grace_keeps_its_place() -
 
 
 def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
-    """Recipes 13: the attempt has the version read before the grace, so a ruler meanwhile is noticed."""
+    """The attempt has the version read before the grace, so a ruler meanwhile is noticed (recipes 13)."""
     world = SteppedElectors()
     session = world.real()
     node = world.node(1)
@@ -193,7 +193,7 @@ def test_an_epoch_raised_during_the_grace_refuses_the_election() -> None:
 
 
 def test_a_controller_that_was_not_seen_is_given_the_grace_as_well() -> None:
-    """Recipes 13: the epoch has another version than when `/controller` was read last."""
+    """The epoch has another version than when `/controller` was read last (recipes 13)."""
     world = SteppedElectors()
     node, other = world.node(1), world.node(2)
     world.run()
@@ -227,7 +227,7 @@ def test_zkgroup_controllers_that_were_not_seen_are_followed_at_once() -> None:
 
 
 def test_a_kafka_controller_after_zkgroups_that_were_not_seen_is_given_the_grace() -> None:
-    """Recipes 13: also where the epoch was deleted by hand, and there is an older record of its number."""
+    """Also where the epoch was deleted by hand, and there is an older record of its number (recipes 13)."""
     world, first = alone()
     world.depose()
     assert world.record(2).broker == 1
@@ -248,7 +248,7 @@ def test_a_kafka_controller_after_zkgroups_that_were_not_seen_is_given_the_grace
 
 
 def test_a_kafka_controller_that_cannot_be_read_is_taken_for_a_living_one() -> None:
-    """Recipes 13: whose registration to check is not known, so the grace is kept."""
+    """Whose registration to check is not known, so the grace is kept (recipes 13)."""
     world = SteppedElectors()
     session = world.real()
     world.write(Delete(CONTROLLER, -1))

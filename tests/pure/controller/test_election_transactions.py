@@ -77,7 +77,7 @@ def test_an_attempt_is_won_where_all_that_it_writes_is_there(
 def test_a_controller_resigns_at_any_change_that_is_not_its_own(
     found_epoch: Znode | None, found_controller: Znode | None, why: str | None
 ) -> None:
-    """recipes 13: of either znode, to a smaller version too, as after a deletion."""
+    """Of either znode, to a smaller version too, as after a deletion (recipes 13)."""
     assert reason_lost(RULE, found_epoch, found_controller) == why
 
 

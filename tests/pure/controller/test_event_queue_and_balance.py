@@ -122,7 +122,7 @@ def test_balance_skips_what_an_election_would_refuse() -> None:
 
 
 def test_balance_leaves_out_held_replicas() -> None:
-    """Recipes 17: what a late deletion may hit does not lead."""
+    """What a late deletion may hit does not lead (recipes 17)."""
     pending_deletes = PendingDeletes()
     pending_deletes.delete_asked(tp(0), [1])
 

@@ -77,7 +77,7 @@ def test_writes_are_cut_below_the_limit_and_never_divided() -> None:
 
 
 def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
-    """K33: with what, the bound and what was found; the others go."""
+    """With what, the bound and what was found; the others go (K33)."""
     packed = pack(MINE, [write(0), write(1, 900_000), write(2)])
 
     assert [one.about for packet in packed.packets for one in packet.writes] == [0, 2]
@@ -132,7 +132,7 @@ def test_a_failed_check_of_the_head_makes_the_controller_resign(index: int, code
 
 
 def test_any_other_refusal_names_the_write_at_fault() -> None:
-    """Recipes 16: then all of the packet are read, decided anew and sent singly."""
+    """Then all of the packet are read, decided anew and sent singly (recipes 16)."""
     packet = two()
 
     assert classify(packet, MultiRefused(2, Code.BAD_VERSION)) == Conflict(

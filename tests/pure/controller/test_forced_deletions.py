@@ -1,4 +1,4 @@
-"""K20: topics that are deleted without brokers that are lost, and brokers that were lost and come back."""
+"""Topics that are deleted without brokers that are lost, and brokers that were lost and come back (K20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""K20: forced deletions that meet Kafka controllers, unreadable znodes, crashes and missing answers."""
+"""Forced deletions that meet Kafka controllers, unreadable znodes, crashes and missing answers (K20)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_move_that_no_broker_can_lead_is_no_obstacle_to_the_deletion_of_its_to
 
 
 def test_another_target_is_planned_anew_and_going_back_is_a_cancellation() -> None:
-    """Recipes 17: also between step 8 and the deletion; who was to be deleted may be wanted again."""
+    """Also between step 8 and the deletion; who was to be deleted may be wanted again (recipes 17)."""
     context = cluster({"t": {0: (1, 2)}})
     moves = OpenReassignments()
     asked(moves, context, {tp(0): (3, 4)})
@@ -140,7 +140,7 @@ def test_a_request_that_was_made_again_is_another_one() -> None:
 
 
 def test_a_topics_own_keys_are_a_request() -> None:
-    """recipes 17: found without an entry, the move is finished; with one it wins."""
+    """Found without an entry, the move is finished; with one it wins (recipes 17)."""
     context = cluster({"t": {0: (3, 1, 2), 1: (1, 2)}})
     context.topic_seen("t", Topic({0: (3, 1, 2), 1: (1, 2)}, 2, {0: (3,)}, {0: (1, 2)}), 1)
     moves = OpenReassignments()
@@ -185,7 +185,7 @@ def test_where_a_move_began_is_known_when_it_is_read_first_only(
 
 
 def test_an_election_with_a_held_target_plans_again() -> None:
-    """Recipes 17: the list that was sent lacks it."""
+    """The list that was sent lacks it (recipes 17)."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     moves, pending_deletes = OpenReassignments(), PendingDeletes()
     asked(moves, context, {tp(0): (3,), tp(1): (3,)})

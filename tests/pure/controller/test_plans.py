@@ -59,7 +59,7 @@ def settings(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 
 def test_one_phase_after_the_other_becomes_the_request() -> None:
-    """Recipes 17: when nothing is being moved, and in one transaction with the plan's own progress."""
+    """When nothing is being moved, and in one transaction with the plan's own progress (recipes 17)."""
     cluster = kept()
     requests = []
 
@@ -79,7 +79,7 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
 
 
 def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
-    """Recipes 17: the controller is killed at every point; no phase is submitted twice or left out."""
+    """The controller is killed at every point; no phase is submitted twice or left out (recipes 17)."""
     carried_on(lambda points: each_thirtieth(points, "plan"))
 
 

@@ -65,7 +65,7 @@ def _last(requests: list[ControlRequest]) -> LeaderAndIsrRequest:
 
 
 def test_unknown_partitions_keep_no_request_and_hinder_no_other() -> None:
-    """K18: unknown topics and numbers beside partitions that can be elected."""
+    """Unknown topics and numbers beside partitions that can be elected (K18)."""
     world, controller = tilted()
     ask(world, tp(0, "nobody"), tp(0), tp(17), tp(1))
 
@@ -209,7 +209,7 @@ def test_no_balance_while_partitions_are_moved_or_preferred_replicas_are_away() 
 
 
 def test_the_balance_reads_what_was_not_reported() -> None:
-    """K30: a leader of 0.8.2.2 takes a replica back into the ISR and notifies no one."""
+    """A leader of 0.8.2.2 takes a replica back into the ISR and notifies no one (K30)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2)})
     world.new_controller()

@@ -110,7 +110,7 @@ def ended(cluster: Cluster, moving: Moving, targets: Lists) -> None:
 @pytest.mark.parametrize("lost", ["answer", "connection"])
 @pytest.mark.parametrize("name", ["overlapping", "more replicas", "three of two topics"])
 def test_the_answer_to_any_transaction_is_lost(name: str, lost: Literal["answer", "connection"]) -> None:
-    """Recipes 16: it was executed; the controller reads back, sends what it wrote, and goes on itself."""
+    """It was executed; the controller reads back, sends what it wrote, and goes on itself (recipes 16)."""
     moving = MOVES[name]
     written = carried_through(moving, set()).written
     assert written >= 4
@@ -170,7 +170,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_target_at_every_point(name: str) -> None:
-    """Recipes 17: the request is changed, or taken back, after each step; the replicas end where it says."""
+    """The request is changed, or taken back, after each step; the replicas end where it says (recipes 17)."""
     moving = CHANGES[name]
     assert moving.later is not None
     outcomes = set()
@@ -188,7 +188,7 @@ def test_another_target_at_every_point(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_another_target_and_another_controller(seed: int) -> None:
-    """Recipes 17: the change and the death of the controller at points drawn by a seed."""
+    """The change and the death of the controller at points drawn by a seed (recipes 17)."""
     draw = random.Random(seed)
     moving = draw.choice(list(CHANGES.values()))
     count = points(moving)

@@ -58,7 +58,7 @@ def test_an_end_is_decided_anew_once_another_write_has_met_a_changed_request() -
 
 
 def test_an_end_is_not_recorded_of_a_list_that_others_have_changed() -> None:
-    """Recipes 17: the list is the target already, so it is not written, and it is so when the end is."""
+    """The list is the target already, so it is not written, and it is so when the end is (recipes 17)."""
     cluster = loaded_cluster((1, 2), {0: (1, 2)})
     node, path = cluster.controller, Topic.path("t")
     cluster.request({tp(0): (1, 2)})
@@ -110,7 +110,7 @@ def test_a_list_written_without_an_answer_is_known_though_the_topic_has_grown_si
 
 
 def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None:
-    """Recipes 17: what the record says is true when it is written."""
+    """What the record says is true when it is written (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1,)})
     cluster.request({tp(0): (2, 3)})
     stopped = False
@@ -152,7 +152,7 @@ def first_deletion(cluster: Cluster) -> Callable[[BrokerRequest], bool]:
 
 
 def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> None:
-    """Recipes 17: an answer to the second copy says nothing of the first, which may still arrive."""
+    """An answer to the second copy says nothing of the first, which may still arrive (recipes 17)."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     node = cluster.controller
     cluster.request({tp(0): (2,)})
@@ -175,7 +175,7 @@ def test_a_deletion_that_was_sent_twice_costs_an_epoch_before_the_way_back() -> 
 
 
 def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
-    """Recipes 17: the way back waits, and no LeaderAndIsr goes to the held replica meanwhile."""
+    """The way back waits, and no LeaderAndIsr goes to the held replica meanwhile (recipes 17)."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.request({tp(0): (2,)})
     cluster.keeps = first_deletion(cluster)
@@ -190,7 +190,7 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
 
 
 def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_ends() -> None:
-    """Recipes 17: it sent the target alone (step 7) and died, then the request goes back."""
+    """It sent the target alone (step 7) and died, then the request goes back (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)})
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
@@ -212,7 +212,7 @@ def test_a_list_that_the_former_controller_has_cut_is_made_whole_before_a_move_e
 def test_a_list_that_a_move_has_cut_is_made_whole_when_it_is_no_longer_requested(
     version: int, is_dropped: bool
 ) -> None:
-    """Recipes 17: past step 7 the request is deleted by hand, or becomes one that cannot be carried out."""
+    """Past step 7 the request is deleted by hand, or becomes one that cannot be carried out (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)}, version)
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
@@ -235,7 +235,7 @@ def test_a_list_that_a_move_has_cut_is_made_whole_when_it_is_no_longer_requested
 
 
 def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothing_to_do() -> None:
-    """Recipes 17: the request becomes one that is dropped, and who has cut the list dies before."""
+    """The request becomes one that is dropped, and who has cut the list dies before (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2, 3)})
     cluster.request({tp(0): (1, 2)})
     cluster.run(lambda: cluster.replicas.hosts[1].copies[tp(0)].replicas == (1, 2))
@@ -250,7 +250,7 @@ def test_a_list_that_was_cut_is_made_whole_where_the_next_controller_finds_nothi
 
 
 def test_a_list_is_made_whole_once_the_deletion_of_a_replica_is_answered() -> None:
-    """Recipes 17: taken back past step 9, the replica that is being deleted receives nothing until then."""
+    """Taken back past step 9, the replica that is being deleted receives nothing until then (recipes 17)."""
     cluster = loaded_cluster((1, 2), {0: (1, 2)})
     cluster.keeps = first_deletion(cluster)
     cluster.request({tp(0): (1,)})

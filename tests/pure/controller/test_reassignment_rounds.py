@@ -74,7 +74,7 @@ def test_a_topic_names_its_moves_where_every_broker_can_read_it(version: int, te
 
 
 def test_a_move_that_only_the_topic_names_is_finished() -> None:
-    """recipes 17: another client has deleted the request; the keys are enough."""
+    """Another client has deleted the request; the keys are enough (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.holds_back.add(3)
     cluster.request({tp(0): (3, 1)})
@@ -90,7 +90,7 @@ def test_a_move_that_only_the_topic_names_is_finished() -> None:
 
 
 def test_a_target_that_is_down_is_waited_for() -> None:
-    """K12: nothing is written, the status says why, and it is done when it comes."""
+    """Nothing is written, the status says why, and it is done when it comes (K12)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
     cluster.replicas.stop(3)
     cluster.rest()
@@ -202,7 +202,7 @@ def test_an_entry_of_an_unreadable_topic_is_dropped_once_the_topic_is_gone(
 
 
 def test_a_request_that_names_nothing_is_removed() -> None:
-    """K17: no controller of 0.8.2.2 ever does."""
+    """No controller of 0.8.2.2 ever does (K17)."""
     cluster = loaded_cluster((1,), {0: (1,)})
     cluster.world.write(Create(REQUEST, b'{"version":1,"partitions":[]}'))
     finished(cluster)
@@ -318,7 +318,7 @@ def test_moves_beyond_the_watches_are_read_in_bulk(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_oldest_records_go() -> None:
-    """Recipes 17: the last 1,000 are kept; a hundred more before any is deleted."""
+    """The last 1,000 are kept; a hundred more before any is deleted (recipes 17)."""
     cluster = loaded_cluster((1, 2), {0: (1,)})
     cluster.world.server.put("/zkgroup/reassignments")
     old = FinishedReassignment(tp(7), (1,), (2,), "done", "moved", 1).encode()
@@ -399,7 +399,7 @@ def test_what_has_ended_is_noted_once() -> None:
 
 
 def test_after_step_7_every_broker_is_sent_the_target() -> None:
-    """Recipes 17: also by the first LeaderAndIsr to a target that has restarted."""
+    """Also by the first LeaderAndIsr to a target that has restarted (recipes 17)."""
     cluster = loaded_cluster((1, 2, 3), {0: (1,)})
     cluster.request({tp(0): (2, 3)})
     received: list[tuple[int, Brokers]] = []

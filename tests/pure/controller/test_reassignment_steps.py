@@ -127,7 +127,7 @@ def test_a_target_that_is_down_is_waited_for_before_anything_is_written() -> Non
     ],
 )
 def test_an_omitted_broker_is_sent_the_state_before_the_step_ends(changes: dict[str, object]) -> None:
-    """Recipes 17: once it is free again, with a new leader epoch, as its leader was sent a shorter list."""
+    """Once it is free again, with a new leader epoch, as its leader was sent a shorter list (recipes 17)."""
     assert at(Stage.PLAN, left_out=True, **changes) == (Announce(OLD), Stage.PLAN, Stage.PLAN)
     assert not isinstance(at(Stage.PLAN, **changes).step, Announce)
 
@@ -208,7 +208,7 @@ def test_a_leader_of_the_target_stays_only_while_it_lives_and_is_in_sync() -> No
 
 
 def test_no_replica_leaves_the_isr_while_the_target_is_not_whole() -> None:
-    """Recipes 17: step 8 only with a leader of the target and all of it in sync, else it plans again."""
+    """Step 8 only with a leader of the target and all of it in sync, else it plans again (recipes 17)."""
     old_leader = at(Stage.SHRINK, replicas=UNION, isr=UNION, leader=1)
     fallen = at(Stage.SHRINK, replicas=UNION, isr=(1, 4, 5), leader=4)
 
@@ -230,7 +230,7 @@ def test_stray_replicas_in_the_isr_are_deleted_too() -> None:
 
 
 def test_a_target_that_falls_out_at_the_end_is_waited_for_in_place() -> None:
-    """Recipes 17: what the record says is true when it is written."""
+    """What the record says is true when it is written (recipes 17)."""
     fallen = at(Stage.FINISH, replicas=UNION, isr=(4, 5), leader=4, drop=OLD)
     assert waiting(fallen) == ("waits for replicas to be in sync again: broker 6", Stage.FINISH)
 
@@ -247,7 +247,7 @@ def test_a_changed_request_is_planned_anew_at_every_stage(stage: Stage) -> None:
 
 
 def test_a_cancelled_move_goes_back_and_drops_what_it_had_added() -> None:
-    """K14: the target is the old list; the added replicas leave the ISR and go, and the record says so."""
+    """The target is the old list; the added replicas leave the ISR and go, and the record says so (K14)."""
     back = Situation(OLD, UNION, 1, (1, 2, 3, 4), Stage.PLAN, ALL, cancelled=True)
 
     seventh = decide(back)
@@ -290,7 +290,7 @@ def test_replicas_that_are_only_added_are_announced_and_awaited() -> None:
 
 
 def test_held_replicas_are_waited_for_before_step_1_and_2() -> None:
-    """Recipes 17: a late deletion would hit a replica that has rejoined."""
+    """A late deletion would hit a replica that has rejoined (recipes 17)."""
     assert waiting(at(Stage.PLAN, deleting={2})) == (
         "waits for a deletion on broker 2",
         Stage.PLAN,

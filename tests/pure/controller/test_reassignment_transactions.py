@@ -108,7 +108,7 @@ def test_the_last_moves_take_the_request_with_them() -> None:
 
 @pytest.mark.parametrize("what", ["request", "state", "topic", "controller"])
 def test_an_end_that_is_no_longer_true_is_not_written(what: str) -> None:
-    """Recipes 17: request changed, ISR changed, topic grown, or deposed: nothing at all is written."""
+    """Request changed, ISR changed, topic grown, or deposed: nothing at all is written (recipes 17)."""
     with Blocking(MemoryZooKeeper().client()) as zk:
         tree = Tree(zk)
         path = {
@@ -232,7 +232,7 @@ def test_old_brokers_keep_moves_out_of_topics() -> None:
 
 
 def test_a_shrink_holds_the_request_and_the_state() -> None:
-    """Recipes 17: leader epoch + 1; with no broker to remove the same two versions are checked."""
+    """Leader epoch + 1; with no broker to remove the same two versions are checked (recipes 17)."""
     before = LeaderIsrAndControllerEpoch(PartitionState(3, 4, (3, 1), 1), 8)
     path = PartitionState.path(tp(0))
 

@@ -1,4 +1,4 @@
-"""K20: a broker is sent a topic only once the record of what it had of the former one is gone.
+"""A broker is sent a topic only once the record of what it had of the former one is gone (K20).
 
 In any other order the next controller finds the record and has the broker delete what it was given since.
 """

@@ -218,7 +218,7 @@ def test_stops_are_one_request_for_each_broker_and_flag() -> None:
 
 
 def test_a_stop_is_dropped_for_a_later_leader_and_isr_of_the_batch() -> None:
-    """K28: it has no leader epoch, so it would undo what is newer; a later stop stays."""
+    """It has no leader epoch, so it would undo what is newer; a later stop stays (K28)."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
     one = batch()
     one.stop_replica([1, 2], tp(0), delete=False)
@@ -249,7 +249,7 @@ def test_the_first_leader_and_isr_names_every_partition_of_the_broker() -> None:
 
 
 def test_what_the_first_request_cannot_name_is_reported() -> None:
-    """Recipes 15: an unreadable state is reported; a missing one is no matter, nor is a deleted topic."""
+    """An unreadable state is reported; a missing one is no matter, nor is a deleted topic (recipes 15)."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2), 2: (1, 2)}, "gone": {0: (1, 2)}})
     context.state_seen(tp(1), None)
     context.state_seen(tp(2), None)
@@ -264,7 +264,7 @@ def test_what_the_first_request_cannot_name_is_reported() -> None:
 
 
 def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:
-    """Recipes 17: those that leave are not made followers again; brokers get the target."""
+    """Those that leave are not made followers again; brokers get the target (recipes 17)."""
     context = cluster({"t": {0: (2, 1), 1: (1, 2)}})
     one = batch()
     one.leader_and_isr([1, 2], tp(1))
@@ -276,7 +276,7 @@ def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:
 
 
 def test_a_replica_that_is_being_deleted_is_sent_nothing_and_not_named() -> None:
-    """Recipes 17: not even to the leader, which would let it back into the ISR."""
+    """Not even to the leader, which would let it back into the ISR (recipes 17)."""
     context = greeted(cluster({"t": {0: (1, 2), 1: (1, 2)}}))
     pending_deletes = PendingDeletes()
     pending_deletes.delete_asked(tp(0), [2])
@@ -292,7 +292,7 @@ def test_a_replica_that_is_being_deleted_is_sent_nothing_and_not_named() -> None
 
 
 def test_a_deletion_holds_until_its_answer_or_the_end_of_the_incarnation() -> None:
-    """Recipes 17: a restart ends the connections on which it could arrive."""
+    """A restart ends the connections on which it could arrive (recipes 17)."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     pending_deletes = PendingDeletes()
     pending_deletes.delete_asked(tp(0), [2, 3])
@@ -306,7 +306,7 @@ def test_a_deletion_holds_until_its_answer_or_the_end_of_the_incarnation() -> No
 
 
 def test_during_a_move_a_broker_that_has_not_answered_this_epoch_is_held() -> None:
-    """Recipes 17: a predecessor's request may be under way to it; in-sync replicas are not held."""
+    """A predecessor's request may be under way to it; in-sync replicas are not held (recipes 17)."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
     context.moves.add(tp(0))
     pending_deletes = PendingDeletes()
@@ -352,7 +352,7 @@ def test_one_request_is_in_flight_and_is_sent_again_first() -> None:
 
 
 def test_requests_to_another_incarnation_are_not_sent() -> None:
-    """K8: what was decided for the former one is not for the new one; nor what is for others."""
+    """What was decided for the former one is not for the new one; nor what is for others (K8)."""
     queue = SendQueue(1, 2)
 
     queue.put([stop(0, incarnation=1), BrokerRequest(3, 2, stop(0).request)])

@@ -30,7 +30,7 @@ def test_without_a_live_replica_a_partition_does_not_begin() -> None:
 
 
 def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
-    """Recipes 17: what a late request may delete is neither leader nor in sync."""
+    """What a late request may delete is neither leader nor in sync (recipes 17)."""
     assert selectors.initialise((3, 1, 2), [1, 2, 3], deleting=[3]) == Choice(1, (1, 2), (1, 2))
 
 
@@ -72,7 +72,7 @@ def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
 
 
 def test_a_held_replica_is_not_elected_and_is_sent_nothing() -> None:
-    """Recipes 17: not even uncleanly; a late request may delete it."""
+    """Not even uncleanly; a late request may delete it (recipes 17)."""
     assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, deleting=[1]) == Choice(
         2, (2,), (2, 3), unclean=True
     )

@@ -36,7 +36,7 @@ def asked(world: SteppedControllers) -> int:
 
 
 def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
-    """K16: the move ends, its list is right; the broker is asked again until it has done it."""
+    """The move ends, its list is right; the broker is asked again until it has done it (K16)."""
     world, controller = moved()
     active = controller.active
     assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (2, 3)}
@@ -56,7 +56,7 @@ def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
 
 
 def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
-    """K16: it has moved back to broker 1 meanwhile, whose replica is no stray replica any more."""
+    """It has moved back to broker 1 meanwhile, whose replica is no stray replica any more (K16)."""
     world, controller = moved()
     world.hosts[1].refusals.clear()
     move(world, (1, 2), (2, 3, 1))
@@ -70,7 +70,7 @@ def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
 
 
 def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
-    """K16: its incarnation does not matter, the log outlives it."""
+    """Its incarnation does not matter, the log outlives it (K16)."""
     world, _ = moved()
     world.stop_broker(1)
     world.hosts[1].refusals.clear()
@@ -124,7 +124,7 @@ def deaf(world: SteppedControllers) -> ControllerNode:
 
 
 def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
-    """K16: the record of the end says who had it, the list of today who has it no more."""
+    """The record of the end says who had it, the list of today who has it no more (K16)."""
     world = SteppedControllers(auto_rebalance=False)
     deaf(world)
     controller = world.new_controller()
@@ -185,7 +185,7 @@ def test_what_is_left_of_a_topic_that_others_have_deleted_meets_no_other_of_its_
 
 
 def test_a_replica_that_an_unclean_election_elected_is_not_deleted() -> None:
-    """Recipes 15 and 17: it could not delete late in a move, the target has died since, and it leads now."""
+    """It could not delete late in a move, the target has died since, and it leads now (recipes 15 and 17)."""
     world = SteppedControllers(auto_rebalance=False)
     world.make_topic("t", {0: (1,)})
     world.new_controller()

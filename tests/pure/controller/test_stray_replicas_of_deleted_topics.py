@@ -154,7 +154,7 @@ def test_an_answer_that_never_comes_is_not() -> None:
 
 
 def test_a_lost_broker_that_is_named_and_one_that_was_left_are_recorded_together() -> None:
-    """K20: the deletion is forced over broker 3, and broker 1 had a replica before it."""
+    """The deletion is forced over broker 3, and broker 1 had a replica before it (K20)."""
     world, _ = left_behind()
     world.stop_broker(3)
     world.mark("t", 3)
@@ -237,7 +237,7 @@ def test_what_is_left_of_a_topic_that_could_not_be_read_is_recalled_when_it_can(
 
 
 def test_what_a_move_had_added_before_it_was_taken_back_is_recalled() -> None:
-    """K14: broker 3 died while it was to become a replica, and the operator goes back to where it began."""
+    """Broker 3 died while it was to become a replica, and the operator goes back to where it began (K14)."""
     world, controller = loaded_cluster({0: (2, 1)}, auto_rebalance=False)
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (2, 3)),)).encode())
     world.run()

@@ -122,7 +122,7 @@ def test_states_of_a_foreign_controller_are_taken_over() -> None:
 
 
 def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
-    """recipes 13: its session lives, its `/controller` went by hand; its restart ends the warning (K1)."""
+    """Its session lives, its `/controller` went by hand; its restart ends the warning (K1; recipes 13)."""
     world = world_of_two_topics()
     session = world.real(9)
     world.hosts[9] = Host(9)
@@ -139,7 +139,7 @@ def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
 
 
 def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
-    """recipes 15: one replica in all is elected, of several the status names how."""
+    """One replica in all is elected, of several the status names how (recipes 15)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (3,)})
     world.crash(world.new_controller())
@@ -156,7 +156,7 @@ def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
 
 
 def test_states_of_our_own_controllers_are_not_rewritten() -> None:
-    """recipes 13: an epoch with a history record was zkgroup's, fenced while it was active."""
+    """An epoch with a history record was zkgroup's, fenced while it was active (recipes 13)."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     before = {path: znode.stat.version for path, znode in world.server.tree().items() if "state" in path}
@@ -223,7 +223,7 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
 
 
 def test_how_long_loading_took_is_recorded() -> None:
-    """recipes 18: `load_ms` of the epoch's record."""
+    """`load_ms` of the epoch's record (recipes 18)."""
     world = world_of_two_topics()
     world.new_controller()
 
@@ -287,7 +287,7 @@ def test_what_happened_while_the_connection_was_away_is_seen() -> None:
 
 @pytest.mark.parametrize("fault", ["lost_reply", "lost_request", "late"])
 def test_a_write_without_an_answer_is_sent_once_it_is_found(fault: Fault) -> None:
-    """recipes 16: read back; a leader gets every version that a controller has written (K9)."""
+    """Read back; a leader gets every version that a controller has written (K9; recipes 16)."""
     world = world_of_two_topics()
     controller = world.new_controller()
     world.stop_broker(1, run=False)
@@ -383,7 +383,7 @@ def test_an_unreadable_topic_that_went_while_there_was_no_connection_is_named_no
 
 
 def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
-    """recipes 15: missing in the first LeaderAndIsr, so a Kafka follower may fetch it again."""
+    """Missing in the first LeaderAndIsr, so a Kafka follower may fetch it again (recipes 15)."""
     world = world_of_two_topics()
     world.crash(world.new_controller())
     path = PartitionState.path(tp(0))

@@ -179,7 +179,7 @@ def test_a_topic_that_others_have_removed_is_forgotten() -> None:
 
 
 def test_a_controller_that_hosts_nothing_gives_way() -> None:
-    """recipes 14: in the transaction of the first state, to the least loaded broker, or it is left out."""
+    """In the transaction of the first state, to the least loaded broker, or it is left out (recipes 14)."""
     world = SteppedControllers((1, 2))
     config = ElectorConfig(broker=50, controller_only=ControllerAddress("h", 9050))
     controller = ControllerNode(world, "alone", ControllerMachine(config, world.settings))
@@ -221,7 +221,7 @@ def test_a_changed_isr_is_sent_to_all_and_its_notification_deleted() -> None:
 
 
 def test_the_status_says_how_far_it_is_and_what_stands_in_the_way() -> None:
-    """recipes 18: at most every 5 s, only on change; unreadable znodes by path, and who waits for what."""
+    """At most every 5 s, only on change; unreadable znodes by path, and who waits for what (recipes 18)."""
     world = SteppedControllers((1,))
     world.make_topic("t", {0: (2,)})
     world.make_topic("u", {0: (1,)})
@@ -276,7 +276,7 @@ def test_a_status_is_read_as_it_was_written_and_stays_small() -> None:
 
 
 def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
-    """recipes 17: the first copy may still arrive; a broker that knows a higher epoch obeys it no more."""
+    """The first copy may still arrive; a broker that knows a higher epoch obeys it no more (recipes 17)."""
     world, controller = loaded_cluster({0: (1, 2)})
     active = controller.active
     world.hosts[3].silent = True
@@ -308,7 +308,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
 
 
 def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
-    """K28: it waits in the queue, and a LeaderAndIsr for the pair is queued; no response to it will come."""
+    """It waits in the queue, and a LeaderAndIsr for the pair is queued; no response to it will come (K28)."""
     world, controller = loaded_cluster({0: (1, 2)})
     active = controller.active
     world.hosts[2].silent = True

@@ -44,7 +44,7 @@ def verdicts(world: SteppedControllers, czxid: int) -> dict[str, tuple[str, int 
 
 
 def test_a_request_elects_a_live_replica_and_reports_each_result() -> None:
-    """Recipes 15: the partitions named and no others, in the order of the request; then it is gone."""
+    """The partitions named and no others, in the order of the request; then it is gone (recipes 15)."""
     world, controller = offline()
     before = world.state(tp(1))
     czxid = ask(world, tp(0), tp(1), tp(2), tp(9), tp(0, "nobody"))
@@ -65,7 +65,7 @@ def test_a_request_elects_a_live_replica_and_reports_each_result() -> None:
 
 
 def test_no_leader_is_elected_uncleanly_without_being_named() -> None:
-    """Recipes 15: two partitions are offline, one is named."""
+    """Two partitions are offline, one is named (recipes 15)."""
     world = SteppedControllers()
     world.make_topic("t", {0: (1, 2), 1: (1, 2)})
     world.new_controller()
@@ -79,7 +79,7 @@ def test_no_leader_is_elected_uncleanly_without_being_named() -> None:
 
 
 def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
-    """Recipes 15: the in-sync replica has come back by the time the request is carried out."""
+    """The in-sync replica has come back by the time the request is carried out (recipes 15)."""
     world, controller = offline()
     world.crash(controller)
     czxid = ask(world, tp(0))
@@ -91,7 +91,7 @@ def test_one_in_sync_is_preferred_to_one_that_is_not() -> None:
 
 
 def test_an_empty_isr_is_led_again_by_an_operators_word() -> None:
-    """Recipes 15: left by a Kafka controller (K39); of several replicas none is known to have everything."""
+    """Left by a Kafka controller (K39); of several replicas none is known to have everything (recipes 15)."""
     world, controller = offline()
     world.set_state(tp(0), isr=(), leader=-1, leader_epoch=9)
     world.crash(controller)
@@ -105,7 +105,7 @@ def test_an_empty_isr_is_led_again_by_an_operators_word() -> None:
 
 
 def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
-    """Recipes 15: it takes part in no election; the reason says so."""
+    """It takes part in no election; the reason says so (recipes 15)."""
     world, _ = offline()
     world.mark("t")
     czxid = ask(world, tp(0))
@@ -116,7 +116,7 @@ def test_a_topic_that_is_being_deleted_is_left_alone() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"version":"1","type":"preferred","partitions":[]}'])
 def test_a_request_that_cannot_be_read_elects_no_leader(data: bytes) -> None:
-    """Recipes 15: it is removed, and its record says why."""
+    """It is removed, and its record says why (recipes 15)."""
     world, controller = offline()
     world.server.put(REQUEST, data)
     czxid = world.find(REQUEST).stat.czxid
@@ -132,7 +132,7 @@ def test_a_request_that_cannot_be_read_elects_no_leader(data: bytes) -> None:
 
 
 def test_a_request_is_finished_by_the_next_controller() -> None:
-    """Recipes 15: crashed after each write; the record is there once, and the leader is elected once."""
+    """Crashed after each write; the record is there once, and the leader is elected once (recipes 15)."""
     writes = 1
     while True:
         world, controller = offline()
@@ -207,7 +207,7 @@ def test_allowing_it_elects_for_partitions_without_a_leader() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"not JSON", b'{"version":7}', b'"t'])
 def test_a_malformed_notification_does_not_hide_a_later_one(payload: bytes) -> None:
-    """K35: it stays the last one that could not be read, and the next is obeyed."""
+    """It stays the last one that could not be read, and the next is obeyed (K35)."""
     world, _ = offline()
     world.write(Create(ConfigChange.prefix(), payload, sequential=True))
     world.run()

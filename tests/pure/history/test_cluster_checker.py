@@ -94,7 +94,7 @@ def test_s11_the_leader_writes_its_isr_and_another_broker_does_not() -> None:
 
 
 def test_writes_of_a_kafka_controller_are_counted() -> None:
-    """K3: Kafka's controller writes without a fence; its writes are no violation."""
+    """Kafka's controller writes without a fence; its writes are no violation (K3)."""
     world = ClusterHistory()
     world.register(9, session=950, extensions={})
     world.state(950, 2, 1, (1, 2, 3))
@@ -178,7 +178,7 @@ def test_s13_the_isr_may_have_the_targets_of_a_reassignment() -> None:
 
 
 def test_s13_a_replica_that_an_operator_removed_is_no_violation() -> None:
-    """Recipes 15: Kafka's tool writes the whole replica map from an old read."""
+    """Kafka's tool writes the whole replica map from an old read (recipes 15)."""
     world = ClusterHistory()
     world.write(OPERATOR, world.topic_change(1, 2))
     world.state(100, 1, 1, (1, 2, 3))
@@ -271,7 +271,7 @@ def test_s16_a_replica_list_that_was_replaced_before() -> None:
 
 
 def test_s16_a_list_may_return_after_a_foreign_write() -> None:
-    """Recipes 15: a tool that adds partitions writes the old list over the union."""
+    """A tool that adds partitions writes the old list over the union (recipes 15)."""
     world = asked(4, 1)
     world.write(100, world.topic_change(4, 1, 2, 3))
     world.write(OPERATOR, world.topic_change(1, 2, 3))

@@ -133,7 +133,7 @@ def commit(pair: Pair) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_review(policy: str) -> None:
-    """recipes 6: an idle owner applies a marker by the same two reads, in the same order."""
+    """An idle owner applies a marker by the same two reads, in the same order (recipes 6)."""
 
     def look(pair: Pair) -> None:
         pair.believe(pc=Pc.COMMIT_READS_OFFSETS, todo=((P, None),))
@@ -148,7 +148,7 @@ def test_review(policy: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_verification() -> None:
-    """Recipes 1, 5: mine by session, text and token; anything else is lost."""
+    """Mine by session, text and token; anything else is lost (recipes 1, 5)."""
 
     def verify(pair: Pair) -> None:
         for _ in pair.acts:

@@ -83,7 +83,7 @@ def test_registration(obstacle: str) -> None:
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_changed_subscription(is_gone: bool) -> None:
-    """Recipes 2: a new registration in one multi; refused where there is none to replace."""
+    """A new registration in one multi; refused where there is none to replace (recipes 2)."""
     pair = registered()
     if is_gone:
         assert pair.worlds.act([delete("ids", ME, -1)])
@@ -97,7 +97,7 @@ def test_changed_subscription(is_gone: bool) -> None:
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_leave(is_gone: bool) -> None:
-    """Recipes 7, 10: the last write of a member that shares its client; refused, it has left as well."""
+    """The last write of a member that shares its client; refused, it has left as well (recipes 7, 10)."""
     pair = registered()
     if is_gone:
         assert pair.worlds.act([delete("ids", ME, -1)])
@@ -119,7 +119,7 @@ COMINGS = {
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_snapshot(length: int) -> None:
-    """Recipes 3: cached registrations equal those that are read, whichever members came and went."""
+    """Cached registrations equal those that are read, whichever members came and went (recipes 3)."""
     for names in itertools.product(COMINGS, repeat=length):
         pair = registered()
         worlds = pair.worlds
@@ -190,7 +190,7 @@ def test_plan(found: str) -> None:
 
 
 def test_plan_is_written_by_members_only() -> None:
-    """Recipes 4: who is not registered any more is refused, in both worlds."""
+    """Who is not registered any more is refused, in both worlds (recipes 4)."""
     pair = registered(sticky=True)
     _take(pair)
     picture = pair.components.snapshot.newest

@@ -41,14 +41,14 @@ def _delete(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _force(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K20: broker 2 is lost, and the topic is deleted without it."""
+    """Broker 2 is lost, and the topic is deleted without it (K20)."""
     simulation.world.close(2)
     simulation.convergence.pass_time(1_000)
     assert operations.delete_without("t", (2,))
 
 
 def _force_and_make_again(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K20: the name is taken when the lost broker comes back, with its old records."""
+    """The name is taken when the lost broker comes back, with its old records (K20)."""
     _force(simulation, operations)
     simulation.convergence.pass_time(2_000)
     assert "t" not in simulation.world.audit.catch_up().topics
@@ -92,7 +92,7 @@ def _return(simulation: ClusterSimulation, operations: Operations) -> None:
 
 
 def _bounce(simulation: ClusterSimulation, operations: Operations) -> None:
-    """K7: a restart that is faster than any watch."""
+    """A restart that is faster than any watch (K7)."""
     simulation.world.close(2)
     simulation.world.restart(2)
 

@@ -49,7 +49,7 @@ class Bug:
 
 
 def _no_checks(patch: Patch) -> None:
-    """K3: writes without a fence."""
+    """Writes without a fence (K3)."""
     patch.setattr(fenced_writes.Fence, "checks", lambda self: ())
     patch.setattr(fenced_writes, "_HEAD", 0)
 
@@ -101,7 +101,7 @@ def _no_ending(patch: Patch) -> None:
 
 
 def _drops_dead_targets(patch: Patch) -> None:
-    """K12: an entry whose target is down is dropped, and its list stays at the union."""
+    """An entry whose target is down is dropped, and its list stays at the union (K12)."""
     plan = steps._plan
 
     def impatient(now: steps.Situation) -> steps.Decision:

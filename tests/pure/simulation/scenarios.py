@@ -123,7 +123,7 @@ def adopted_claim_takes_the_fence_of_its_own_read() -> None:
 
 
 def adopted_claim_is_safe_wherever_a_successor_comes() -> None:
-    """Recipes 5: as above, path by path, with the successor at each step of the read-back.
+    """As above, path by path, with the successor at each step of the read-back (recipes 5).
 
     So one request for both is seen as well: with the owner first in it, something fits between the two.
     """
@@ -180,7 +180,7 @@ def client_that_changed_its_session_silently_is_not_believed() -> None:
 
 
 def release_without_commit_deletes_its_own_znode_only() -> None:
-    """Recipes 7: a foreign writer changed the offset, and a successor claims before the delete."""
+    """A foreign writer changed the offset, and a successor claims before the delete (recipes 7)."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -213,7 +213,7 @@ def release_of_what_was_taken_deletes_nothing() -> None:
 
 
 def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
-    """Recipes 6: comparing the marker with the offset for equality loses the reset."""
+    """Comparing the marker with the offset for equality loses the reset (recipes 6)."""
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit="reassert")
     member = stage.join("a")
     stage.commit(member, {tp(0): 50})
@@ -229,7 +229,7 @@ def marker_counts_though_a_foreign_client_wrote_after_it() -> None:
 
 
 def reset_is_applied_by_the_owner_only() -> None:
-    """Recipes 6: a fence is never taken from an offset read that is not followed by "owner is mine"."""
+    """A fence is never taken from an offset read that is not followed by "owner is mine" (recipes 6)."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -245,7 +245,7 @@ def reset_is_applied_by_the_owner_only() -> None:
 
 
 def refusal_at_the_registration_ends_everything() -> None:
-    """Recipes 10: no retry, no read-back: `on_lost`, and a new registration, without a session event."""
+    """No retry, no read-back: `on_lost`, and a new registration, without a session event (recipes 10)."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a")
     stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
@@ -257,7 +257,7 @@ def refusal_at_the_registration_ends_everything() -> None:
 
 
 def leaving_member_that_is_not_registered_has_left() -> None:
-    """Recipes 10: otherwise it retries for ever."""
+    """Otherwise it retries for ever (recipes 10)."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
@@ -271,7 +271,7 @@ def leaving_member_that_is_not_registered_has_left() -> None:
 
 
 def member_that_came_back_under_its_name_is_not_missed() -> None:
-    """Recipes 3: the same names, but `cversion` has risen by two."""
+    """The same names, but `cversion` has risen by two (recipes 3)."""
     stage = SteppedGroup(topics={"t": 2})
     first, second = stage.join("a"), stage.join("b")
     second.post(ev.SubscriptionChanged(StaticSubscription({})))
@@ -281,7 +281,7 @@ def member_that_came_back_under_its_name_is_not_missed() -> None:
 
 
 def neighbour_on_the_same_client_is_another_member() -> None:
-    """Recipes 1: one session, two members: neither adopts nor deletes the other's claim."""
+    """One session, two members: neither adopts nor deletes the other's claim (recipes 1)."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     second = stage.join("b", client="shared", run_ms=None)
@@ -294,7 +294,7 @@ def neighbour_on_the_same_client_is_another_member() -> None:
 
 
 def neighbour_in_the_way_is_waited_for() -> None:
-    """Recipes 1: a partition that another member of the session has not released is not adopted."""
+    """A partition that another member of the session has not released is not adopted (recipes 1)."""
     stage = SteppedGroup(topics={"t": 2}, revoke_timeout_ms=60_000)
     stage.hangs.add("b")
     stage.join("b", client="shared")
@@ -310,7 +310,7 @@ def neighbour_in_the_way_is_waited_for() -> None:
 
 
 def sticky_readers_of_one_change_agree() -> None:
-    """Recipes 4: both find the assignment too old; the loser of the write reads the winner's."""
+    """Both find the assignment too old; the loser of the write reads the winner's (recipes 4)."""
     stage = SteppedGroup(topics={"t": 4}, partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     third = stage.join("c")
@@ -322,7 +322,7 @@ def sticky_readers_of_one_change_agree() -> None:
 
 
 def two_that_never_committed_are_distinguished() -> None:
-    """Recipes 5: `-1` for a partition without offset makes the version of the first claim a fence, too."""
+    """`-1` for a partition without offset makes the version of the first claim a fence, too (recipes 5)."""
     stage = SteppedGroup(topics={"t": 1}, verify_interval_ms=600_000)
     successor = Successor(stage)
     member = stage.join("a")
@@ -334,7 +334,7 @@ def two_that_never_committed_are_distinguished() -> None:
 
 
 def new_session_of_the_client_is_an_event_before_its_first_request() -> None:
-    """Recipes 9: partitions of the old session are lost before the new one is used."""
+    """Partitions of the old session are lost before the new one is used (recipes 9)."""
     stage = SteppedGroup(topics={"t": 1})
     member = stage.join("a")
     stage.commit(member, {tp(0): 4})

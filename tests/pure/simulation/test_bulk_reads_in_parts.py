@@ -15,7 +15,7 @@ STEPS = 600
 
 @pytest.mark.parametrize("bulk_paths", [1, 2])
 def test_schedules_hold_where_bulk_reads_are_cut(bulk_paths: int) -> None:
-    """Recipes 3: a 3.4 server is read path by path, a big group packet by packet; nothing rests on more."""
+    """A 3.4 server is read path by path, a big group packet by packet; nothing rests on more (recipes 3)."""
     for seed in range(SEEDS):
         Simulation(seed, setup=replace(draw(seed, STEPS), bulk_paths=bulk_paths)).run()
 

@@ -1,4 +1,4 @@
-"""K16 and K20: stray replicas on an absent broker, when their topic is deleted and created again."""
+"""Stray replicas on an absent broker, when their topic is deleted and created again (K16 and K20)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.simulation import Simulation
 
 
 def test_drawn_schedules_hold() -> None:
-    """recipes 12: S1-S10, S22 throughout, L1-L5 after the faults."""
+    """S1-S10, S22 throughout, L1-L5 after the faults (recipes 12)."""
     figures = hold_for_members(range(FIRST))
 
     wanted = ("deliveries", "commits accepted", "fenced writes refused", "sessions expired", "release.ok")
@@ -43,7 +43,7 @@ def test_group_of_the_model_holds(name: str) -> None:
 
 
 def test_lost_replies_of_claims_lead_to_adoptions() -> None:
-    """Recipes 5: with many lost responses, claims are recognised by reading back, with one token each."""
+    """With many lost responses, claims are recognised by reading back, with one token each (recipes 5)."""
     reports = [Simulation(seed, setup=SETUPS["lost-claims"]).run() for seed in range(13)]
 
     assert sum(report.figures["claims adopted"] for report in reports) >= 5

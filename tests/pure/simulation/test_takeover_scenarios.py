@@ -151,7 +151,7 @@ def test_a_kafka_controller_that_continues_in_a_new_session_is_repaired() -> Non
 
 
 def test_a_winner_that_dies_before_it_recovers_is_followed_by_one_that_does() -> None:
-    """Recipes 13: the same, where the active controller's predecessor is zkgroup's."""
+    """The same, where the active controller's predecessor is zkgroup's (recipes 13)."""
     simulation = begun(BESIDE_KAFKA)
     world = simulation.world
     real = asleep_over_a_write(simulation)

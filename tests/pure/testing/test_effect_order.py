@@ -100,7 +100,7 @@ def test_only_an_accepted_write_extends_the_lease() -> None:
 
 
 def test_a_member_that_registers_again_owns_nothing() -> None:
-    """Recipes 9: partitions of an ended session are lost before the next registration."""
+    """Partitions of an ended session are lost before the next registration (recipes 9)."""
     rules = owner_of_one()
     path = "/consumers/g/ids/g_a"
     rules.effect(ask(Delete(path, 0), Create(path, b"", ephemeral=True)))

@@ -183,7 +183,7 @@ def test_a_connection_thread_that_fails_loses_its_session_and_no_more(
 
 
 def test_bulk_reads_fall_back_where_the_server_closes_the_connection() -> None:
-    """recipes 3: a 3.4 server does; tried once, on a separate connection and session."""
+    """A 3.4 server does; tried once, on a separate connection and session (recipes 3)."""
     probes: list[int] = []
 
     def script(peer: Peer, number: int) -> None:

@@ -163,7 +163,7 @@ class Machine:
 def test_a_foreign_owner_is_in_the_way_and_an_own_former_session_is_not(
     behind: tuple[Cluster, ChaosZooKeeper],
 ) -> None:
-    """K37: the old session lives on at the server for 20 s; nobody waits for it."""
+    """The old session lives on at the server for 20 s; nobody waits for it (K37)."""
     cluster, chaos = behind
     machine = Machine(chaos.address)
     try:
@@ -289,7 +289,7 @@ def _serves(cluster: Cluster) -> bool:
 
 
 def test_a_zkgroup_broker_does_not_join_brokers_of_kafka(cluster: Cluster) -> None:
-    """Recipes 15: exit code 6, naming them."""
+    """Exit code 6, naming them (recipes 15)."""
     real = BrokerRegistration.of([Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1)
     for path in common_parents():
         cluster.zk.create_missing(path)

@@ -102,7 +102,7 @@ def test_a_group_of_more_than_a_mebibyte_is_stored_in_chunks(
 
 
 def test_commits_that_come_together_are_few_transactions(stores: ServerStores, owner: ServerStore) -> None:
-    """Recipes 23: while one transaction is under way, the others are collected: all have its zxid."""
+    """While one transaction is under way, the others are collected: all have its zxid (recipes 23)."""
     partitions = [TopicPartition("t", number) for number in range(100)]
     assert owner.commit(0, partitions[0]) is STORED
     sent: list[int] = []
@@ -119,7 +119,7 @@ def test_commits_that_come_together_are_few_transactions(stores: ServerStores, o
 def test_a_write_of_a_group_without_a_reply_is_read_back(
     behind: tuple[ServerStores, ChaosZooKeeper],
 ) -> None:
-    """Recipes 21: it is stored once; the coordinator learns that it is."""
+    """It is stored once; the coordinator learns that it is (recipes 21)."""
     stores, chaos = behind
     node = stores.node(1)
     stores.lead(node)
@@ -155,7 +155,7 @@ def test_a_commit_without_a_reply_is_unknown_and_not_sent_again(
 
 
 def test_a_group_has_members_of_one_kind_at_a_time(stores: ServerStores, owner: ServerStore) -> None:
-    """Recipes 22: each kind is refused while the other is there; an Empty group has no marker."""
+    """Each kind is refused while the other is there; an Empty group has no marker (recipes 22)."""
     stores.zk.create_missing(group_path(GROUP), ids_path(GROUP))
     stores.zk.multi(Create(f"{ids_path(GROUP)}/c1", b"{}", ephemeral=True))
     assert owner.claim() is WriteOutcome.ZOOKEEPER_MEMBERS
@@ -174,7 +174,7 @@ def test_a_group_has_members_of_one_kind_at_a_time(stores: ServerStores, owner: 
 
 
 def test_only_what_the_coordinator_wrote_last_expires(stores: ServerStores, owner: ServerStore) -> None:
-    """Recipes 23: an offset that was deleted and created again has version 0, as the coordinator's had."""
+    """An offset that was deleted and created again has version 0, as the coordinator's had (recipes 23)."""
     kept, made_again = P0, TopicPartition("t", 1)
     assert {owner.commit(5, each) for each in (kept, made_again)} == {STORED}
     owner.advance(GroupStoreConfig(broker=1).offsets_retention_check_interval_ms)

@@ -213,7 +213,7 @@ def test_an_id_in_use_ends_with_code_6(brokers: Brokers, witness: Blocking) -> N
 
 
 def test_a_zkgroup_broker_does_not_join_brokers_of_kafka(brokers: Brokers, witness: Blocking) -> None:
-    """Recipes 15: exit code 6, naming their ids and what there is to do."""
+    """Exit code 6, naming their ids and what there is to do (recipes 15)."""
     witness.create_missing("/brokers", "/brokers/ids")
     real = BrokerRegistration.of([Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")], timestamp_ms=1)
     for number in (3, 12):

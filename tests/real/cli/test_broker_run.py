@@ -129,7 +129,7 @@ def test_it_resigns_on_request(shell: Shell) -> None:
 
 
 def test_an_id_in_use_is_reported_with_its_session(shell: Shell, witness: Blocking) -> None:
-    """Recipes 14: exit code 6, and nothing is changed."""
+    """Exit code 6, and nothing is changed (recipes 14)."""
     witness.create_missing("/brokers", "/brokers/ids")
     witness.multi(Create("/brokers/ids/7", BrokerRegistration("h", 9092, 1, 0).encode(), ephemeral=True))
     with shell.start(*SERVED) as controller:

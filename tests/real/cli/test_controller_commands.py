@@ -23,7 +23,7 @@ from zkgroup.znodes.controller import ControllerStatus
 
 
 def test_a_controller_resigns_when_it_is_asked(shell: Shell, zk_server: ServerTree) -> None:
-    """recipes 13: shown first; then `/controller` goes, the next has the next epoch, no request stays."""
+    """Shown first; then `/controller` goes, the next has the next epoch, no request stays (recipes 13)."""
     with Controllers(zk_server.address) as controllers:
         controllers.add(1)
 
@@ -66,7 +66,7 @@ def test_waiting_for_a_controller_that_hangs_ends_with_3(shell: Shell, groups: S
 
 
 def test_a_real_controller_is_left_alone(shell: Shell, groups: ServerGroups) -> None:
-    """recipes 13: exit 2 with the reason; exit 5 where there is none."""
+    """Exit 2 with the reason; exit 5 where there is none (recipes 13)."""
     none = shell.run("controller", "resign", "--execute")
     ServerCluster(groups)
     refused = shell.run("controller", "resign", "--execute")
@@ -88,7 +88,7 @@ def _leaderless(groups: ServerGroups) -> ServerCluster:
 def test_an_unclean_election_is_requested_and_its_outcome_reported(
     shell: Shell, groups: ServerGroups
 ) -> None:
-    """recipes 15: what may be lost is said first; then the controller's word for each partition."""
+    """What may be lost is said first; then the controller's word for each partition (recipes 15)."""
     cluster = _leaderless(groups)
     cluster.ours()
     shown = shell.run("elect", "unclean", "--topic", "orders")
@@ -126,7 +126,7 @@ def test_an_unclean_election_without_an_outcome_ends_with_3(shell: Shell, groups
 
 
 def test_an_unclean_election_is_refused_at_a_real_controller(shell: Shell, groups: ServerGroups) -> None:
-    """recipes 15: exit 2, with the setting that it obeys; nothing to elect is said and not asked for."""
+    """Exit 2, with the setting that it obeys; nothing to elect is said and not asked for (recipes 15)."""
     cluster = _leaderless(groups)
     refused = shell.run("elect", "unclean", "--topic", "orders:0", "--execute")
     cluster.ours()
@@ -160,7 +160,7 @@ def test_an_unclean_election_without_a_live_replica_is_refused(shell: Shell, gro
 
 
 def test_the_status_has_what_the_controller_cannot_do(shell: Shell, groups: ServerGroups) -> None:
-    """recipes 15 and 18: kind, no leader, unreadable paths, who may fetch again, what waits."""
+    """Kind, no leader, unreadable paths, who may fetch again, what waits (recipes 15 and 18)."""
     cluster = _leaderless(groups)
     real = shell.run("status")
     cluster.ours()

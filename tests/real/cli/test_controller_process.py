@@ -40,7 +40,7 @@ def cluster(shell: Shell, groups: ServerGroups) -> Iterator[ServerCluster]:
 
 
 def test_an_unclean_election_is_carried_out_and_answered(shell: Shell, cluster: ServerCluster) -> None:
-    """recipes 15: the offline partition waits, is named in `status`, and has a leader after the request."""
+    """The offline partition waits, is named in `status`, and has a leader after the request (recipes 15)."""
     done = shell.json("elect", "unclean", "--topic", "orders", "--execute", "--wait", "--timeout", "10m")
     (topic,) = shell.json("topic", "describe", "orders")["topics"]
 
@@ -56,7 +56,7 @@ def test_an_unclean_election_is_carried_out_and_answered(shell: Shell, cluster: 
 def test_a_plan_is_submitted_by_the_controller_and_its_move_cancelled(
     shell: Shell, cluster: ServerCluster
 ) -> None:
-    """recipes 17: the tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails."""
+    """The tool only keeps it; brokers that never fetch leave it waiting; cancelled, it fails (recipes 17)."""
     done = shell.json("plan", "decommission", "2", "--execute")
     name = done["kept"]["plan"]
     becomes(lambda: shell.json("status")["reassigning"], 1)
@@ -101,7 +101,7 @@ def test_zkgroup_brokers_carry_a_plan_out(shell: Shell, brokers: dict[int, Proce
 def test_a_cancelled_move_ends_at_the_old_order_without_its_throttle(
     shell: Shell, brokers: dict[int, Process], witness: Blocking
 ) -> None:
-    """recipes 17: the preferred leader of before, and nothing is slowed any more.
+    """The preferred leader of before, and nothing is slowed any more (recipes 17).
 
     The broker that is to have the replica stands still until the move is cancelled: it would have it at once.
     """

@@ -393,7 +393,7 @@ def test_a_living_group_refuses_without_force(shell: Shell, living: ServerGroups
 
 
 def test_force_leaves_a_marker_for_the_owner(shell: Shell, living: ServerGroups) -> None:
-    """recipes 6: offset and marker together, and it stands; the undo needs --force as well."""
+    """Offset and marker together, and it stands; the undo needs --force as well (recipes 6)."""
     ran = shell.run("offsets", "set", "billing", "orders:0=5", "--execute", "--force", "--wait")
 
     marker = living.zk.read(Reset.path("billing", TopicPartition("orders", 0)))

@@ -210,7 +210,7 @@ def test_bad_input_is_one_error_and_changes_nothing(
 
 
 def test_cancel_is_refused_at_a_real_controller(shell: Shell, cluster: ServerCluster) -> None:
-    """recipes 17: with the reason, before anything is written; a zkgroup controller gets the request."""
+    """With the reason, before anything is written; a zkgroup controller gets the request (recipes 17)."""
     words = _file(shell, ("orders", 0, [3, 1]))
     shell.run("reassign", "execute", *words, "--execute")
 

@@ -238,7 +238,7 @@ def test_two_members_share(shell: Shell, groups: ServerGroups) -> None:
 def test_an_operators_reset_reaches_a_living_member(
     shell: Shell, groups: ServerGroups, records: Path
 ) -> None:
-    """recipes 6: a forced reset is obeyed by an idle owner; its records are delivered again."""
+    """A forced reset is obeyed by an idle owner; its records are delivered again (recipes 6)."""
     groups.topic("orders", 2)
     words = ("consume", "g", "--topic", "orders", "--source", f"files:{records}", *QUICK)
 

@@ -41,7 +41,7 @@ def _carrying_out(cluster: ServerCluster, phases: int) -> Iterator[None]:
 
 
 def test_a_plan_is_begun_and_carried_on_to_its_end(shell: Shell, cluster: ServerCluster) -> None:
-    """recipes 17: phase after phase beside a real controller; throttle, rollback file as with `execute`."""
+    """Phase after phase beside a real controller; throttle, rollback file as with `execute` (recipes 17)."""
     with _carrying_out(cluster, 2):
         ran = shell.run(*EMPTY, "--execute", "--wait", "--throttle", "1MB", "--format", "json")
 

@@ -228,7 +228,7 @@ def test_delete_asks_a_living_controller(shell: Shell, groups: ServerGroups) -> 
 
 
 def test_describe_marks_a_topic_that_is_being_deleted(shell: Shell, groups: ServerGroups) -> None:
-    """K20: since when, and which broker it waits for; `null` for the others."""
+    """Since when, and which broker it waits for; `null` for the others (K20)."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     shell.run("topic", "create", "clicks", "--replica-assignment", "7:8")
     _broker(groups, 7)
@@ -261,7 +261,7 @@ def test_describe_says_that_a_topic_is_not_compacted(shell: Shell, groups: Serve
 
 
 def test_delete_continues_without_a_lost_broker(shell: Shell, groups: ServerGroups) -> None:
-    """K20: previewed with what remains, asked for with --execute, then shown; a live broker is refused."""
+    """Previewed with what remains, asked for with --execute, then shown; a live broker is refused (K20)."""
     shell.run("topic", "create", "orders", "--replica-assignment", "7:8")
     _broker(groups, 7)
     groups.zk.multi(Create(ControllerRegistration.path(), b"", ephemeral=True))
@@ -412,7 +412,7 @@ def test_doctor_finds_what_is_wrong(shell: Shell, groups: ServerGroups) -> None:
 
 
 def test_unreadable_configurations_are_named_by_path(shell: Shell, groups: ServerGroups) -> None:
-    """K35: malformed ones stop no command and are reported, with the command that shows them."""
+    """Malformed ones stop no command and are reported, with the command that shows them (K35)."""
     groups.topic("orders", 1)
     path = "/config/topics/orders"
     groups.zk.create_missing("/config", "/config/topics")

@@ -96,7 +96,7 @@ def test_a_lost_session_is_reported_and_survived(
 def test_a_commit_whose_reply_was_lost_is_resolved(
     api: Api, zk_chaos_server: ChaosZooKeeper, blocking: Blocking
 ) -> None:
-    """recipes 10: read back after the reconnect and reported as what it is: applied."""
+    """Read back after the reconnect and reported as what it is: applied (recipes 10)."""
     with api.member(zk_chaos_server.address, settings=settings(consumer_id="a", **REAL)) as member:
         member.wait_until_stable(PATIENCE_S)
         dropped = zk_chaos_server.drop_reply("multi")

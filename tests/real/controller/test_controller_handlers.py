@@ -92,7 +92,7 @@ def version_and_data(country: ServerControllers, path: str) -> tuple[int, bytes 
 
 
 def test_a_topic_goes_and_what_is_made_after_it_stays(country: ServerControllers) -> None:
-    """K21: topic, configuration, marker, logs; the next of its name keeps its own."""
+    """Topic, configuration, marker, logs; the next of its name keeps its own (K21)."""
     await_led(country)
     kept = [version_and_data(country, path) for path in (Topic.path("u"), TopicConfig.path("u"))]
     mark(country, "t")
@@ -125,7 +125,7 @@ def test_a_deletion_waits_for_a_dead_broker(country: ServerControllers) -> None:
 
 
 def test_growth_of_a_topic_that_is_being_deleted_is_undone(country: ServerControllers) -> None:
-    """K23: written by a tool while the deletion waits; it completes all the same."""
+    """Written by a tool while the deletion waits; it completes all the same (K23)."""
     await_led(country)
     country.stop_broker(3)
     becomes(lambda: country.live_lists(1)[-1], {1, 2})
@@ -145,7 +145,7 @@ def lists(country: ServerControllers, name: str) -> object:
 
 
 def test_deletion_disabled_leaves_the_topic_and_no_marker(zk_server: Any) -> None:
-    """K19: now, and after a failover with a marker."""
+    """Now, and after a failover with a marker (K19)."""
     with opened(zk_server, delete_topics=False) as country:
         controller = await_led(country)
         mark(country, "t")
@@ -174,7 +174,7 @@ def test_a_marker_of_an_unknown_topic_disappears(country: ServerControllers) -> 
 
 
 def test_preferred_leaders_lead_again_and_no_request_stays(country: ServerControllers) -> None:
-    """K18: one that fails and one that is unknown beside one that can be elected."""
+    """One that fails and one that is unknown beside one that can be elected (K18)."""
     controller = await_led(country)
     country.stop_broker(1)
     country.await_state(tp(0), leader=2)
@@ -225,7 +225,7 @@ def ask(controller: RunningController, request_id: int) -> ShutdownAnswered:
 
 
 def test_an_operators_request_elects_a_live_replica(country: ServerControllers) -> None:
-    """Recipes 15: no replica in sync is live; the record informs the tool, and the request is gone."""
+    """No replica in sync is live; the record informs the tool, and the request is gone (recipes 15)."""
     await_led(country)
     country.set_isr(tp(0), (1,))
     country.stop_broker(1)

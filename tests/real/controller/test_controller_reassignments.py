@@ -235,7 +235,7 @@ def test_another_controller_ends_the_move(country: Moving, number: int) -> None:
 
 
 def test_a_target_that_is_down_is_waited_for(country: Moving) -> None:
-    """K12: by the next controller too; done when it comes."""
+    """By the next controller too; done when it comes (K12)."""
     country.stop_broker(3)
     first = begun(country, {0: (1, 2)})
     country.request({tp(0): (3, 1)})

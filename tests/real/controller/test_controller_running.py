@@ -128,7 +128,7 @@ def leader_of(broker: LedBroker, topic: str, partition: int) -> int | None:
 def test_brokers_and_clients_of_the_port_learn_of_a_topic(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """recipes 14: the controller itself is in no answer and in no list of brokers."""
+    """The controller itself is in no answer and in no list of brokers (recipes 14)."""
     running.wait_elected()
     create(tree, "orders", {0: (1, 2), 1: (2, 1)})
     eventually(lambda: all(leader_of(each, "orders", 1) == 2 for each in brokers.values()))
@@ -186,7 +186,7 @@ def test_clients_of_kafka_find_the_brokers_at_the_port(
 def test_the_coordinator_is_the_leader_of_the_groups_partition(
     running: Running, tree: Blocking, brokers: dict[int, LedBroker]
 ) -> None:
-    """Recipes 14: from the context, else 15."""
+    """From the context, else 15 (recipes 14)."""
     running.wait_elected()
     none = FindCoordinatorResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
     question = FindCoordinatorRequest("g")
@@ -198,7 +198,7 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(
 
 
 def test_the_port_answers_what_a_broker_without_partitions_can(running: Running) -> None:
-    """Recipes 14: the control requests by controller.md 7.5; requests for records close the connection."""
+    """The control requests by controller.md 7.5; requests for records close the connection (recipes 14)."""
     running.wait_elected()
     forged = UpdateMetadataRequest(3, 5, (), ())
     update = UpdateMetadataRequest(ALONE, 1, (), ())
@@ -278,7 +278,7 @@ def test_a_standby_sends_no_metadata_and_stops_no_broker(zk_server: Any, running
 
 
 def test_an_id_in_use_ends_it_with_the_session_that_has_it(zk_server: Any, tree: Blocking) -> None:
-    """Recipes 14: a registration under its id is no lost race."""
+    """A registration under its id is no lost race (recipes 14)."""
     tree.create_missing("/brokers", "/brokers/ids")
     tree.multi(Create(f"/brokers/ids/{ALONE}", b"{}", ephemeral=True))
     one = Running(zk_server.address)

@@ -109,7 +109,7 @@ def test_a_break_beyond_the_timeout_ends_the_session(
 
 
 def test_a_given_up_session_writes_nothing_more(chaos: ChaosZooKeeper, target: Target, other: Caller) -> None:
-    """recipes 9: told Lost at once, though nothing can be reached; what was not sent never is."""
+    """Told Lost at once, though nothing can be reached; what was not sent never is (recipes 9)."""
     caller = target.connect(20_000)
     caller.ask(MINE, MultiDone)
     caller.make("/n")
@@ -155,7 +155,7 @@ def test_a_chroot_that_is_missing_is_named_and_not_created(zk_server: ServerTree
 def test_a_lost_reply_leaves_a_write_that_is_applied_once(
     chaos: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
-    """recipes 10: unknown for the writer, found by reading back, never sent again."""
+    """Unknown for the writer, found by reading back, never sent again (recipes 10)."""
     caller = target.connect(20_000)
     caller.make("/n")
     drop = chaos.drop_reply("multi")
@@ -171,7 +171,7 @@ def test_a_lost_reply_leaves_a_write_that_is_applied_once(
 
 
 def test_a_lost_request_is_as_unknown_and_not_applied(chaos: ChaosZooKeeper, target: Target) -> None:
-    """recipes 10: the writer cannot tell the two apart, so neither may be repeated blindly."""
+    """The writer cannot tell the two apart, so neither may be repeated blindly (recipes 10)."""
     caller = target.connect(20_000)
     caller.make("/n")
     drop = chaos.drop_request("multi")

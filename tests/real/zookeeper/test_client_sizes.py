@@ -62,7 +62,7 @@ def test_bulk_reads_of_any_size_are_cut_into_packets(zk_server: ServerTree) -> N
 
 
 def test_a_multi_of_a_thousand_fenced_commits_is_one_packet(zk_server: ServerTree) -> None:
-    """recipes 6: owner checked and offset written for each of 1,000 partitions, answered one by one."""
+    """Owner checked and offset written for each of 1,000 partitions, answered one by one (recipes 6)."""
     with Target(opener(zk_server.address)) as target:
         caller = target.connect(20_000)
         caller.make("/ids", "/own", "/off", "/out")

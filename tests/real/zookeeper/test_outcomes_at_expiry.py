@@ -49,7 +49,7 @@ def other(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
 def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
     zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller, reaches_server: bool
 ) -> None:
-    """recipes 10: unknown, in order, once; what the server never saw is not sent in the next session."""
+    """Unknown, in order, once; what the server never saw is not sent in the next session (recipes 10)."""
     caller = target.connect(20_000)
     caller.make("/n")
     caller.ask(MINE, MultiDone)
@@ -76,7 +76,7 @@ def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
 def test_a_request_that_is_never_answered_has_its_outcome_in_time(
     zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller
 ) -> None:
-    """recipes 10: nobody tells that the session is over, and no connection breaks; the deadline does."""
+    """Nobody tells that the session is over, and no connection breaks; the deadline does (recipes 10)."""
     caller = target.connect(3000)
     caller.make("/n")
     zk_chaos_server.swallow()

@@ -89,7 +89,7 @@ async def test_the_host_does_what_the_controller_says_in_order_on_one_thread() -
 
 @on_a_loop
 async def test_control_requests_are_refused_before_the_broker_is_registered() -> None:
-    """K8: a controller that knows the former start by its registration reaches the new one on the same port.
+    """A controller that knows the former start by its registration reaches the new one on the same port (K8).
 
     Its requests close the connection; clients are answered.
     """
@@ -246,7 +246,7 @@ async def test_recorded_requests_are_answered_over_the_port() -> None:
 
 @on_a_loop
 async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
-    """Recipes 14: control requests are fenced as elsewhere; a controller takes its replica for offline."""
+    """Control requests are fenced as elsewhere; a controller takes its replica for offline (recipes 14)."""
     async with served() as one:
         client = await one.client()
 
@@ -267,7 +267,7 @@ async def test_a_broker_that_hosts_nothing_can_be_given_no_role() -> None:
 async def test_a_broker_that_hosts_nothing_closes_on_requests_for_records(
     request_: ProduceRequest | FetchRequest,
 ) -> None:
-    """Recipes 14: anything else closes the connection."""
+    """Anything else closes the connection (recipes 14)."""
     async with served() as one:
         client = await one.client()
         client.send(request_, request_.VERSIONS[-1])

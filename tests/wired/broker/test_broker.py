@@ -205,7 +205,7 @@ def test_a_broker_serves_on_while_zookeeper_is_away(world: MemoryBrokers) -> Non
 def test_the_controller_beside_it_sees_a_session_once_the_broker_is_registered_in_it(
     world: MemoryBrokers,
 ) -> None:
-    """K5: registration comes before the election, in every session."""
+    """Registration comes before the election, in every session (K5)."""
     world.add(1)
     idle = world.running.idle[1]
     assert idle.started
@@ -360,7 +360,7 @@ def test_a_stopping_broker_that_is_refused_stops_all_the_same(world: MemoryBroke
 
 
 def test_a_stopping_broker_does_not_wait_for_a_zookeeper_that_is_away(world: MemoryBrokers) -> None:
-    """K36: it asks the controller that it knows, three times, and stops."""
+    """It asks the controller that it knows, three times, and stops (K36)."""
     world.add(1, 2)
     world.running.lead(world.zk, T0, 1, (1, 2))
     world.server.suspend("b2")

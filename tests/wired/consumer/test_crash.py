@@ -97,7 +97,7 @@ def session_id(world: MemberWorld) -> int:
 
 
 def test_a_successors_claim_between_reading_and_deleting_stays(world: MemberWorld, session_id: int) -> None:
-    """recipes 7: its claim has bumped the offset; the others go without that one."""
+    """Its claim has bumped the offset; the others go without that one (recipes 7)."""
     _claimed(world, "g_a", session_id, 0, 1)
     _claimed(world, "g_b", session_id, 2)
 

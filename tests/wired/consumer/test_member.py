@@ -285,7 +285,7 @@ def test_partitions_can_be_handed_back(api: Api, world: MemberWorld) -> None:
 
 
 def test_members_of_one_process_share_a_client(api: Api, world: MemberWorld) -> None:
-    """recipes 1: nothing is mine by session alone; the client outlives its members."""
+    """Nothing is mine by session alone; the client outlives its members (recipes 1)."""
     shared = world.client("shared")
     with api.member(client=shared, settings=settings(consumer_id="a")) as first:
         with api.member(client=shared, settings=settings(consumer_id="b")) as second:

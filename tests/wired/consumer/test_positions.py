@@ -70,7 +70,7 @@ def test_a_seek_back_goes_with_the_partition(api: Api, world: MemberWorld, how: 
 
 
 def test_an_operators_reset_moves_an_idle_owner(api: Api, world: MemberWorld) -> None:
-    """recipes 6: the marker is applied at once, and the next commit continues from it."""
+    """The marker is applied at once, and the next commit continues from it (recipes 6)."""
     with api.consumer(client=world.client("a"), source=filled(10, [0])) as consumer:
         polled(consumer, 10)
         consumer.poll(timeout_s=0.05)

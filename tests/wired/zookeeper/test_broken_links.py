@@ -48,7 +48,7 @@ from zkgroup.zookeeper.wire import Op
 
 
 def test_a_write_without_an_answer_is_never_sent_again() -> None:
-    """recipes 10: one outcome, unknown; after the reconnect the server hears nothing of it."""
+    """One outcome, unknown; after the reconnect the server hears nothing of it (recipes 10)."""
     asked: list[Asked] = []
 
     def script(peer: Peer, number: int) -> None:

@@ -83,7 +83,7 @@ def claimed_in_a(stage: SteppedGroup, number: int, thread: int = 0) -> None:
 
 
 def test_claim_whose_reply_was_lost_is_adopted() -> None:
-    """Recipes 5: nothing is released and nothing claimed again; token and fence are those read back."""
+    """Nothing is released and nothing claimed again; token and fence are those read back (recipes 5)."""
     stage = SteppedGroup()
     lose_reply(stage)
     member = stage.join("a", run_ms=3000)
@@ -95,7 +95,7 @@ def test_claim_whose_reply_was_lost_is_adopted() -> None:
 
 
 def test_adopted_claim_starts_from_the_offset_read_with_it() -> None:
-    """recipes 5: a foreign write after the claim counts, with its version; not what was read before."""
+    """A foreign write after the claim counts, with its version; not what was read before (recipes 5)."""
     stage = SteppedGroup(topics={"t": 1})
     stage.server.put(OFFSET, b"3")
     lose_reply(stage, lambda: stage.foreign_write(SetData(OFFSET, b"9", -1)))
@@ -132,7 +132,7 @@ def test_claim_refused_by_a_claim_of_our_own_adopts_it() -> None:
 def test_claim_without_its_offset_is_released_and_made_anew(
     meanwhile: tuple[Create | Delete, ...], offset: int | None
 ) -> None:
-    """Recipes 6: the version that fenced it is gone; of a new life's version nothing was proved."""
+    """The version that fenced it is gone; of a new life's version nothing was proved (recipes 6)."""
     stage = SteppedGroup(topics={"t": 1})
     first: list[int] = []
 
@@ -165,7 +165,7 @@ def test_claim_with_an_unreadable_offset_is_released_and_waits() -> None:
 
 
 def test_claim_that_is_not_wanted_any_more_is_released() -> None:
-    """Recipes 5: mine, but the plan does not name it."""
+    """Mine, but the plan does not name it (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", run_ms=None)
     lose_reply(stage, lambda: member.give(ev.HandBackRequested(frozenset({tp(0)}))))
@@ -176,7 +176,7 @@ def test_claim_that_is_not_wanted_any_more_is_released() -> None:
 
 
 def test_claim_of_another_thread_is_made_anew() -> None:
-    """Recipes 5: mine, but assigned to another of my threads."""
+    """Mine, but assigned to another of my threads (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: claimed_in_a(stage, 0, thread=1))
     member = stage.join("a", {"t": 2}, run_ms=3000)
@@ -187,7 +187,7 @@ def test_claim_of_another_thread_is_made_anew() -> None:
 
 @pytest.mark.parametrize("is_reply_lost", [False, True])
 def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> None:
-    """Recipes 10: a foreign writer deletes the registration; the session and the owner znode live on.
+    """A foreign writer deletes the registration; the session and the owner znode live on (recipes 10).
 
     The application may have had the token of that claim, so it is not used again.
     """
@@ -211,7 +211,7 @@ def test_claim_of_an_earlier_registration_is_made_anew(is_reply_lost: bool) -> N
 
 
 def test_claim_of_an_earlier_member_of_this_name_is_made_anew() -> None:
-    """Recipes 5: left over in the session of a shared client; another member used its token."""
+    """Left over in the session of a shared client; another member used its token (recipes 5)."""
     stage = SteppedGroup(topics={"t": 1})
     first = stage.join("a", client="shared")
     first.kill()

@@ -48,7 +48,7 @@ def blocked_stage(
 
 
 def test_blocked_partition_delays_no_other() -> None:
-    """recipes 5: nothing of the refused packet was created; the others are claimed at once."""
+    """Nothing of the refused packet was created; the others are claimed at once (recipes 5)."""
     _, member = blocked_stage()
 
     assert owned(member) == [0, 2, 3]
@@ -65,7 +65,7 @@ def test_blocked_claim_resumes_soon_after_the_blocker_is_gone() -> None:
 
 
 def test_blocked_claim_is_read_again_without_a_watch() -> None:
-    """Recipes 5: a second read with jitter beside the watch, without limit."""
+    """A second read with jitter beside the watch, without limit (recipes 5)."""
     stage, member = blocked_stage(rebalance_backoff_ms=2000)
     member.client.data_watches.clear()
     stage.foreign_write(Delete(Owner.path(GROUP, tp(1)), -1))
@@ -126,7 +126,7 @@ def test_a_consumer_that_writes_its_id_alone_blocks_until_it_releases() -> None:
 
 
 def test_own_session_with_another_members_text_is_a_conflict() -> None:
-    """Recipes 1: members that share a client share a session; the session alone never suffices."""
+    """Members that share a client share a session; the session alone never suffices (recipes 1)."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     second = stage.join("b", client="shared")
@@ -201,7 +201,7 @@ def test_second_blocker_is_watched_as_the_first_one_was() -> None:
 
 
 def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
-    """Recipes 5: it is as old as that read-back; a claim of the partition later reads it anew."""
+    """It is as old as that read-back; a claim of the partition later reads it anew (recipes 5)."""
     stage, member = blocked_stage()
     assert owned(member) == [0, 2, 3]
     stage.commit(member, {tp(3): 5})
@@ -219,7 +219,7 @@ def test_offset_that_was_read_back_serves_the_next_claim_alone() -> None:
 
 
 def test_parent_that_is_gone_is_made_again() -> None:
-    """Recipes 5: NoNode at the claim; it existed at the member's claim before, and was deleted since."""
+    """NoNode at the claim; it existed at the member's claim before, and was deleted since (recipes 5)."""
     stage = SteppedGroup()
     member = stage.join("a")
     member.post(ev.HandBackRequested(frozenset(map(tp, range(4)))))
@@ -260,7 +260,7 @@ def test_commit_of_the_predecessor_between_read_and_claim_is_honoured() -> None:
 
 
 def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
-    """recipes 5: ephemeralOwner and text are the member's: adopted unchanged, not claimed again."""
+    """EphemeralOwner and text are the member's: adopted unchanged, not claimed again (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_reply")
@@ -276,7 +276,7 @@ def test_claim_without_an_answer_is_recognised_as_my_own() -> None:
 
 
 def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
-    """recipes 10: there is no claim of this member, so it claims again with the offset read back."""
+    """There is no claim of this member, so it claims again with the offset read back (recipes 10)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), fault="lost_request")
     member = stage.join("a", run_ms=3000)
@@ -287,7 +287,7 @@ def test_claim_without_an_answer_that_was_not_applied_is_made_again() -> None:
 
 
 def test_topic_that_grows_between_snapshot_and_claim_is_seen_first() -> None:
-    """Recipes 5: the claim is refused at the topic's version, and the group is read again."""
+    """The claim is refused at the topic's version, and the group is read again (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.when("client-a", writes_to("/owners/", Create), lambda: stage.topic("t", 3))
     member = stage.join("a")
@@ -297,7 +297,7 @@ def test_topic_that_grows_between_snapshot_and_claim_is_seen_first() -> None:
 
 
 def test_claim_depends_on_the_topic_it_was_planned_from() -> None:
-    """Recipes 5: `check` of the topic's version; after a change the group is read again, without a claim."""
+    """`check` of the topic's version; after a change the group is read again, without a claim (recipes 5)."""
     stage = SteppedGroup()
     member = stage.join("a")
     (claim,) = claims(member)
@@ -307,7 +307,7 @@ def test_claim_depends_on_the_topic_it_was_planned_from() -> None:
 
 
 def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
-    """Recipes 5: owner of data version 1, offset created as -1 or set to the same value."""
+    """Owner of data version 1, offset created as -1 or set to the same value (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/offsets/t/1", b"42")
     member = stage.join("a")
@@ -323,7 +323,7 @@ def test_claim_bumps_every_offset_and_marks_the_owner() -> None:
 
 
 def test_claims_too_big_for_one_packet_are_several() -> None:
-    """Recipes 5: split by bytes; each transaction is independent."""
+    """Split by bytes; each transaction is independent (recipes 5)."""
     stage = SteppedGroup(topics={"t": 40})
     member = stage.join("a", request_bytes_max=3000)
 
@@ -362,7 +362,7 @@ def test_stolen_owner_is_found_lost_and_claimed_again() -> None:
 
 
 def test_jvm_members_make_the_verification_come_again_after_2_and_8_seconds() -> None:
-    """Recipes 5: a JVM member deletes by path, so owned partitions are verified soon."""
+    """A JVM member deletes by path, so owned partitions are verified soon (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     stage.server.put("/consumers/g/ids")
     member = stage.join("a")

@@ -202,7 +202,7 @@ def test_a_seek_to_where_the_offset_stands_is_not_written(stage: SteppedGroup, m
 
 
 def test_a_seek_without_an_answer_is_read_back(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: only the answer was lost; what follows counts from the position that was sought."""
+    """Only the answer was lost; what follows counts from the position that was sought (recipes 10)."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
     commits = [ask(member, 3, 1)]
     stage.drain()

@@ -51,7 +51,7 @@ def member(stage: SteppedGroup) -> Member:
 
 
 def test_batch_is_one_transaction_with_all_its_checks(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: the registration, and for each partition the owner and the offset under its fence."""
+    """The registration, and for each partition the owner and the offset under its fence (recipes 6)."""
     stage.commit(member, {tp(0): 11, tp(1): 12})
 
     assert commits(member) == [
@@ -122,7 +122,7 @@ def test_commit_fails_without_effect_where_a_jvm_member_owns(stage: SteppedGroup
 
 
 def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 1: an owner znode that was created again is not the member's claim."""
+    """An owner znode that was created again is not the member's claim (recipes 1)."""
     path = Owner.path(GROUP, tp(0))
     stage.foreign_write(Delete(path, -1))
     stage.client("other")
@@ -143,7 +143,7 @@ def test_equal_text_claimed_by_another_session_is_not_mine(stage: SteppedGroup, 
 def test_foreign_write_is_treated_by_policy_and_counted(
     policy: str, written: bytes, moves: list[int]
 ) -> None:
-    """recipes 6: without effect first, then adopted (a possible skip) or written over."""
+    """Without effect first, then adopted (a possible skip) or written over (recipes 6)."""
     stage = SteppedGroup(topics={"t": 1}, on_foreign_commit=policy)
     member = stage.join("a")
     stage.commit(member, {tp(0): 10})
@@ -172,7 +172,7 @@ def test_default_policy_depends_on_the_registered_members(jvm: bool, policy: str
 
 
 def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: version fence + 1 with my value is my own write; nothing is written twice."""
+    """Version fence + 1 with my value is my own write; nothing is written twice (recipes 10)."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_reply")
     stage.commit(member, {tp(0): 11})
     stage.run(1000)
@@ -182,7 +182,7 @@ def test_lost_reply_of_a_commit_is_read_back_as_applied(stage: SteppedGroup, mem
 
 
 def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: read back after an acknowledged write; the fence is unchanged, so it was not applied."""
+    """Read back after an acknowledged write; the fence is unchanged, so it was not applied (recipes 10)."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="lost_request")
     stage.commit(member, {tp(0): 11})
     stage.run(1000)
@@ -194,7 +194,7 @@ def test_lost_request_of_a_commit_is_sent_again(stage: SteppedGroup, member: Mem
 def test_read_back_of_an_unknown_outcome_follows_an_acknowledged_write(
     stage: SteppedGroup, member: Member
 ) -> None:
-    """Recipes 10: before that, an old request may still be in flight and a read proves nothing."""
+    """Before that, an old request may still be in flight and a read proves nothing (recipes 10)."""
     stage.when("client-a", writes_to("/offsets/", SetData), fault="late")
     stage.commit(member, {tp(0): 11})
     stage.run(1000)
@@ -208,7 +208,7 @@ def test_read_back_of_an_unknown_outcome_follows_an_acknowledged_write(
 
 
 def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: in the other order a successor's fence could be taken for the member's."""
+    """In the other order a successor's fence could be taken for the member's (recipes 6)."""
     stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"20", -1))
     stage.commit(member, {tp(0): 11})
     read = [str(r) for r in member.asked if "ReadMany" in str(r)]
@@ -219,7 +219,7 @@ def test_refused_commit_reads_offsets_before_owners(stage: SteppedGroup, member:
 
 
 def test_idle_owner_applies_a_reset(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: by the child watch on `resets`; the marker's offset, the version just read as fence."""
+    """By the child watch on `resets`; the marker's offset, the version just read as fence (recipes 6)."""
     reset(stage, 1, 3)
     stage.run(200)
 
@@ -231,7 +231,7 @@ def test_idle_owner_applies_a_reset(stage: SteppedGroup, member: Member) -> None
 
 
 def test_second_reset_with_the_same_value_is_applied_again(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: the marker is deleted and created, so the watch fires and its mzxid is new."""
+    """The marker is deleted and created, so the watch fires and its mzxid is new (recipes 6)."""
     reset(stage, 1, 3)
     stage.run(200)
     stage.commit(member, {tp(1): 8})
@@ -242,7 +242,7 @@ def test_second_reset_with_the_same_value_is_applied_again(stage: SteppedGroup, 
 
 
 def test_reset_comes_before_any_other_reading_of_a_refusal(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: also if a foreign writer wrote the offset later; a comparison of offsets misses it."""
+    """Also if a foreign writer wrote the offset later; a comparison of offsets misses it (recipes 6)."""
     actor_watches = member.client.child_watches
     actor_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
@@ -267,7 +267,7 @@ def before_each_commit(stage: SteppedGroup, *acts: Callable[[], object]) -> None
 
 @pytest.mark.parametrize("policy", ["adopt", "reassert"])
 def test_partitions_without_foreign_writes_are_committed_whatever_happens_to_others(policy: str) -> None:
-    """Recipes 6: a tool resets one partition after the other, each just before the batch is sent again."""
+    """A tool resets one partition after the other, each just before the batch is sent again (recipes 6)."""
     stage = SteppedGroup(topics={"t": 4}, verify_interval_ms=600_000, on_foreign_commit=policy)
     member = stage.join("a")
     member.asked.clear()
@@ -282,7 +282,7 @@ def test_partitions_without_foreign_writes_are_committed_whatever_happens_to_oth
 
 
 def test_partition_with_constant_foreign_writes_delays_no_other() -> None:
-    """Recipes 6: it is refused, the other one is committed; what the member knows is written in the end."""
+    """It is refused, the other one is committed; what the member knows is written in the end (recipes 6)."""
     stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
     member = stage.join("a")
     stage.commit(member, {tp(0): 10, tp(1): 10})
@@ -296,7 +296,7 @@ def test_partition_with_constant_foreign_writes_delays_no_other() -> None:
 
 
 def test_applied_reset_is_written_although_others_write_over_it_each_time() -> None:
-    """Recipes 6: all sends of one batch conflict; the next batch is sent without a new commit."""
+    """All sends of one batch conflict; the next batch is sent without a new commit (recipes 6)."""
     stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=600_000, on_foreign_commit="reassert")
     member = stage.join("a")
     member.client.child_watches.clear()  # the commit finds it first
@@ -310,7 +310,7 @@ def test_applied_reset_is_written_although_others_write_over_it_each_time() -> N
 
 
 def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: a commit that the application asked for before it heard of the reset is refused."""
+    """A commit that the application asked for before it heard of the reset is refused (recipes 6)."""
     stage.commit(member, {tp(1): 12})
     before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application.last_move_id)
     reset(stage, 1, 3)
@@ -323,7 +323,7 @@ def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Membe
 
 
 def test_applied_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: another client overwrites it, and the lease ends before the member writes it again."""
+    """Another client overwrites it, and the lease ends before the member writes it again (recipes 6)."""
     member.client.child_watches.clear()  # the commit finds it first
     reset(stage, 0, 2)
     stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"99", -1))
@@ -347,7 +347,7 @@ def test_applied_reset_is_written_after_the_end_of_a_lease(stage: SteppedGroup, 
 
 
 def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: a claim is newer than the marker; only markers after my last write are orders."""
+    """A claim is newer than the marker; only markers after my last write are orders (recipes 6)."""
     reset(stage, 0, 3)
     stage.run(200)
     second = stage.join("0")
@@ -359,7 +359,7 @@ def test_old_marker_means_nothing_to_a_later_claim(stage: SteppedGroup, member: 
 
 
 def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: another life of the offset znode; versions of the old one mean nothing any more."""
+    """Another life of the offset znode; versions of the old one mean nothing any more (recipes 6)."""
     path = Offset.path(GROUP, tp(0))
     token = member.machine.grants()[tp(0)].token
     stage.foreign_write(Delete(path, -1), Create(path, b"10"))
@@ -372,7 +372,7 @@ def test_broken_fence_gives_the_claim_up_and_makes_it_anew(stage: SteppedGroup, 
 
 
 def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 9: no commit outside the lease."""
+    """No commit outside the lease (recipes 9)."""
     stage.server.suspend("client-a")
     stage.run(5000)
     stage.commit(member, {tp(0): 11})
@@ -381,7 +381,7 @@ def test_commit_without_a_lease_is_refused_at_once(stage: SteppedGroup, member: 
 
 
 def test_commit_while_suspended_waits_for_the_lease_to_end(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 10: nothing is sent while suspended; at the lease's end unsent commits are reported."""
+    """Nothing is sent while suspended; at the lease's end unsent commits are reported (recipes 10)."""
     stage.server.suspend("client-a")
     stage.drain()
     sent = len(member.asked)
@@ -416,7 +416,7 @@ def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
 
 
 def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: a partition can be lost and claimed again while a commit is on its way to the machine."""
+    """A partition can be lost and claimed again while a commit is on its way to the machine (recipes 6)."""
     old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application.last_move_id)
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
@@ -430,7 +430,7 @@ def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: M
 
 
 def test_commit_that_waits_while_its_claim_is_lost_is_void(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: the partition is claimed anew between two commits that were asked for at once."""
+    """The partition is claimed anew between two commits that were asked for at once (recipes 6)."""
     token = member.machine.grants()[tp(0)].token
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     for value in (11, 12):

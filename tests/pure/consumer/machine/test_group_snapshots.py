@@ -89,7 +89,7 @@ def test_no_broker_means_no_claim_and_no_release() -> None:
 
 
 def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> None:
-    """Recipes 4: if one registration has no sticky, every zkgroup member uses range and reports it."""
+    """If one registration has no sticky, every zkgroup member uses range and reports it (recipes 4)."""
     stage = SteppedGroup()
     stage.join("a", settings=GroupSettings(partition_assignment_strategy="sticky"))
     stage.join("b", settings=GroupSettings(partition_assignment_strategy="range"))
@@ -112,7 +112,7 @@ def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
 
 
 def test_sticky_moves_only_what_it_must() -> None:
-    """Recipes 4: the plan znode is the common past; two of four move to the joiner."""
+    """The plan znode is the common past; two of four move to the joiner (recipes 4)."""
     stage = SteppedGroup(partition_assignment_strategy="sticky")
     first = stage.join("b")
     stage.join("a")
@@ -124,7 +124,7 @@ def test_sticky_moves_only_what_it_must() -> None:
 
 
 def test_sticky_claim_checks_the_plan() -> None:
-    """Recipes 4: every sticky claim contains `check(plan, version)`."""
+    """Every sticky claim contains `check(plan, version)` (recipes 4)."""
     stage = SteppedGroup(partition_assignment_strategy="sticky")
     member = stage.join("a")
     (claim,) = claims(member)
@@ -133,7 +133,7 @@ def test_sticky_claim_checks_the_plan() -> None:
 
 
 def test_sticky_plan_of_a_grown_topic_is_written_anew() -> None:
-    """Recipes 4: same members, other topics: the plan's inputs differ."""
+    """Same members, other topics: the plan's inputs differ (recipes 4)."""
     stage = SteppedGroup(partition_assignment_strategy="sticky")
     first, second = stage.join("a"), stage.join("b")
     stage.topic("t", 7)
@@ -157,7 +157,7 @@ def test_handed_back_partitions_are_claimed_again_by_a_later_plan_only() -> None
 
 
 def test_registrations_that_are_known_are_not_read_again() -> None:
-    """Recipes 3: of a group that gets a member each one reads the new registration and its own."""
+    """Of a group that gets a member each one reads the new registration and its own (recipes 3)."""
     stage = SteppedGroup(topics={"t": 12})
     first = stage.join("a")
     for name in "bcd":
@@ -176,7 +176,7 @@ def test_registrations_that_are_known_are_not_read_again() -> None:
 
 
 def test_idle_member_asks_for_heartbeats_and_rare_verification_only() -> None:
-    """Recipes 9: a check-only write every T/6 or a little later, whatever the number of partitions."""
+    """A check-only write every T/6 or a little later, whatever the number of partitions (recipes 9)."""
     stage = SteppedGroup(topics={"t": 500})
     member = stage.join("a", run_ms=20_000)
     member.asked.clear()

@@ -51,7 +51,7 @@ def test_order_on_the_wire_is_register_watch_claim() -> None:
 
 
 def test_parents_are_made_at_the_join_even_where_nothing_is_claimed() -> None:
-    """Recipes 5: tools die where `offsets` is missing, so a member without partitions makes it as well."""
+    """Tools die where `offsets` is missing, so a member without partitions makes it as well (recipes 5)."""
     stage = SteppedGroup(topics={})
     member = stage.join("a")
 
@@ -75,7 +75,7 @@ def test_znodes_are_ephemeral_or_persistent_as_kafka_has_them() -> None:
 
 
 def test_lost_reply_of_the_registration_is_recognised() -> None:
-    """Recipes 10: NodeExists with my session and my text is my own create."""
+    """NodeExists with my session and my text is my own create (recipes 10)."""
     stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     while not any(isinstance(r, Multi) for r in member.asked):
@@ -92,7 +92,7 @@ def test_lost_reply_of_the_registration_is_recognised() -> None:
 
 
 def test_stale_registration_of_an_own_former_session_is_waited_for_without_limit() -> None:
-    """recipes 2: the old session's registration is waited for, and reported once."""
+    """The old session's registration is waited for, and reported once (recipes 2)."""
     stage = SteppedGroup()
     member = stage.join("a")
     session = member.client.session
@@ -110,7 +110,7 @@ def test_stale_registration_of_an_own_former_session_is_waited_for_without_limit
 
 
 def test_registration_of_another_session_fails_the_member_after_two_timeouts() -> None:
-    """recipes 2: the registration of another session is waited for 2 T, then the error names it."""
+    """The registration of another session is waited for 2 T, then the error names it (recipes 2)."""
     stage = SteppedGroup()
     first = stage.actors["first"] = stage.join("a")
     second = stage.join("a", client="other", run_ms=11_000)
@@ -138,7 +138,7 @@ def test_a_persistent_registration_fails_the_member_at_once() -> None:
 
 
 def test_short_obstacle_of_another_session_is_waited_out() -> None:
-    """Recipes 2: a killed process's registration goes with its session, and the name is taken over."""
+    """A killed process's registration goes with its session, and the name is taken over (recipes 2)."""
     stage = SteppedGroup()
     stage.join("a").kill()
     stage.actors.pop("a")
@@ -150,7 +150,7 @@ def test_short_obstacle_of_another_session_is_waited_out() -> None:
 
 
 def test_the_wait_for_another_session_begins_again_with_each_connection() -> None:
-    """Recipes 2: an election closes the connections and gives the killed process's session its time anew."""
+    """An election closes the connections and gives the killed process's session its time anew (recipes 2)."""
     stage = SteppedGroup()
     first = stage.join("a")
     first.kill()
@@ -168,7 +168,7 @@ def test_the_wait_for_another_session_begins_again_with_each_connection() -> Non
 
 
 def test_the_wait_for_a_coordinator_begins_again_with_each_connection() -> None:
-    """Recipes 2, 22: it is reported once all the same, and its end comes two timeouts after the last one."""
+    """It is reported once all the same, and its end comes two timeouts after the last one (recipes 2, 22)."""
     stage = SteppedGroup()
     stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
     member = stage.join("a", run_ms=8_000)
@@ -186,7 +186,7 @@ MARKER = ProtocolMarker.path(GROUP)
 
 
 def test_the_registration_asks_for_the_marker_in_its_own_transaction() -> None:
-    """Recipes 22: read before it, a coordinator could set the marker in between."""
+    """Read before it, a coordinator could set the marker in between (recipes 22)."""
     stage = SteppedGroup()
     member = stage.join("a")
     own = Registration.path(GROUP, f"{GROUP}_a")
@@ -197,7 +197,7 @@ def test_the_registration_asks_for_the_marker_in_its_own_transaction() -> None:
 
 
 def test_a_member_waits_while_a_coordinator_has_members() -> None:
-    """Recipes 22: it joins as soon as the marker is gone, and reports the wait once."""
+    """It joins as soon as the marker is gone, and reports the wait once (recipes 22)."""
     stage = SteppedGroup()
     stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
     member = stage.join("a")
@@ -212,7 +212,7 @@ def test_a_member_waits_while_a_coordinator_has_members() -> None:
 
 
 def test_a_coordinated_group_fails_the_member_after_two_timeouts() -> None:
-    """Recipes 22: the error names path, coordinator, and what can be done; nothing was written."""
+    """The error names path, coordinator, and what can be done; nothing was written (recipes 22)."""
     stage = SteppedGroup()
     stage.server.put(MARKER, ProtocolMarker(7, 1).encode())
     member = stage.join("a", run_ms=11_000)
@@ -239,7 +239,7 @@ def test_a_marker_that_cannot_be_read_is_a_marker() -> None:
 
 
 def test_a_member_that_has_lost_its_session_does_not_register_beside_a_coordinator() -> None:
-    """Recipes 22: what it owned is lost; it waits as at its start."""
+    """What it owned is lost; it waits as at its start (recipes 22)."""
     stage = SteppedGroup()
     member = stage.join("a")
     session = member.client.session
@@ -282,7 +282,7 @@ def test_expiry_registers_the_same_id_with_a_new_timestamp() -> None:
 
 
 def test_session_is_that_of_the_registration_read_back() -> None:
-    """Recipes 2: a registration in another session than expected ends all ownership."""
+    """A registration in another session than expected ends all ownership (recipes 2)."""
     stage = SteppedGroup()
     member = stage.join("a")
     other = stage.client("other")
@@ -300,7 +300,7 @@ def test_session_is_that_of_the_registration_read_back() -> None:
 
 
 def test_joiner_costs_ten_packets_and_an_unaffected_member_two() -> None:
-    """Recipes 3: one children read and one bulk read; the verification of own owners rides along."""
+    """One children read and one bulk read; the verification of own owners rides along (recipes 3)."""
     stage = SteppedGroup(topics={"t": 3})
     first = stage.join("a", {"t": 3})
     first.asked.clear()
@@ -331,7 +331,7 @@ def test_join_into_a_big_group_stays_within_its_packet_budget(
 
 
 def test_first_members_of_a_group_are_one_rebalance() -> None:
-    """Recipes 3: the first member of an empty group waits for those that start with it."""
+    """The first member of an empty group waits for those that start with it (recipes 3)."""
     stage = SteppedGroup(topics={"t": 8})
     for name in "abcd":
         stage.join(name, run_ms=20)
@@ -350,7 +350,7 @@ def test_unknown_java_construct_is_refused_at_the_join() -> None:
 
 
 def test_lease_begins_with_the_registration() -> None:
-    """Recipes 9: the create is the first write that counts; nothing is assigned before a lease."""
+    """The create is the first write that counts; nothing is assigned before a lease (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a")
     kinds = [type(e) for e in member.effects]
@@ -379,7 +379,7 @@ def test_own_topics_are_those_of_the_registration_as_read() -> None:
 
 
 def test_registration_that_a_foreign_writer_changed_is_replaced() -> None:
-    """Recipes 2: what a plan depends on never changes by setData; a rewritten registration is made anew."""
+    """What a plan depends on never changes by setData; a rewritten registration is made anew (recipes 2)."""
     stage = SteppedGroup()
     member = stage.join("a")
     path = Registration.path(GROUP, "g_a")

@@ -48,7 +48,7 @@ def until(actor: Member) -> int:
 
 
 def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
-    """Recipes 9: sent_at + fraction x T - min(tick / 2, T / 4); the time of the answer plays no part."""
+    """sent_at + fraction x T - min(tick / 2, T / 4); the time of the answer plays no part (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a")
     sent_ms = stage.clock.now_ms()
@@ -64,7 +64,7 @@ def test_deadline_counts_from_the_send_of_an_acknowledged_write() -> None:
 
 
 def test_reads_and_sync_do_not_renew() -> None:
-    """Recipes 9: a follower cut off from the quorum answers them too."""
+    """A follower cut off from the quorum answers them too (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a")
     before = until(member)
@@ -88,7 +88,7 @@ def writes_ms(stage: SteppedGroup) -> list[int]:
 
 @pytest.mark.parametrize("timeout_ms", TIMEOUTS_MS)
 def test_idle_session_makes_at_most_six_quorum_writes_in_a_timeout(timeout_ms: int) -> None:
-    """Recipes 9: T/6 and up to 20 % more, however the jitter is drawn; so no T holds more than six."""
+    """T/6 and up to 20 % more, however the jitter is drawn; so no T holds more than six (recipes 9)."""
     stage = SteppedGroup(session_timeout_ms=timeout_ms)
     stage.client("client-a", timeout_ms)
     member = stage.join("a", run_ms=20_000, jitter=random.Random(timeout_ms).random)
@@ -176,7 +176,7 @@ def test_delivery_stops_at_the_deadline_before_the_server_can_expire_the_session
 
 
 def test_member_back_in_the_same_session_keeps_its_tokens() -> None:
-    """Recipes 9: owner czxid and offset version unchanged: no callback, same tokens, lease again."""
+    """Owner czxid and offset version unchanged: no callback, same tokens, lease again (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     stage.client("client-a").session_timeout_ms = 60_000
@@ -196,7 +196,7 @@ def test_member_back_in_the_same_session_keeps_its_tokens() -> None:
 
 
 def test_member_back_in_the_same_session_verifies_before_it_delivers() -> None:
-    """Recipes 9: what was taken meanwhile is lost; the lease comes back only after the read-back."""
+    """What was taken meanwhile is lost; the lease comes back only after the read-back (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a", run_ms=None)
     stage.client("client-a").session_timeout_ms = 60_000
@@ -228,7 +228,7 @@ def test_own_clock_gives_the_session_up_before_a_new_one_is_asked_for() -> None:
 
 
 def test_process_that_was_stopped_trusts_nothing_when_it_wakes() -> None:
-    """Recipes 9: the first step after a long stop ends the lease before it handles its event."""
+    """The first step after a long stop ends the lease before it handles its event (recipes 9)."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.drain()
@@ -260,7 +260,7 @@ def test_lost_session_calls_on_lost_and_writes_nothing_for_it() -> None:
 
 
 def test_write_refused_at_the_own_registration_ends_everything() -> None:
-    """Recipes 10: no retry and no read-back; on_lost, then register again, without any session event."""
+    """No retry and no read-back; on_lost, then register again, without any session event (recipes 10)."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.foreign_write(Delete(Registration.path(GROUP, "g_a"), -1))
@@ -274,7 +274,7 @@ def test_write_refused_at_the_own_registration_ends_everything() -> None:
 
 
 def test_heartbeat_refused_at_the_own_registration_ends_everything() -> None:
-    """Recipes 9, 10: an idle member learns by its heartbeat that it is not registered."""
+    """An idle member learns by its heartbeat that it is not registered (recipes 9, 10)."""
     stage = SteppedGroup(verify_interval_ms=600_000)
     member = stage.join("a")
     member.client.child_watches.clear()
@@ -298,7 +298,7 @@ def test_granted_timeout_counts_not_the_one_asked_for(timeout_ms: int) -> None:
 
 
 def test_nothing_is_issued_while_suspended() -> None:
-    """Recipes 10: a request issued then would be sent later."""
+    """A request issued then would be sent later (recipes 10)."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.server.suspend("client-a")

@@ -49,7 +49,7 @@ def test_own_client_commits_once_and_lets_the_session_remove_everything() -> Non
 
 
 def test_shared_client_releases_everything_then_its_registration() -> None:
-    """Recipes 7: owners first, the registration last; the neighbour is not touched."""
+    """Owners first, the registration last; the neighbour is not touched (recipes 7)."""
     stage = SteppedGroup(topics={"t": 4})
     first, second = stage.join("a", client="shared"), stage.join("b", client="shared")
     first.asked.clear()
@@ -89,7 +89,7 @@ def test_close_while_cut_off_ends_by_its_deadline() -> None:
 
 
 def test_member_on_a_shared_client_continues_until_its_znodes_are_gone() -> None:
-    """Recipes 7: the session lives on with the client; its znodes are deleted after a reconnect."""
+    """The session lives on with the client; its znodes are deleted after a reconnect (recipes 7)."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("a", client="shared")
     stage.server.suspend("shared")
@@ -164,7 +164,7 @@ def test_member_that_does_not_poll_leaves_until_it_does() -> None:
 
 
 def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None:
-    """Recipes 2: deleted and created at once, so other members always see this one; claims stay."""
+    """Deleted and created at once, so other members always see this one; claims stay (recipes 2)."""
     from zkgroup.model import StaticSubscription
 
     stage = SteppedGroup({"t": 2, "u": 2})
@@ -185,7 +185,7 @@ def test_changed_subscription_is_a_new_registration_in_one_transaction() -> None
 
 
 def test_lost_session_while_leaving_ends_the_member() -> None:
-    """Recipes 10: a leaving member has then left; it does not register again."""
+    """A leaving member has then left; it does not register again (recipes 10)."""
     stage = SteppedGroup()
     member = stage.join("a", client="shared")
     stage.hangs.add("a")
@@ -199,7 +199,7 @@ def test_lost_session_while_leaving_ends_the_member() -> None:
 
 
 def test_leftovers_of_an_earlier_member_on_a_shared_client_are_released() -> None:
-    """Recipes 5: claims of this name in this session that no member owns are orphaned claims."""
+    """Claims of this name in this session that no member owns are orphaned claims (recipes 5)."""
     stage = SteppedGroup(topics={"t": 2})
     first = stage.join("a", client="shared")
     first.kill()

@@ -85,7 +85,7 @@ def test_verdict_on_a_commit_of_8(seen: PartitionZnodes, verdict: WriteVerdict) 
 
 
 def test_where_nothing_was_to_be_written_a_new_version_is_a_foreign_write() -> None:
-    """Recipes 6: a review has no value of its own that could have been applied."""
+    """A review has no value of its own that could have been applied (recipes 6)."""
     assert (
         classify(HELD, None, PartitionZnodes(offset(b"5", version=4), owner(), None), MINE)
         is WriteVerdict.FOREIGN
@@ -119,7 +119,7 @@ def test_adopted_is_a_claim_of_this_registration_that_its_offset_fences(
 
 
 def test_release_after_a_read_back_deletes_only_an_own_claim() -> None:
-    """Recipes 7: version 1, which no JVM member's claim has, and an offset unchanged since it was read."""
+    """Version 1, which no JVM member's claim has, and an offset unchanged since it was read (recipes 7)."""
     paths = GroupPaths(GROUP, "g_a")
     delete = Delete(Owner.path(GROUP, tp(0)), 1)
 

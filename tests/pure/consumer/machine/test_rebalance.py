@@ -147,7 +147,7 @@ def test_ten_changes_during_a_rebalance_lead_to_one_more() -> None:
 
 
 def test_member_that_came_back_under_its_name_is_noticed() -> None:
-    """Recipes 3: names are equal, but `cversion` has risen by two: its registration is read again."""
+    """Names are equal, but `cversion` has risen by two: its registration is read again (recipes 3)."""
     stage = SteppedGroup({"t": 2, "u": 2})
     first = stage.join("a", {"t": 1, "u": 1})
     second = stage.join("b", {"t": 1})
@@ -174,7 +174,7 @@ def test_partitions_that_do_not_move_keep_their_claim() -> None:
 
 
 def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -> None:
-    """recipes 7: stop, callback, then commit and release in one multi."""
+    """Stop, callback, then commit and release in one multi (recipes 7)."""
     stage = SteppedGroup(topics={"t": 2})
     member = stage.join("b")
     stage.commit(member, {tp(0): 0, tp(1): 0})
@@ -242,7 +242,7 @@ def test_stuck_callback_delays_the_release_until_the_deadline_only() -> None:
 
 
 def test_positions_of_the_callback_are_committed_with_the_release() -> None:
-    """Recipes 7: the processed position is in the release's transaction, and the successor starts there."""
+    """The processed position is in the release's transaction, and the successor starts there (recipes 7)."""
     stage = SteppedGroup()
     member = stage.join("a")
     stage.commit(member, {tp(n): 0 for n in range(4)})
@@ -254,7 +254,7 @@ def test_positions_of_the_callback_are_committed_with_the_release() -> None:
 
 
 def test_move_between_threads_of_one_member_is_one_transaction() -> None:
-    """Recipes 5: delete, create, set, bump in one multi; a new token; revoked, then assigned."""
+    """Delete, create, set, bump in one multi; a new token; revoked, then assigned (recipes 5)."""
     stage = SteppedGroup(topics={"t": 3})
     member = stage.join("a", {"t": 2})
     before = member.machine.grants()

@@ -104,7 +104,7 @@ def test_a_seek_that_is_committed_leads_no_further_back(
 def test_a_release_without_an_answer_is_made_with_the_same_position(
     stage: SteppedGroup, member: Member
 ) -> None:
-    """Recipes 10: the request was lost; read back, and sent again as it was."""
+    """The request was lost; read back, and sent again as it was (recipes 10)."""
     stage.when("client-a", writes_to("/owners/", Delete), fault="lost_request")
     seek(member, 5)
     handed_back(stage, member)
@@ -126,7 +126,7 @@ def test_a_seek_of_an_earlier_claim_leads_nowhere(stage: SteppedGroup, member: M
 
 
 def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: the other client's offset is adopted; the earlier seek has no effect."""
+    """The other client's offset is adopted; the earlier seek has no effect (recipes 6)."""
     seek(member, 5)
     stage.foreign_write(SetData(Offset.path(GROUP, tp(0)), b"30", -1))
     stage.commit(member, {tp(0): 21})
@@ -138,7 +138,7 @@ def test_a_reset_after_a_seek_wins(stage: SteppedGroup, member: Member) -> None:
 
 
 def test_a_reset_after_the_partition_was_given_up_wins(stage: SteppedGroup, member: Member) -> None:
-    """Recipes 6: the application's last position waits for its release when the reset is met."""
+    """The application's last position waits for its release when the reset is met (recipes 6)."""
     seek(member, 5)
 
     def meanwhile() -> None:

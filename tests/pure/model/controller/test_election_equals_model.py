@@ -92,7 +92,7 @@ def _walks(configuration: Configuration, walk: Callable[[Configuration, int], ob
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_machine_does_what_the_model_does(situation: str) -> None:
-    """Recipes 13: the same transactions, trees and beliefs, whatever others do in between."""
+    """The same transactions, trees and beliefs, whatever others do in between (recipes 13)."""
     _walks(SITUATIONS[situation], _held)
 
 

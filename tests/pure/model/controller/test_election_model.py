@@ -17,7 +17,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_answer_is_the_expected_one(name: str) -> None:
-    """Recipes 13: every interleaving within the bounds, and from each state a way back to one ruler."""
+    """Every interleaving within the bounds, and from each state a way back to one ruler (recipes 13)."""
     expected = ELECTIONS[name]
     found = answer(expected, 580)
 

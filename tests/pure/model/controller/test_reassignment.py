@@ -45,7 +45,7 @@ def walk(variant: str, faults: str, *, stop: bool = False) -> Result:
 @pytest.mark.parametrize("variant", ["mended", "code"])
 @pytest.mark.parametrize("faults", [*MOVES_SHORT, *MOVES_LONG] if WALKS_ALL else MOVES_SHORT)
 def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
-    """Recipes 17: the recipe, and `steps.decide` in its place: safe, and no reassignment is stuck."""
+    """The recipe, and `steps.decide` in its place: safe, and no reassignment is stuck (recipes 17)."""
     found = walk(variant, faults)
 
     assert (found.verdict, found.violations, found.stuck) == ("holds", {}, None)
@@ -54,7 +54,7 @@ def test_moves_are_safe_and_end(variant: str, faults: str) -> None:
 
 @pytest.mark.parametrize("faults", CANCELLED)
 def test_a_cancelled_move_is_announced_again(faults: str) -> None:
-    """Recipes 17: a move is cancelled after step 7, and its old replica falls out of the ISR.
+    """A move is cancelled after step 7, and its old replica falls out of the ISR (recipes 17).
 
     The text goes from step 7 back to step 3 and waits for a replica that the leader's list lacks. The code
     plans again, which announces the list.
@@ -65,7 +65,7 @@ def test_a_cancelled_move_is_announced_again(faults: str) -> None:
 
 @pytest.mark.parametrize("faults", GROWING)
 def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
-    """Recipes 17: the text takes a list that is the target for step 10, and waits without step 2.
+    """The text takes a list that is the target for step 10, and waits without step 2 (recipes 17).
 
     The new replica is sent nothing and its leader knows nothing of it, so it never comes into the ISR.
     """
@@ -75,12 +75,12 @@ def test_replicas_that_are_only_added_are_announced(faults: str) -> None:
 
 @pytest.mark.parametrize(("variant", "faults", "what"), MOVES_BROKEN)
 def test_a_text_without_a_rule_fails(variant: str, faults: str, what: str) -> None:
-    """Recipes 17: without any one rule the search finds the violation that the rule prevents."""
+    """Without any one rule the search finds the violation that the rule prevents (recipes 17)."""
     assert list(walk(variant, faults, stop=True).violations) == [what]
 
 
 def test_a_leader_that_receives_nothing_is_noticed() -> None:
-    """Recipes 17: without the bump of step 2 no one ever catches up."""
+    """Without the bump of step 2 no one ever catches up (recipes 17)."""
     assert walk("no-bump", "--moves 1/2").verdict == "stuck"
 
 
@@ -148,7 +148,7 @@ def test_a_decision_without_a_rule_is_noticed(
     after: Callable[..., Decision],
     faults: str,
 ) -> None:
-    """Recipes 17: the production code without one rule is unsafe or stuck in the same search."""
+    """The production code without one rule is unsafe or stuck in the same search (recipes 17)."""
     monkeypatch.setattr(steps, "decide", changed(None, after))
 
     found = walk("code", faults, stop=True)

@@ -63,7 +63,7 @@ def compared(faults: str) -> Counter[str]:
 
 
 def test_machine_does_what_the_model_does() -> None:
-    """Recipes 17: the same transactions, requests to brokers and memory, at every step and wait."""
+    """The same transactions, requests to brokers and memory, at every step and wait (recipes 17)."""
     met: Counter[str] = Counter()
     for faults in (*SHORT, *LONG) if os.environ.get("ZKGROUP_MODEL") == "all" else SHORT:
         met += compared(faults)
