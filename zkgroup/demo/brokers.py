@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -29,8 +29,9 @@ from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, named, opened
 from zkgroup.history import ClusterFigures
-from zkgroup.history.cluster.replay import ReplayedCluster, finished_reassignments
-from zkgroup.znodes.controller import ControllerRecord
+from zkgroup.history.cluster.replay import finished_reassignments
+from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.controller import ControllerRecord, controller_history_path
 from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 NAMES = ("ada", "ben")
@@ -347,11 +348,11 @@ class BrokersStage(ClusterStage):
         checks = [
             self._check_acknowledged(),
             self._check_kept(left),
-            self._check_controllers(summary.epochs),
+            self._check_controllers(left, summary.controllers),
             _check_replicas(summary.least_replicas),
             _check_successor(interrupted, summary.ended),
             self._check_verified(),
-            checked("nothing is stuck", "all led, all in sync, no move open", stuck),
+            checked("nothing is stuck", faults=stuck, proof="all led, all in sync, no move open"),
             _check_history(left),
             *clients.checks(),
             *self.check_members(lines, reduction, self.history(), CONSUMED_MIN),
@@ -361,7 +362,7 @@ class BrokersStage(ClusterStage):
             acknowledged=len(self.acknowledged),
             repeated=sum(one.may_be_repeated for one in self.acknowledged),
             consumed=len(reduction.processed),
-            epochs=len(summary.epochs),
+            epochs=len(summary.controllers),
             moved=self.moved,
             failovers_s=tuple(self.failovers_s),
             clients=tuple(clients.runs),
@@ -389,24 +390,18 @@ class BrokersStage(ClusterStage):
         statement = "every acknowledged record is at its offset in the final leader's log"
         return checked(statement, text, lost, enough=enough)
 
-    def _check_controllers(self, recorded: Sequence[tuple[int, int]]) -> CheckResult:
-        """Compares ZooKeeper's records with the brokers' reports; epochs have to follow each other."""
-        reported = [(epoch, broker) for broker, one in self.started for epoch in one.controller_epochs]
-        controllers: dict[int, set[int]] = {}
-        for epoch, broker in (*recorded, *reported):
-            controllers.setdefault(epoch, set()).add(broker)
-        times = [epoch for epoch, _ in recorded]
-        faults = []
-        for epoch in range(1, max(controllers, default=0) + 1):
-            if epoch not in controllers:
-                faults.append(f"epoch {epoch} belongs to no broker")
-            elif len(controllers[epoch]) > 1:
-                faults.append(f"epoch {epoch}: brokers {_list(controllers[epoch])}")
-            elif times.count(epoch) != 1:
-                faults.append(f"epoch {epoch} has {times.count(epoch)} records")
-        brokers = ", ".join(f"{epoch}: broker {_list(who)}" for epoch, who in sorted(controllers.items()))
-        text = f"{len(controllers)} epochs ({brokers})"
-        return checked("one controller an epoch", text, faults, enough=bool(controllers))
+    def _check_controllers(self, left: LeftFiles, recorded: Mapping[int, int]) -> CheckResult:
+        """The checker's decision on ZooKeeper's records (S11), with which the brokers have to agree."""
+        faults: list[object] = [one for one in left.cluster.violations if one.invariant == "S11"]
+        faults += [
+            f"epoch {epoch}: broker {broker} was controller, the record says {recorded.get(epoch)}"
+            for broker, one in self.started
+            for epoch in one.controller_epochs
+            if recorded.get(epoch) != broker
+        ]
+        brokers = ", ".join(f"{epoch}: broker {broker}" for epoch, broker in sorted(recorded.items()))
+        text = f"{len(recorded)} epochs ({brokers})"
+        return checked("one controller an epoch", faults=faults, proof=text, enough=bool(recorded))
 
     def _check_verified(self) -> CheckResult:
         wrong = [f"{partition} {status}" for partition, status in self.verified if status != DONE]
@@ -469,10 +464,6 @@ def _color(broker: int | None) -> str:
     return "bold red" if broker is None else COLORS[(broker - 1) % len(COLORS)]
 
 
-def _list(brokers: Iterable[int]) -> str:
-    return " and ".join(map(str, sorted(brokers)))
-
-
 def _describe(one: Replicas) -> str:
     leader = "no leader" if one.leader is None else f"led by {one.leader}"
     return f"{leader}, in sync {len(one.isr)} of {len(one.replicas)}"
@@ -481,8 +472,8 @@ def _describe(one: Replicas) -> str:
 class LogSummary(NamedTuple):
     """What the ensemble's transaction log holds about the run."""
 
-    epochs: list[tuple[int, int]]
-    """Each record of a controller: its epoch, and the broker."""
+    controllers: dict[int, int]
+    """The broker of each record of a controller, by epoch."""
     ended: list[FinishedReassignment]
     least_replicas: dict[int, int]
     """The shortest replica list that each partition of the topic ever had, each broker counted once."""
@@ -490,21 +481,16 @@ class LogSummary(NamedTuple):
 
 def summarised(left: LeftFiles) -> LogSummary:
     """Summarises an ensemble's log in one pass."""
-    replayed, found = ReplayedCluster(), LogSummary([], [], {})
+    found, history = LogSummary({}, [], {}), f"{controller_history_path()}/"
     for transaction in left.log:
         if transaction.refusal is not None:
             continue
         for change in transaction.changes:
-            replayed.apply(transaction, change)
-            place = replayed.place(change.path)
-            if place is None or change.action == "delete":
-                continue
-            if place.kind == "history" and change.action == "create":
+            if change.path.startswith(history) and change.action == "create":
                 record = ControllerRecord.decode(change.path, change.data)
-                found.epochs.append((place.number, record.broker))
-            elif place.kind == "topic" and place.topic == TOPIC:
-                lists = replayed.topics.get(TOPIC)
-                for number, replicas in (lists.partitions if lists else {}).items():
+                found.controllers[int(change.path.removeprefix(history))] = record.broker
+            elif change.path == Topic.path(TOPIC) and change.action in ("create", "set"):
+                for number, replicas in Topic.decode(change.path, change.data).partitions.items():
                     size = len(set(replicas))
                     found.least_replicas[number] = min(size, found.least_replicas.get(number, size))
         found.ended.extend(finished_reassignments(transaction))
@@ -513,8 +499,11 @@ def summarised(left: LeftFiles) -> LogSummary:
 
 def _check_replicas(least: dict[int, int]) -> CheckResult:
     short = [f"partition {number} had {size}" for number, size in sorted(least.items()) if size < REPLICATION]
-    text = f"{'' if short else 'never '}fewer than {REPLICATION} in {len(short or least)} partitions"
-    return checked("no partition had fewer replicas than it should", text, short, enough=bool(least))
+    text, statement = (
+        f"never fewer than {REPLICATION} in {len(least)} partitions",
+        "no partition had fewer replicas",
+    )
+    return checked(f"{statement} than it should", faults=short, proof=text, enough=bool(least))
 
 
 def _check_successor(move: Interrupted, ended: Sequence[FinishedReassignment]) -> CheckResult:
@@ -524,8 +513,8 @@ def _check_successor(move: Interrupted, ended: Sequence[FinishedReassignment]) -
     if later < move.open_at_the_kill:
         faults.append(f"{later} have ended since")
     text = f"{move.open_at_the_kill} of {move.asked} were open when it died"
-    text += "" if faults else "; all done"
-    return checked("the next controller finished the move", text, faults, enough=move.open_at_the_kill > 0)
+    statement, enough = "the next controller finished the move", move.open_at_the_kill > 0
+    return checked(statement, text, faults, proof="all done" if enough else "", enough=enough)
 
 
 def _check_history(left: LeftFiles) -> CheckResult:

@@ -169,12 +169,13 @@ class ClientsStep:
         clients = f"{len(self.runs)} client{'' if len(self.runs) == 1 else 's'}"
         text = f"{count:,} of {clients} on {len(logs)} brokers"
         statement = "every record of Kafka's clients is at its offset on every replica"
-        return checked(statement, text, faults, enough=bool(count))
+        return checked(statement, faults=faults, proof=text, enough=bool(count and logs))
 
     def _check_read(self, log: Mapping[int, ClientRecord]) -> CheckResult:
         faults = [f"{run.client}: {one}" for run in self.runs for one in _differences(log, run.read or {})]
         text = f"{len(log):,} by {named([run.client for run in self.runs])}"
-        return checked("every client reads the same records", text, faults, enough=bool(log))
+        statement = "every client reads the same records"
+        return checked(statement, faults=faults, proof=text, enough=bool(log))
 
     def _check_dump(self, log: Mapping[int, ClientRecord]) -> CheckResult:
         """Each line has to be a valid batch, one of the records, or one that the tool always prints."""
@@ -196,7 +197,8 @@ class ClientsStep:
                 faults += [] if batch and batch[2] == "true" else [line]
         faults += _differences(log, found)
         text = f"{len(dump.batches)} batches, all valid, in {dump.file}"
-        return checked("Kafka's DumpLogSegments reads the same records", text, faults, enough=bool(log))
+        statement = "Kafka's DumpLogSegments reads the same records"
+        return checked(statement, faults=faults, proof=text, enough=bool(log))
 
 
 def _missing(run: ClientRun, log: Sequence[ClientRecord]) -> list[str]:

@@ -53,15 +53,6 @@ broker is controller then: that is no fault.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChildSettings:
-    """Settings of one broker's process."""
-
-    broker: int
-    zookeeper: str
-    data: str
-
-
 class BrokerEventPrinter(BrokerListener):
     """Prints the broker's events to standard output."""
 
@@ -77,9 +68,9 @@ class BrokerEventPrinter(BrokerListener):
         print_event("controller", epoch=epoch)
 
 
-def serve(given: BrokerChildSettings, stopping: Stopping) -> None:
+def serve(stopping: Stopping, **broker_fields: Any) -> None:
     """Serves until SIGTERM, with a controlled shutdown, or the end of its input. Raises its failure."""
-    stopping.orphan_s = LEAVE_S
+    stopping.limit(LEAVE_S)
     settings = BrokerSettings(
         session_timeout_ms=SESSION_MS,
         connection_timeout_ms=20_000,
@@ -88,13 +79,7 @@ def serve(given: BrokerChildSettings, stopping: Stopping) -> None:
         auto_leader_rebalance_enable=False,
         group_initial_rebalance_delay_ms=1_000,
     )
-    broker = Broker(
-        given.zookeeper,
-        broker=given.broker,
-        data=given.data,
-        settings=settings,
-        listener=BrokerEventPrinter(),
-    )
+    broker = Broker(settings=settings, listener=BrokerEventPrinter(), **broker_fields)
     try:
         broker.start()
         while not stopping.wait(READ_S):
@@ -330,7 +315,8 @@ class ClusterStage(MemberStage):
 
     def start_broker(self, broker: int) -> None:
         """Sends the broker its settings, so that it starts serving."""
-        self.brokers[broker].send(BrokerChildSettings(broker, self.zookeeper, str(self.data_of(broker))))
+        given = {"address": self.zookeeper, "broker": broker, "data": str(self.data_of(broker))}
+        self.brokers[broker].send(given)
 
     def data_of(self, broker: int) -> Path:
         """The broker's data folder."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -52,27 +52,18 @@ GENERATIONS_MIN = 4
 """The first, without the killed client, without the paused one, with it again."""
 
 
-class ClientChildSettings(NamedTuple):
-    """Settings of one client's process."""
+def serve(stopping: Stopping, client: str, work: ClientWork, output: str, jars: str) -> None:
+    """A client as a member of the group, until SIGTERM, on which it leaves, or the end of its input.
 
-    client: str
-    """The package, or `java`."""
-    work: ClientWork
-    output: str
-    """File for the processed records, one line each."""
-    jars: str
-
-
-def serve(settings: ClientChildSettings, stopping: Stopping) -> None:
-    """A client as a member of the group, until SIGTERM, on which it leaves, or the end of its input."""
-    stopping.orphan_s = LEAVE_S
-    work = settings.work
+    `client` is its package, or `java`; `output` is the file for the processed records, one line each.
+    """
+    stopping.limit(LEAVE_S)
     work.stopping = stopping
-    with open(settings.output, "ab", buffering=0) as work.output:  # noqa: PTH123
-        if settings.client == JAVA:
-            kafka_tools.run_member(work, TOPIC, settings.jars)
+    with open(output, "ab", buffering=0) as work.output:  # noqa: PTH123
+        if client == JAVA:
+            kafka_tools.run_member(work, TOPIC, jars)
         else:
-            client_of(settings.client).run_member(work)
+            client_of(client).run_member(work)
         work.report()
 
 
@@ -206,7 +197,8 @@ class CoordinatorStage(ClusterStage):
         addresses, jars = self.bootstrap(), str(self.tools.jars)
         for name, client in names.items():
             work = ClientWork(name, self.group, addresses, CLIENT_SESSION_MS)
-            settings = ClientChildSettings(client, work, str(self.folder / f"{name}.processed.jsonl"), jars)
+            output = str(self.folder / f"{name}.processed.jsonl")
+            settings = {"client": client, "work": work, "output": output, "jars": jars}
             child = Child(name, "zkgroup.demo.coordinator", self.folder, settings)
             self.clients[name] = client, child
             self.children.append(child)
@@ -358,10 +350,10 @@ class CoordinatorStage(ClusterStage):
             self._check_handed_over(lines, ends),
             _check_owners(stored),
             _check_commits(stored),
-            _check_kinds(stored),
+            _check_kinds(stored, coordinator),
             self._check_carried_on(members),
             check_committed(kept, self.offsets),
-            checked("group verify is clean", "clients and ZooKeeper members", self.problems),
+            checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members"),
             self._check_history(left.cluster, coordinator),
         ]
         records = {one.member: len(one.records) for one in clients}
@@ -396,8 +388,10 @@ class CoordinatorStage(ClusterStage):
         ]
         total = sum(self.handed_over.values())
         text = f"{total:,} of {lines:,} records in {len(ends)} partitions"
-        enough = bool(ends) and total == lines
-        return checked("the clients committed everything to its end", text, behind, enough=enough)
+        if total != lines:
+            behind.append(f"{total:,} of {lines:,} records")
+        statement = "the clients committed everything to its end"
+        return checked(statement, faults=behind, proof=text, enough=bool(ends))
 
     def _check_carried_on(self, members: Sequence[MemberOutput]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
@@ -412,7 +406,8 @@ class CoordinatorStage(ClusterStage):
         ]
         count = sum(len(output.records) for output in members)
         text = f"{count:,} records by {' and '.join(MEMBERS)}, from the same offsets"
-        return checked("ZooKeeper members carried on at the same offsets", text, faults, enough=bool(first))
+        statement = "ZooKeeper members carried on at the same offsets"
+        return checked(statement, faults=faults, proof=text, enough=bool(first))
 
     def _check_history(self, cluster: ClusterReport, coordinator: CoordinatorReport) -> CheckResult:
         """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
@@ -428,9 +423,9 @@ class CoordinatorStage(ClusterStage):
         if acknowledged != len(self.lines):
             faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
         text = f"{figures.transactions:,} transactions, {members.figures.records:,} events"
+        text += ", no violation"
         enough = cluster.holds and members.holds
-        text += "" if faults else ", no violation"
-        return checked("the checker finds nothing", text, faults, enough=enough)
+        return checked("the checker finds nothing", faults=faults, proof=text, enough=enough)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
@@ -529,9 +524,9 @@ def _check_starts(outputs: Sequence[MemberOutput], reduction: Reduction, stored:
         elif first and first not in {one.offset for one in own}:
             faults.append(f"{member} began {partition} at {first}, which was not committed")
     repeated = sum(count - 1 for count in reduction.repeated.values())
-    text = f"{repeated:,} twice; {len(starts)} starts"
-    text += "" if faults else ", each at the committed offset"
-    return checked("nothing twice but what was not committed", text, faults, enough=bool(starts))
+    text = f"{repeated:,} twice; {len(starts)} starts, each at the committed offset"
+    statement = "nothing twice but what was not committed"
+    return checked(statement, faults=faults, proof=text, enough=bool(starts))
 
 
 def _check_owners(stored: LoggedGroup) -> CheckResult:
@@ -550,7 +545,8 @@ def _check_owners(stored: LoggedGroup) -> CheckResult:
     numbers = sorted({one.generation for one in stored.generations})
     text = f"{len(numbers)} generations, {numbers[0]} to {numbers[-1]}" if numbers else "no generation"
     enough = len(numbers) >= GENERATIONS_MIN
-    return checked("no two members of a generation own one partition", text, faults, enough=enough)
+    statement = "no two members of a generation own one partition"
+    return checked(statement, faults=faults, proof=text, enough=enough)
 
 
 def _check_commits(stored: LoggedGroup) -> CheckResult:
@@ -561,11 +557,14 @@ def _check_commits(stored: LoggedGroup) -> CheckResult:
         for one in commits
         if (one.client or JAVA) not in one.owners
     ]
-    text = f"{len(commits):,} commits of clients in ZooKeeper's log{'' if faults else ', all of owners'}"
-    return checked("no commit of an old generation was accepted", text, faults, enough=bool(commits))
+    text = f"{len(commits):,} commits of clients in ZooKeeper's log, all of owners"
+    statement = "no commit of an old generation was accepted"
+    return checked(statement, faults=faults, proof=text, enough=bool(commits))
 
 
-def _check_kinds(stored: LoggedGroup) -> CheckResult:
+def _check_kinds(stored: LoggedGroup, report: CoordinatorReport) -> CheckResult:
+    """The checker's decision: no ZooKeeper consumer was registered while Kafka's protocol was marked."""
+    mixed = [one for one in report.violations if one.invariant == "S27"]
     text = f"{stored.registrations} ZooKeeper consumers, after the last client had left"
-    enough = stored.registrations >= len(MEMBERS)
-    return checked("one kind of members at a time", text, stored.mixed, enough=enough)
+    enough = stored.registrations >= len(MEMBERS) and bool(report.figures.get("markers set"))
+    return checked("one kind of members at a time", faults=mixed, proof=text, enough=enough)

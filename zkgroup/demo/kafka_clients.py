@@ -133,19 +133,6 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Polling(Protocol):
-    """A consumer of one of the clients."""
-
-    def poll(self) -> Iterable[PolledRecord]:
-        """The next records, after a short wait at most."""
-
-    def commit(self, positions: Mapping[int, int]) -> None:
-        """Commits for a member, and reports the result to its work."""
-
-    def close(self) -> None:
-        """Leaves the group, if any."""
-
-
 class KafkaClient(Protocol):
     """A client that produces to partition 0 of a topic, and reads it from its beginning."""
 
@@ -166,9 +153,9 @@ class PythonClient:
         self,
         name: str,
         produce: Callable[[str, str, Sequence[ClientRecord]], list[int]],
-        consumer: Callable[[str, str | ClientWork], Polling],
+        consumer: Callable[[str, str | ClientWork], Any],
     ) -> None:
-        """`consumer` reads partition 0 of a topic from its beginning, or is a member of a group."""
+        """`consumer` reads a topic, or is a member; it has `poll`, `commit` and `close`."""
         self.name, self.produce, self._consumer = name, produce, consumer
         self.version = metadata.version(name)
 

@@ -214,7 +214,7 @@ def run_member(work: ClientWork, topic: str, jars: str) -> None:
     words += [word for item in properties.items() for word in ("--consumer-property", "=".join(item))]
     words += ["--property", "print.partition=true", "--property", "print.offset=true"]
     process = tethered(None, java(jars, "kafka.tools.ConsoleConsumer", *words), stdout=subprocess.PIPE)
-    work.stopping.then = process.terminate
+    work.stopping.then(process.terminate)
     assert process.stdout is not None
     for line in process.stdout:
         partition, offset, value = line.rstrip(b"\n").split(b"\t", 2)

@@ -31,7 +31,6 @@ from zkgroup.groups.verify import expected_ownership, group_state
 from zkgroup.history import HistoryFile, Report, check_history, read_files
 from zkgroup.history.report import UNKNOWN_SHARE_MAX
 from zkgroup.sources import BrokerSource
-from zkgroup.zookeeper import ClientSettings
 
 FAST = 5_000
 """Records per second of a member that waits for its producer."""
@@ -40,34 +39,6 @@ VERIFY_S = 60.0
 PROGRESS_EVERY_S = 0.2
 PAUSE_EVERY = 10
 """Records between two pauses: with one sleep per record the cost of the sleep itself would dominate."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberSettings:
-    """Settings of one member's process."""
-
-    name: str
-    zookeeper: str
-    group: str
-    source: str | None
-    """Folder of the topic's files; None for zkgroup's brokers."""
-    output: str
-    """File for the processed records, one line each."""
-    history: str
-    """File for the recorded history."""
-    records_per_s: int
-    session_timeout_ms: int
-    server_tick_ms: int
-    connection: ClientSettings
-
-    def group_settings(self) -> GroupSettings:
-        """Group settings with short times, so that the demo fits into a minute."""
-        return GroupSettings(
-            consumer_id=self.name,
-            session_timeout_ms=self.session_timeout_ms,
-            server_tick_ms=self.server_tick_ms,
-            auto_commit_interval_ms=500,
-        )
 
 
 class MemberEventPrinter(RebalanceListener):
@@ -86,30 +57,32 @@ class MemberEventPrinter(RebalanceListener):
         print_event("lost", partitions=[one.partition for one in partitions])
 
 
-def serve(settings: MemberSettings, stopping: Stopping) -> None:
-    """Joins the group, and writes one line for each record until it is to end."""
+def serve(
+    stopping: Stopping, source: str | None, output: str, history: str, records_per_s: int, **consuming: Any
+) -> None:
+    """Joins the group, and writes one line for each record to a file until it is to end.
+
+    `source` is the folder of the topic's files, None for zkgroup's brokers; `consuming` is for the consumer.
+    """
     consumer = Consumer(
-        settings.zookeeper,
-        group=settings.group,
         topics=[TOPIC],
-        source=BrokerSource() if settings.source is None else FileSource(settings.source),
-        settings=settings.group_settings(),
+        source=BrokerSource() if source is None else FileSource(source),
         listener=MemberEventPrinter(),
-        history=HistoryFile(settings.history),
-        connection=settings.connection,
+        history=HistoryFile(history),
+        **consuming,
     )
-    stopping.then = consumer.stop
+    stopping.then(consumer.stop)
     if stopping.is_requested:
         return
     processed, printed_s = 0, time.monotonic()
-    with open(settings.output, "ab", buffering=0) as output, consumer:  # noqa: PTH123
+    with open(output, "ab", buffering=0) as lines, consumer:  # noqa: PTH123
         for record in consumer:
             assert record.value is not None
             fields = airport_and_delay(record.value)
-            output.write(encode_line(Processed(record.partition, record.offset, *fields, record.token)))
+            lines.write(encode_line(Processed(record.partition, record.offset, *fields, record.token)))
             processed += 1
             if processed % PAUSE_EVERY == 0:
-                time.sleep(PAUSE_EVERY / settings.records_per_s)
+                time.sleep(PAUSE_EVERY / records_per_s)
             if time.monotonic() - printed_s > PROGRESS_EVERY_S:
                 printed_s = time.monotonic()
                 print_event("progress", processed=processed)
@@ -168,19 +141,23 @@ class MemberStage(DemoStage):
         self, name: str, source: str | None = None, records_per_s: int = FAST, session_timeout_ms: int = 6_000
     ) -> Child:
         """Starts a member."""
-        settings = MemberSettings(
-            name=name,
-            zookeeper=self.zookeeper,
-            group=self.group,
-            source=source,
-            output=str(self.folder / f"{name}.processed.jsonl"),
-            history=str(self.folder / f"{name}.history.jsonl"),
-            records_per_s=records_per_s,
+        settings = GroupSettings(  # short times, so that the demo fits into a minute
+            consumer_id=name,
             session_timeout_ms=session_timeout_ms,
             server_tick_ms=TICK_MS if self.options.zookeeper is None else 2_000,
-            connection=self.options.connection,
+            auto_commit_interval_ms=500,
         )
-        member = Child(name, "zkgroup.demo.members", self.folder, settings)
+        given = {
+            "address": self.zookeeper,
+            "group": self.group,
+            "settings": settings,
+            "connection": self.options.connection,
+            "source": source,
+            "output": str(self.folder / f"{name}.processed.jsonl"),
+            "history": str(self.folder / f"{name}.history.jsonl"),
+            "records_per_s": records_per_s,
+        }
+        member = Child(name, "zkgroup.demo.members", self.folder, given)
         self.members.append(member)
         self.children.append(member)
         return member
@@ -251,7 +228,7 @@ class MemberStage(DemoStage):
             self._check_twice(reduction, moved),
             check_committed(lines, self.owned.offsets),
             _check_history(history, least),
-            checked("group verify is clean", "converged", self.problems),
+            checked("group verify is clean", faults=self.problems, proof="converged"),
         )
 
     def _check_twice(self, reduction: Reduction, moved: Collection[int]) -> CheckResult:
@@ -266,10 +243,9 @@ class MemberStage(DemoStage):
             again = sum(count - 1 for place, count in reduction.repeated.items() if place[0] == partition)
             parts.append(f"{again} of partition {partition} (its offset was moved)")
         excuse = "a death or a moved offset" if moved else "a death"
-        excused = set(reduction.repeated_by) <= set(gone)
-        return checked(
-            f"nothing twice but what {excuse} left open", ", ".join(parts) or "none", enough=excused
-        )
+        unexcused = [f"not excused: {member}" for member in reduction.repeated_by if member not in gone]
+        statement = f"nothing twice but what {excuse} left open"
+        return checked(statement, ", ".join(parts) or "none", unexcused)
 
 
 def check_result(lines: Sequence[Sequence[bytes]], reduction: Reduction) -> tuple[CheckResult, CheckResult]:

@@ -112,6 +112,7 @@ class Child:
                 self.lost_session = True
             case "progress":
                 self.processed = event["processed"]
+                self.state = "running" if self.state == "starting" else self.state
             case "not_committed":
                 self.refusals.append(event["error"])
             case "controller":
@@ -192,13 +193,23 @@ class Stopping:
     def __init__(self) -> None:
         """Begins to listen."""
         self.is_requested = self.is_orphan = False
-        self.then: Callable[[], None] | None = None
-        """Called once it is to end."""
-        self.orphan_s = 0
-        """Longest time to leave when the demo is gone, and ZooKeeper with it; 0 for no limit."""
+        self._then: Callable[[], None] = lambda: None
+        self._orphan_s = 0
         self._woken, self._wake = os.pipe()
         signal.signal(signal.SIGTERM, lambda number, frame: self._request())
         threading.Thread(target=self._await_end_of_input, daemon=True).start()
+
+    def then(self, then: Callable[[], None]) -> None:
+        """Has something called when the process is to end, at once where it is already."""
+        self._then = then
+        if self.is_requested:
+            then()
+
+    def limit(self, orphan_s: int) -> None:
+        """Limits the time to leave when the demo is gone, and ZooKeeper with it; a signal ends it then."""
+        self._orphan_s = orphan_s
+        if self.is_orphan:
+            signal.alarm(orphan_s)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until the process is to end; returns whether it is."""
@@ -207,14 +218,13 @@ class Stopping:
     def _request(self) -> None:
         self.is_requested = True
         os.write(self._wake, b"!")
-        if self.then is not None:
-            self.then()
+        self._then()
 
     def _await_end_of_input(self) -> None:
         while os.read(sys.stdin.fileno(), 1):
             pass
         self.is_orphan = True
-        signal.alarm(self.orphan_s)
+        signal.alarm(self._orphan_s)
         self._request()
 
 

@@ -71,9 +71,16 @@ def named(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:NAMED_MAX])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def checked(statement: str, text: str, faults: Sequence[object] = (), *, enough: bool = True) -> CheckResult:
-    """The check of a statement: it holds without faults, where enough was seen to decide it."""
-    return CheckResult(statement, enough and not faults, f"{text}; {named(faults)}" if faults else text)
+def checked(
+    statement: str, figures: str = "", faults: Sequence[object] = (), *, proof: str = "", enough: bool = True
+) -> CheckResult:
+    """The check of a statement: it holds without faults, where enough was seen to decide it.
+
+    The evidence is figures, with the faults, or the proof where there are no faults.
+    """
+    found = named(faults) if faults else proof if enough else f"{proof or figures}: too little to prove it"
+    evidence = "; ".join(filter(None, (figures if faults or enough else "", found)))
+    return CheckResult(statement, enough and not faults, evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What ZooKeeper's log says about a group: its generations, its commits, and its kinds of members. Pure."""
+"""What ZooKeeper's log says about a group: its generations, its commits, its coordinators. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from zkgroup.znodes.coordinated_groups import (
     GroupChunk,
     GroupHeader,
     OffsetAndMetadata,
-    ProtocolMarker,
     SlotOwner,
     members_of,
     meta_topic_path,
@@ -61,13 +60,9 @@ class LoggedGroup:
     commits: list[StoredCommit] = field(default_factory=list)
     coordinators: list[int] = field(default_factory=list)
     """The broker of each load of the slot."""
-    mixed: list[str] = field(default_factory=list)
-    """Where there were ZooKeeper consumers and the marker of Kafka's protocol at once."""
     registrations: int = 0
     """Registrations of ZooKeeper consumers."""
     _chunks: dict[str, bytes] = field(default_factory=dict)
-    _registered: set[str] = field(default_factory=set)
-    _is_marked: bool = False
 
     def apply(self, transaction: ServerTransaction) -> None:
         """Applies one transaction, if the servers accepted it."""
@@ -81,19 +76,12 @@ class LoggedGroup:
                 self.coordinators.append(SlotOwner.decode(change.path, change.data).broker)
             elif change.path.startswith(f"{header}/rec-") and change.action != "delete":
                 self._chunks[change.path] = change.data or b""
-            elif change.path == ProtocolMarker.path(self.group):
-                self._is_marked = change.action != "delete"
             elif change.path.startswith(f"{ids_path(self.group)}/"):
                 self.registrations += change.action == "create"
-                self._registered.add(change.path)
-                if change.action == "delete":
-                    self._registered.discard(change.path)
         for change in transaction.changes:
             if change.path == header and change.data and change.action != "check":
                 self._store(GroupHeader.decode(change.path, change.data))
         self.commits += self._commits(transaction)
-        if self._is_marked and self._registered:
-            self.mixed.append(f"zxid {transaction.zxid:#x}: {', '.join(sorted(self._registered))}")
 
     def _store(self, header: GroupHeader) -> None:
         """Keeps the assignment of a generation."""

@@ -21,7 +21,7 @@ def main() -> None:
         line += byte
     if line:
         settings = decoded(line)
-        module.serve(settings, Stopping())
+        module.serve(Stopping(), **settings)
 
 
 if __name__ == "__main__":
