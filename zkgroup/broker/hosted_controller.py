@@ -107,7 +107,7 @@ def connection_limits(settings: BrokerSettings, shares: DescriptorShares) -> Con
 
 
 def descriptor_shares(settings: BrokerSettings) -> DescriptorShares:
-    """How this process shares its descriptors."""
+    """Says how this process shares its descriptors."""
     return shared(descriptor_limit(), settings.max_connections, OPEN_FILES_MAX)
 
 

@@ -46,7 +46,7 @@ class ReplicationQuota:
         return self._rates.get(ConfigEntity.broker(self._broker), self._rates.get(ConfigEntity.broker(None)))
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Whether the partition is throttled now."""
+        """Says whether the partition is throttled now."""
         if self.rate is None or tp.topic not in self._replicas or tp in self._level:
             return False
         replicas = self._replicas[tp.topic]

@@ -93,7 +93,7 @@ class AppendResult(NamedTuple):
 
 
 class ReplicaFailure(NamedTuple):
-    """Why and since when a replica has no role, or cannot take its leader's records."""
+    """Says why and since when a replica has no role, or cannot take its leader's records."""
 
     reason: str
     """A message for people."""

@@ -78,7 +78,7 @@ class BrokerTelemetry:
         self._shown: set[TopicPartition] = set()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether `counted` is due again."""
+        """Says whether `counted` is due again."""
         is_due = self._metrics is not None and now_ms >= self._due_ms
         if is_due:
             self._due_ms = now_ms + COUNT_EVERY_MS

@@ -1,4 +1,4 @@
-"""Where logs start, end and are at a time, as brokers of zkgroup and Kafka report it.
+"""Says where logs start, end and are at a time, as brokers of zkgroup and Kafka report it.
 
 Of each replica, or of partitions by their leaders.
 
@@ -48,7 +48,7 @@ Replica = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """How far one replica is. Offsets are None where they are not known."""
+    """Says how far one replica is. Offsets are None where they are not known."""
 
     broker: int
     log_end_offset: int | None = None
@@ -123,7 +123,7 @@ def read_start_offsets(
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[TopicPartition, int | str]:
-    """Where the logs of partitions start by their leaders, or why one is not known; raises nothing.
+    """Says where the logs of partitions start by their leaders, or why one is not known; raises nothing.
 
     `leaders`: partition to the broker that leads it, or why none is known. `timeout_ms`: see `read_log_ends`.
     """
@@ -141,7 +141,7 @@ def read_end_offsets(
 
 @dataclass(frozen=True, slots=True)
 class TimeOffset:
-    """Where a log is at a time."""
+    """Says where a log is at a time."""
 
     offset: int
     """Of the first record at or after the time; the log end where all are older."""
@@ -233,7 +233,7 @@ async def _time_offsets(
 
 
 def _has_old_format(listed: ListedPartition | None) -> bool:
-    """Whether the records have no times (error of Kafka from 0.10.1 on)."""
+    """Says whether the records have no times (error of Kafka from 0.10.1 on)."""
     return listed is not None and listed.error == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
@@ -245,7 +245,7 @@ async def _listed(
     *,
     version: int | None = None,
 ) -> dict[TopicPartition, ListedPartition | None]:
-    """What a broker answers to ListOffsets about each of the partitions; None where it leaves one out."""
+    """Gives a broker's answer to ListOffsets about each of the partitions; None where it leaves one out."""
     if not partitions:
         return {}
     topics = tuple(
@@ -261,7 +261,7 @@ async def _listed(
 async def _fetched(
     client: QueryClient, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition]:
-    """What each replica answers to a fetch of nothing at an offset."""
+    """Gives what each replica answers to a fetch of nothing at an offset."""
     topics = tuple(
         FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
         for topic, some in _by_topic(offsets)

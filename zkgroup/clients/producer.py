@@ -297,7 +297,7 @@ def partition_of_key(key: bytes, partitions: Sequence[int]) -> int:
 
 
 class Attempts:
-    """Which partitions have produce requests without a certain outcome. On kafka-python's thread.
+    """Says which partitions have produce requests without a certain outcome. On kafka-python's thread.
 
     One batch of a partition is in flight at a time, so what is unresolved belongs to its oldest batch.
     """

@@ -1,4 +1,4 @@
-"""What the parts of a coordinator share: the time of the step, its effects, timers, writes in flight."""
+"""Holds what the parts of a coordinator share: time of the step, effects, timers, writes in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group coordinator gives, in order: answers, writes and reads of ZooKeeper, log events.
+"""The effects of a group coordinator, in order: answers, writes and reads of ZooKeeper, log events.
 
 An answer that needs a write is not given with it: the coordinator keeps the request parked, and gives the
 answer when `events.GroupWritten` has brought the outcome. Writes of one slot are sent in this order on one
@@ -29,28 +29,28 @@ from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 @quick_init
 @dataclass(frozen=True, slots=True)
 class CommitOffsetsResult:
-    """Whether the offset of each partition was stored."""
+    """Says whether the offset of each partition was stored."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsetsResult:
-    """Why no offset is read. Before version 2 each partition has the error."""
+    """Says why no offset is read. Before version 2 each partition has the error."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveGroupResult:
-    """Whether a group was deleted."""
+    """Says whether a group was deleted."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveOffsetsResult:
-    """Why no offset is deleted."""
+    """Says why no offset is deleted."""
 
     error: ErrorCode
 

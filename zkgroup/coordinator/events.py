@@ -1,4 +1,4 @@
-"""What a group coordinator is given: requests, outcomes of writes, slots. See `effects` for what it gives.
+"""The events of a group coordinator: requests, outcomes of writes, slots. `effects` has what it gives.
 
 A request has a number that the server chooses; `effects.Reply` carries it back. What differs between the
 versions of a request is a field, so the coordinator knows no versions.
@@ -157,7 +157,7 @@ GroupRequest = (
 
 
 class WriteOutcome(Enum):
-    """What became of a write."""
+    """Says what became of a write."""
 
     STORED = "stored"
     NOT_OWNER = "not owner"

@@ -46,7 +46,7 @@ VALID_PREVIOUS_STATES: Final[Mapping[ConsumerGroupState, frozenset[ConsumerGroup
 
 
 class GroupPhase(Enum):
-    """What a group that is not at rest waits for; a state of Kafka has one or more of them."""
+    """Says what a group that is not at rest waits for; a state of Kafka has one or more of them."""
 
     EMPTY = "Empty"
     INITIAL_DELAY = "InitialRebalanceDelay"
@@ -111,12 +111,12 @@ class MemberMetadata:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has a group.instance.id (KIP-345)."""
+        """Says whether it has a group.instance.id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def is_parked(self) -> bool:
-        """Whether one of its requests waits for the group."""
+        """Says whether one of its requests waits for the group."""
         return self.parked_join is not None or self.parked_sync is not None
 
     @property
@@ -194,12 +194,12 @@ class GroupMetadata:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can start."""
+        """Says whether a rebalance can start."""
         return self.state in VALID_PREVIOUS_STATES[ConsumerGroupState.PREPARING_REBALANCE]
 
     @property
     def phase(self) -> GroupPhase:
-        """What the group waits for."""
+        """Gives what the group waits for."""
         if self.state is ConsumerGroupState.PREPARING_REBALANCE:
             if self.remaining_delay_ms is not None:
                 return GroupPhase.INITIAL_DELAY
@@ -271,7 +271,7 @@ class GroupMetadata:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether the join phase can complete early."""
+        """Says whether the join phase can complete early."""
         return not self.pending_members and self.joined_count == len(self.members)
 
     @property
@@ -290,7 +290,7 @@ class GroupMetadata:
         )
 
     def error_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether the request of a member is fenced, or its member is unknown.
+        """Says whether the request of a member is fenced, or its member is unknown.
 
         A group.instance.id that is not registered makes it unknown, as in Kafka 3.9.1.
         """
@@ -303,7 +303,7 @@ class GroupMetadata:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def has_room(self, member_id: str, max_size: int) -> bool:
-        """Whether a join is within group.max.size.
+        """Says whether a join is within group.max.size.
 
         While a rebalance is prepared, joins count and not members, so a group that is too large loses those
         that join last. Pending ids take no room.
@@ -317,7 +317,7 @@ class GroupMetadata:
         return True
 
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether a member with these protocols can be in the group."""
+        """Says whether a member with these protocols can be in the group."""
         if self.state is ConsumerGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -352,7 +352,7 @@ class GroupMetadata:
 
     @property
     def is_next_generation_reserved(self) -> bool:
-        """Whether the next generation may be given to members."""
+        """Says whether the next generation may be given to members."""
         return self.is_marked and self.next_generation <= self.reserved_generation
 
     def generation_to_reserve(self) -> int:

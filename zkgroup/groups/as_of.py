@@ -1,4 +1,4 @@
-"""How old what was read is; apart from the connection, whose import takes long."""
+"""Says how old what was read is; apart from the connection, whose import takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """How old a snapshot is: nothing in it is newer than `zxid`."""
+    """Says how old a snapshot is: nothing in it is newer than `zxid`."""
 
     zxid: int
     """The last zxid that the session had seen after the read."""

@@ -1,4 +1,4 @@
-"""What operators see of a group of Kafka's group protocol: its problems, its state, its description. Pure."""
+"""Problems, state and description of a group of Kafka's group protocol, as operators see it. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CoordinatedView:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the coordinator was asked and has not answered."""
+        """Says whether the coordinator was asked and has not answered."""
         return self.was_asked and self.live is None and self.slot.is_led
 
     @property
@@ -64,7 +64,7 @@ class CoordinatedView:
 
     @property
     def has_members(self) -> bool:
-        """Whether members of either kind are there, or are about to be."""
+        """Says whether members of either kind are there, or are about to be."""
         return bool(self.membership.members or self.snapshot.registrations or self.stored.marker)
 
     @cached_property
@@ -165,7 +165,7 @@ def _unreadable(view: CoordinatedView) -> Iterator[Problem]:
 
 
 def _coordination(view: CoordinatedView) -> Iterator[Problem]:
-    """Whether a coordinator leads the group, and says the same as ZooKeeper."""
+    """Says whether a coordinator leads the group, and says the same as ZooKeeper."""
     live, stored, where = view.live, view.stored, _header_path(view)
     if view.has_members and (reason := view.slot.reason_not_led):
         yield Problem(kind=ProblemKind.SLOT_NOT_LED, detail=reason)

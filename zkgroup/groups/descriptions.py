@@ -15,7 +15,7 @@ Protocol = Literal["zookeeper", "coordinator"]
 
 
 class GroupState(Enum):
-    """What an operator sees of a group."""
+    """Says what an operator sees of a group."""
 
     EMPTY = "empty"
     """No member is registered."""
@@ -28,7 +28,7 @@ class GroupState(Enum):
 
 
 class ProblemKind(Enum):
-    """What can be wrong with a group, in the order in which it is reported."""
+    """Says what can be wrong with a group, in the order in which it is reported."""
 
     PERSISTENT_ZNODE = "persistent_znode"
     """A registration, owner or view is persistent, so it ends with no session."""
@@ -218,7 +218,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What `group verify` found."""
+    """Holds what `group verify` found."""
 
     as_of: AsOf
     """When the group was read."""
@@ -229,7 +229,7 @@ class Verification:
 
     @property
     def converged(self) -> bool:
-        """Whether there is no problem."""
+        """Says whether there is no problem."""
         return not self.problems
 
 
@@ -254,7 +254,7 @@ class PreviewRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What the group's ownership would become; nothing is changed."""
+    """Holds what the group's ownership would become; nothing is changed."""
 
     as_of: AsOf
     """When the group was read."""

@@ -1,4 +1,4 @@
-"""Which names of groups the administration takes: those of ZooKeeper consumers and those of Kafka's clients.
+"""Checks the names of groups that the administration takes: of ZooKeeper consumers and Kafka's clients.
 
 A consumer of Kafka 0.8 refuses a name outside `[a-zA-Z0-9._-]` (`znodes.ids.validate_group`). A coordinator
 serves every name that can be that of a znode and is not too long: there are groups like `my group` and

@@ -130,7 +130,7 @@ class ClientMembership:
 
     @property
     def is_known(self) -> bool:
-        """Whether the topics and partitions of all members are known."""
+        """Says whether the topics and partitions of all members are known."""
         return all(member.topics is not None and member.assigned is not None for member in self.members)
 
 

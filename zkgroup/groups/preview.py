@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """What to imagine; several parts combine. An empty change shows the plan for the group as it is."""
+    """Says what to imagine; several parts combine. An empty change shows the plan for the group as it is."""
 
     members: int | None = None
     """Total number of members: the last ones by name go, or ones like the present are added."""
@@ -64,7 +64,7 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
 
 
 def _in_format(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> str:
-    """What the owner writes: where it owns the partition now, and wrote its id alone, that again."""
+    """Gives what the owner writes: where it owns the partition now, and wrote its id alone, that again."""
     if is_in_foreign_format(snapshot, tp):
         consumer = thread.rpartition("-")[0]
         return consumer if consumer == snapshot.owners[tp].text else thread

@@ -143,7 +143,7 @@ def read_permitted_snapshots(
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass has learnt; filled round by round, each round one or two bulk reads for all groups."""
+    """Holds what a pass has learnt; filled by rounds, each of one or two bulk reads for all groups."""
 
     groups: Sequence[str]
     slots: int | None
@@ -155,7 +155,7 @@ class _Pass:
     after: dict[str, Znode | None] = field(default_factory=dict)
 
     def header_path(self, group: str) -> str | None:
-        """Where the coordinator stores the group; None without one."""
+        """Says where the coordinator stores the group; None without one."""
         return None if self.slots is None else GroupHeader.path(slot_of(group, self.slots), group)
 
     def coordinated_paths(self, group: str) -> list[str]:

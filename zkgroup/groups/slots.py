@@ -33,12 +33,12 @@ class SlotView:
 
     @property
     def error(self) -> CorruptZnodeError | None:
-        """Why a znode of the slot cannot be read."""
+        """Says why a znode of the slot cannot be read."""
         return (self.state and self.state.error) or (self.owner and self.owner.error) or None
 
     @property
     def reason_not_led(self) -> str | None:
-        """Why no broker coordinates its groups, for people; None where one does."""
+        """Says why no broker coordinates its groups, for people; None where one does."""
         if self.is_led:
             return None
         path = PartitionState.path(TopicPartition(OFFSETS_TOPIC, self.slot))
@@ -52,7 +52,7 @@ class SlotView:
 
 
 def read_slot_count(ensemble: Ensemble) -> int | None:
-    """How many slots there are; None where no coordinator has ever started.
+    """Gives how many slots there are; None where no coordinator has ever started.
 
     Also None where the number cannot be read, or an access list hides it: groups are then read as without a
     coordinator.

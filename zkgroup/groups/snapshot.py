@@ -57,7 +57,7 @@ def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatedGroup:
-    """What ZooKeeper has of a group of Kafka's group protocol (recipes 20-22)."""
+    """Holds what ZooKeeper has of a group of Kafka's group protocol (recipes 20-22)."""
 
     slot: int
     """The partition of `__consumer_offsets` whose leader coordinates the group."""
@@ -77,7 +77,7 @@ class CoordinatedGroup:
 
     @property
     def has_members(self) -> bool:
-        """Whether ZooKeeper says that there are members; they may join at this moment and not be stored."""
+        """Says whether ZooKeeper has members; they may join at this moment and not be stored."""
         return self.marker is not None or bool(self.members)
 
     @property
@@ -89,7 +89,7 @@ class CoordinatedGroup:
 
     @property
     def newest_change_ms(self) -> int:
-        """When marker or header were last written."""
+        """Says when marker or header were last written."""
         return max(entry.stat.mtime for entry in (self.marker, self.header) if entry is not None)
 
 
@@ -140,7 +140,7 @@ class GroupSnapshot:
 
     @property
     def is_coordinated(self) -> bool:
-        """Whether it is a group of Kafka's protocol, by its members or by those that it had last."""
+        """Says whether it is a group of Kafka's protocol, by its members or by those that it had last."""
         if self.coordinated is None:
             return False
         return self.coordinated.has_members or not self.registrations

@@ -56,7 +56,7 @@ def group_state(
 
 
 def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_ms: int) -> bool:
-    """Whether one snapshot alone cannot distinguish `rebalancing` from `inconsistent`."""
+    """Says whether one snapshot alone cannot distinguish `rebalancing` from `inconsistent`."""
     return group_state(snapshot, expected, now_ms=now_ms) is GroupState.INCONSISTENT
 
 
@@ -74,7 +74,7 @@ def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
 
 
 def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
-    """Whether the result that a member has published equals the one computed here.
+    """Says whether the result that a member has published equals the one computed here.
 
     None where it published none, where nothing can be expected, and where it published another
     result for an older membership: members publish lazily (recipes 11), so that says nothing yet.
@@ -95,7 +95,7 @@ def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bo
 
 
 def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
+    """Says whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
 
     How such a client assigns partitions is not known.
     """
@@ -105,7 +105,7 @@ def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
 
 
 def _is_thread(snapshot: GroupSnapshot, tp: TopicPartition, owner: Owner, thread: str) -> bool:
-    """Whether the owner may be the thread that is expected here."""
+    """Says whether the owner may be the thread that is expected here."""
     return owner.thread_id == thread or is_in_foreign_format(snapshot, tp)
 
 
@@ -217,7 +217,7 @@ def _owner_problem(
 
 
 def _session_problem(snapshot: GroupSnapshot, tp: TopicPartition, entry: DecodedZnode[Owner]) -> str | None:
-    """Why the holder is no member of now: not registered, or a leftover of a former session."""
+    """Says why the holder is no member of now: not registered, or a leftover of a former session."""
     assert entry.value is not None
     member = snapshot.registered_owner(tp)
     registration = snapshot.registrations.get(member) if member else None
@@ -252,7 +252,7 @@ def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedOwnership:
-    """Who should own what."""
+    """Says who should own what."""
 
     assignor: str
     members: tuple[EvaluatedMember, ...]
@@ -351,7 +351,7 @@ def _differing_exclusions(snapshot: GroupSnapshot) -> list[Problem]:
 
 
 def published_exclude_internal(snapshot: GroupSnapshot) -> bool:
-    """Whether wildcards leave internal topics out; Kafka's default where no member publishes it."""
+    """Says whether wildcards leave internal topics out; Kafka's default where no member publishes it."""
     published = {registration.exclude_internal for _, registration in _readable(snapshot)} - {None}
     return published != {False}
 

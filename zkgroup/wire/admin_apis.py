@@ -225,7 +225,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """Where a value could come from, the one that is in effect first."""
+    """Says where a value could come from, the one that is in effect first."""
 
     name: String
     value: NullableString
@@ -442,7 +442,7 @@ class ElectLeadersRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedPartition:
-    """Where one partition is to be."""
+    """Says where one partition is to be."""
 
     partition: Int32
     replicas: tuple[Int32, ...] | None
@@ -451,7 +451,7 @@ class ReassignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedTopic:
-    """Where partitions of a topic are to be."""
+    """Says where partitions of a topic are to be."""
 
     topic: String
     partitions: tuple[ReassignedPartition, ...]
@@ -459,7 +459,7 @@ class ReassignedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedPartitionResult:
-    """Whether the reassignment of one partition was accepted."""
+    """Says whether the reassignment of one partition was accepted."""
 
     partition: Int32
     error: Int16
@@ -468,7 +468,7 @@ class ReassignedPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedTopicResult:
-    """Whether the reassignments of a topic were accepted."""
+    """Says whether the reassignments of a topic were accepted."""
 
     topic: String
     partitions: tuple[ReassignedPartitionResult, ...]
@@ -476,7 +476,7 @@ class ReassignedTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionReassignmentsResponse(Response):
-    """Which reassignments were accepted; they go on behind the answer."""
+    """Says which reassignments were accepted; they go on behind the answer."""
 
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_FROM: ClassVar[int | None] = 0

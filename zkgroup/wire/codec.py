@@ -60,7 +60,7 @@ LAYOUTS_MAX = 1024
 
 
 class Form(NamedTuple):
-    """What decides how a field lies beside its node."""
+    """Holds what decides how a field lies beside its node."""
 
     version: int
     """Of the message."""
@@ -333,7 +333,7 @@ def _runs(fields: Sequence[Field], form: Form) -> Iterator[list[Field]]:
 
 
 def _is_counted(field: Field, form: Form) -> bool:
-    """Whether it is an array of records that is always there."""
+    """Says whether it is an array of records that is always there."""
     node = field.node_in(form.version)
     return isinstance(node, Array) and not isinstance(node.item, Integer) and not node.nullable
 
@@ -352,7 +352,7 @@ def _items(name: str, codec: Codec) -> Write:
 
 
 def _is_flat(field: Field, form: Form) -> bool:
-    """Whether one `struct` can hold it, once its length is known."""
+    """Says whether one `struct` can hold it, once its length is known."""
     match field.node_in(form.version):
         case Integer() | Array(Integer(), nullable=False):
             return True

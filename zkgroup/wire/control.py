@@ -65,7 +65,7 @@ class PartitionStateInfo(NamedTuple):
     def of(
         cls, topic_partition: tuple[str, int], state: LeaderAndIsr, version: int, replicas: tuple[int, ...]
     ) -> PartitionStateInfo:
-        """What a request says of a partition whose `state` znode has this version."""
+        """Gives what a request says of a partition whose `state` znode has this version."""
         return cls(
             *topic_partition,
             state.controller_epoch,
@@ -94,7 +94,7 @@ class PartitionStateInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndPoint:
-    """Where a broker can be reached."""
+    """Says where a broker can be reached."""
 
     broker: Int32
     """Its id."""
@@ -119,7 +119,7 @@ class PartitionError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponse(Response):
-    """What the broker did with each partition; one that it does not replicate is not named."""
+    """Holds what the broker did with each partition; one that it does not replicate is not named."""
 
     error: Int16
     """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
@@ -142,7 +142,7 @@ class LeaderAndIsrRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaResponse(Response):
-    """What the broker did with each partition; 0 also for one that it did not have."""
+    """Holds what the broker did with each partition; 0 also for one that it did not have."""
 
     error: Int16
     """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
@@ -188,7 +188,7 @@ class UpdateMetadataRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownResponse(Response):
-    """What still stands in the way."""
+    """Holds what still stands in the way."""
 
     VERSIONS: ClassVar[range] = range(3)
 

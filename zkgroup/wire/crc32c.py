@@ -53,7 +53,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 
 
 def python_crc32c(data: Buffer, crc: int = 0) -> int:
-    """What `crc32c` gives, without the C package."""
+    """Gives what `crc32c` gives, without the C package."""
     state = crc ^ _ALL
     for at in range(0, len(data), BLOCK_BYTES):
         state = _block(state, data[at : at + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data)

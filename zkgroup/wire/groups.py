@@ -92,7 +92,7 @@ class JoinGroupRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAssignment:
-    """What the leader assigns to one member."""
+    """Holds what the leader assigns to one member."""
 
     member_id: String
     assignment: Bytes
@@ -100,7 +100,7 @@ class MemberAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroupResponse(Response):
-    """What is assigned to a member."""
+    """Holds what is assigned to a member."""
 
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -132,7 +132,7 @@ class SyncGroupRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse(Response):
-    """Whether the member is still in the group."""
+    """Says whether the member is still in the group."""
 
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -223,7 +223,7 @@ class TopicToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPartitionResult:
-    """Whether the offset of one partition was stored."""
+    """Says whether the offset of one partition was stored."""
 
     partition: Int32
     error: Int16
@@ -231,7 +231,7 @@ class CommitPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTopicResult:
-    """Whether offsets of a topic were stored."""
+    """Says whether offsets of a topic were stored."""
 
     topic: String
     partitions: tuple[CommitPartitionResult, ...]
@@ -239,7 +239,7 @@ class CommitTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitResponse(Response):
-    """Which offsets were stored."""
+    """Says which offsets were stored."""
 
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_FROM: ClassVar[int | None] = 8
@@ -408,7 +408,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotUse:
-    """What the groups of a slot take in ZooKeeper, and how much they may. zkgroup's own."""
+    """Holds what the groups of a slot take in ZooKeeper, and how much they may. zkgroup's own."""
 
     slot: Int32
     groups: Int32

@@ -80,7 +80,7 @@ class Message:
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields."""
+        """Says whether this version has compact lengths and tagged fields."""
         return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
 
@@ -127,7 +127,7 @@ class Request(Message):
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What stands before the body of a request.
+    """Stands before the body of a request.
 
     Version 0 only before ControlledShutdown version 0, version 2 before flexible versions.
     """
@@ -144,7 +144,7 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeader:
-    """What stands before the body of a response; version 1 before flexible versions except ApiVersions."""
+    """Stands before the body of a response; version 1 before flexible versions except ApiVersions."""
 
     FLEXIBLE_FROM: ClassVar[int] = 1
 
@@ -201,7 +201,7 @@ def encode_response(response: Response, correlation_id: int, *, version: int = 0
 
 
 def response_buffers(response: Response, correlation_id: int, *, version: int = 0) -> list[Buffer]:
-    """What `encode_response` gives, as buffers to be sent one after the other. Raises UnencodableError.
+    """Gives what `encode_response` gives, as buffers to be sent one after the other. Raises UnencodableError.
 
     Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
     is joined.

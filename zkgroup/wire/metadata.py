@@ -213,7 +213,7 @@ class FinalizedFeature:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsResponse(Response):
-    """What a broker serves.
+    """Holds what a broker serves.
 
     To a version that it does not serve it answers in version 0, with error 35 and ApiVersions alone
     (KIP-511). The header has version 0 before every version of it.

@@ -39,7 +39,7 @@ VARINT_BYTES_MAX = 5
 
 
 class Codec(NamedTuple):
-    """How the values of one node are written and read."""
+    """Says how the values of one node are written and read."""
 
     write: Write
     read: Read

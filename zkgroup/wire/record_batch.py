@@ -95,7 +95,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_append_time(self) -> bool:
-        """Whether all records have the max timestamp, which the leader gave them."""
+        """Says whether all records have the max timestamp, which the leader gave them."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it ends a transaction; consumers do not see it."""
+        """Says whether it ends a transaction; consumers do not see it."""
         return bool(self.attributes & CONTROL)
 
 
@@ -125,7 +125,7 @@ def read_header(data: Buffer | bytearray, at: int = 0) -> BatchHeader:
 
 
 def has_crc(header: BatchHeader, batch: Buffer | bytearray) -> bool:
-    """Whether the checksum of a whole batch holds."""
+    """Says whether the checksum of a whole batch holds."""
     return crc32c(memoryview(batch)[CHECKED_AT : header.size]) == header.crc
 
 
@@ -198,7 +198,7 @@ def stamp_append_time(data: bytearray, at: int, append_time_ms: int) -> None:
 
 
 def can_be_read(header: BatchHeader) -> bool:
-    """Whether `records_of` reads the records of the batch."""
+    """Says whether `records_of` reads the records of the batch."""
     return header.compression <= GZIP
 
 

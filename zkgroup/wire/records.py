@@ -137,7 +137,7 @@ def next_session_epoch(epoch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """Where to read in one partition."""
+    """Says where to read in one partition."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Versions(9)] = field(default=NO_EPOCH, kw_only=True)
@@ -152,7 +152,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchTopic:
-    """Where to read in partitions of a topic."""
+    """Says where to read in partitions of a topic."""
 
     topic: String
     partitions: tuple[FetchPartition, ...]
@@ -168,7 +168,7 @@ class ForgottenTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """Who leads a partition."""
+    """Says who leads a partition."""
 
     leader: Int32 = -1
     """Broker id; -1 for unknown."""
@@ -185,7 +185,7 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """Where a transaction that was aborted begins."""
+    """Says where a transaction that was aborted begins."""
 
     producer_id: Int64
     first_offset: Int64
@@ -193,7 +193,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where the records of a leader epoch end."""
+    """Says where the records of a leader epoch end."""
 
     leader_epoch: Int32
     end_offset: Int64
@@ -205,7 +205,7 @@ NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What was read from one partition."""
+    """Holds what was read from one partition."""
 
     partition: Int32
     error: Int16
@@ -239,7 +239,7 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTopic:
-    """What was read from partitions of a topic."""
+    """Holds what was read from partitions of a topic."""
 
     topic: String
     partitions: tuple[FetchedPartition, ...]
@@ -247,7 +247,7 @@ class FetchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse(Response):
-    """What was read."""
+    """Holds what was read."""
 
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_FROM: ClassVar[int | None] = 12
@@ -292,7 +292,7 @@ class FetchRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
-    """Which offsets of one partition are asked for."""
+    """Says which offsets of one partition are asked for."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Versions(4)] = field(default=NO_EPOCH, kw_only=True)
@@ -304,7 +304,7 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsTopic:
-    """Which offsets of partitions of a topic are asked for."""
+    """Says which offsets of partitions of a topic are asked for."""
 
     topic: String
     partitions: tuple[ListOffsetsPartition, ...]
@@ -379,7 +379,7 @@ class EpochTopic:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndResult:
-    """Where an epoch ends."""
+    """Says where an epoch ends."""
 
     error: Int16
     partition: Int32
@@ -391,7 +391,7 @@ class EpochEndResult:
 
 @dataclass(frozen=True, slots=True)
 class EpochTopicResult:
-    """Where epochs of partitions of a topic end."""
+    """Says where epochs of partitions of a topic end."""
 
     topic: String
     partitions: tuple[EpochEndResult, ...]
@@ -399,7 +399,7 @@ class EpochTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetForLeaderEpochResponse(Response):
-    """Where epochs end."""
+    """Says where epochs end."""
 
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4

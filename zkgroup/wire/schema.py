@@ -196,7 +196,7 @@ class Versions:
 
     @property
     def is_all(self) -> bool:
-        """Whether every version has the field."""
+        """Says whether every version has the field."""
         return self.first == 0 and self.last is None
 
 
@@ -232,7 +232,6 @@ Int8 = Annotated[int, Integer("int8", "b", 1)]
 Int16 = Annotated[int, Integer("int16", "h", 2)]
 Int32 = Annotated[int, Integer("int32", "i", 4)]
 Int64 = Annotated[int, Integer("int64", "q", 8)]
-Uint32 = Annotated[int, Integer("uint32", "I", 4)]
 String = Annotated[str, Text(nullable=False)]
 NullableString = Annotated[str | None, Text(nullable=True)]
 ErrorText = Annotated[str | None, Text(nullable=True, is_cut=True)]

@@ -553,7 +553,7 @@ def _replicas(path: str, fields: Mapping[str, object], key: str) -> dict[int, tu
 
 
 def _are_plain(lists: Mapping[str, Any]) -> TypeGuard[Mapping[str, list[int]]]:
-    """Whether all are lists of broker ids under partition numbers, checked for a whole topic at once.
+    """Says whether all are lists of broker ids under partition numbers, checked for a whole topic at once.
 
     False only means that each must be checked alone.
     """

@@ -357,7 +357,7 @@ def cleanup_policies(text: str) -> frozenset[str]:
 
 
 def without_compaction(settings: Mapping[str, str]) -> str | None:
-    """What zkgroup's brokers do where a setting of a topic or broker asks for compaction; None: none does."""
+    """Says what brokers do where a setting of a topic or broker asks for compaction; None: none does."""
     for name in CLEANUP_POLICIES:
         policies = cleanup_policies(settings.get(name, ""))
         if "compact" in policies:

@@ -318,7 +318,7 @@ class OffsetAndMetadata(NamedTuple):
         return f"{meta_topic_path(slot, group, topic_partition.topic)}/{topic_partition.partition}"
 
     def encode(self) -> bytes:
-        """What `write_object` would make of the fields; put together here, once for each offset of a commit.
+        """Gives what `write_object` would; put together here, once for each offset of a commit.
 
         Raises ConfigError for a leader epoch beyond 32 bits.
         """

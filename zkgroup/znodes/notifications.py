@@ -64,7 +64,7 @@ class IsrChange:
 
     @staticmethod
     def prefix() -> str:
-        """What a sequential create is given."""
+        """Gives what a sequential create is given."""
         return f"{isr_changes_path()}/{ISR_CHANGE_PREFIX}"
 
     @staticmethod
@@ -162,7 +162,7 @@ class ConfigChange:
 
     @staticmethod
     def prefix() -> str:
-        """What a sequential create is given."""
+        """Gives what a sequential create is given."""
         return f"{config_changes_path()}/{CHANGE_PREFIX}"
 
     @staticmethod

@@ -89,7 +89,7 @@ class FinishedReassignment:
 
     @staticmethod
     def prefix() -> str:
-        """What a sequential create is given."""
+        """Gives what a sequential create is given."""
         return f"{finished_reassignments_path()}/{FINISHED_PREFIX}"
 
     @staticmethod
@@ -178,7 +178,7 @@ class StoredPlan:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and its throttles are removed."""
+        """Says whether it has ended and its throttles are removed."""
         return self.state in ENDED and (self.throttle is None or self.throttles_off)
 
     def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:

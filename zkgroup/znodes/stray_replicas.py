@@ -170,7 +170,7 @@ class AbandonedReplicas:
 
     @staticmethod
     def prefix() -> str:
-        """What a sequential create is given."""
+        """Gives what a sequential create is given."""
         return f"{abandoned_replicas_path()}/{PREFIX}"
 
     @staticmethod
@@ -260,12 +260,12 @@ class Signs(NamedTuple):
 
 
 def may_be_unhosted(topic: Topic) -> bool:
-    """Whether its replica lists are those of a topic that was created without brokers."""
+    """Says whether its replica lists are those of a topic that was created without brokers."""
     return bool(topic.partitions) and set(topic.partitions.values()) == {PLACEHOLDER}
 
 
 def is_unhosted(signs: Signs) -> bool:
-    """Whether a topic that may be unhosted, and has no partition states, is unhosted.
+    """Says whether a topic that may be unhosted, and has no partition states, is unhosted.
 
     So is a topic that was written last before there were any marks, unless broker 0 was registered: then it
     was assigned to that broker, and no controller has handled it yet.

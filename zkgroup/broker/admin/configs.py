@@ -277,7 +277,7 @@ def _described(config: _Config, *, synonyms: bool, documented: bool) -> Describe
 def _overrides(
     stored: Mapping[str, Znode | None], entities: Sequence[ConfigEntity]
 ) -> list[Mapping[str, str]]:
-    """What is set for each entity. Raises CorruptZnodeError."""
+    """Gives what is set for each entity. Raises CorruptZnodeError."""
     paths = [entity.config_path for entity in entities]
     return [
         {} if (znode := stored[path]) is None else EntityConfig.decode(path, znode.data).overrides

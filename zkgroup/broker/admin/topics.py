@@ -40,7 +40,7 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic gets where its creator says nothing."""
+    """Holds what a topic gets where its creator says nothing."""
 
     partitions: int
     """`num.partitions`."""
@@ -155,7 +155,7 @@ def _counts(ensemble: Ensemble, topic: CreatableTopic, defaults: TopicDefaults) 
 
 
 def _of_slots(ensemble: Ensemble, defaults: TopicDefaults) -> TopicDefaults:
-    """What the topic of the slots gets: as many replicas as there are brokers, if they are fewer."""
+    """Gives what the topic of the slots gets: as many replicas as there are brokers, if they are fewer."""
     brokers = len(placeable(readable(registrations(ensemble))))
     return replace(
         defaults,
@@ -224,7 +224,7 @@ class RequestedDeletion:
     _wait: Callable[[None, float], DeletionSeen]
 
     def read(self) -> DeletionSeen:
-        """What is left of the topic now."""
+        """Gives what is left of the topic now."""
         return self._wait(None, 0.0)
 
 

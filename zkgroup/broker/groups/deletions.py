@@ -203,7 +203,7 @@ class Deletions:
         return children, grandchildren
 
     def _parents(self, slot: LedSlot, group_id: str) -> Procedure[list[str]]:
-        """What exists of the other znodes of a group, the deepest first; the header is the last."""
+        """Gives what exists of the other znodes of a group, the deepest first; the header is the last."""
         header = GroupHeader.path(slot.number, group_id)
         (outcome,) = yield from ask(Query(ListMany((header,))))
         assert isinstance(outcome, ListManyDone), outcome
@@ -216,7 +216,7 @@ class Deletions:
         return [*children, *existing]
 
     def _root(self, group_id: str) -> Procedure[tuple[list[str], list[str]]]:
-        """What is left below the znodes of a group, and these with the group's own znode, the deepest first.
+        """Lists what is left below the znodes of a group, and these with the group's own, the deepest first.
 
         `ids` is the guard. Both are empty where there is no znode, where it has owners, and where it has a
         child that is not known here.

@@ -1,4 +1,4 @@
-"""What the znodes of a group say, also where they are corrupt. Pure.
+"""Holds what the znodes of a group say, also where they are corrupt. Pure.
 
 A corrupt group starts anew, empty, at a generation that is not below any that its members may have.
 """

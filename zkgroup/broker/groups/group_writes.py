@@ -203,7 +203,7 @@ class GroupWrites:
         queued.outcome = outcome
 
     def _read_back(self, slot: LedSlot, group: StoredGroup) -> Procedure[WriteOutcome | None]:
-        """What became of a write without a reply; None: nothing, and it can be made again."""
+        """Says what became of a write without a reply; None: nothing, and it can be made again."""
         sent, path = group.sent, GroupHeader.path(slot.number, group.group_id)
         assert sent is not None
         _, outcome = yield from ask(Query(Sync(slot.path)), Query(ReadMany((slot.path, path))))
@@ -276,7 +276,7 @@ class GroupWrites:
         return self._refused_claim(group, refused, outcome.code)
 
     def _refused_claim(self, group: StoredGroup, path: str, code: Code) -> WriteOutcome | None:
-        """What a refusal at this path means; None: the claim can be made again."""
+        """Says what a refusal at this path means; None: the claim can be made again."""
         if path == ids_path(group.group_id) and code is Code.NOT_EMPTY:
             return WriteOutcome.ZOOKEEPER_MEMBERS
         if path in (ids_path(group.group_id), group_path(group.group_id)):

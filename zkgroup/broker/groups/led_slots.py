@@ -27,7 +27,7 @@ GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffset
 
 
 class SlotPhase(Enum):
-    """What this broker is to a slot that the controller made it lead."""
+    """Says what this broker is to a slot that the controller made it lead."""
 
     LOADING = "loading"
     """The partition's state is to be read, the slot to be fenced, its groups to be read."""
@@ -91,7 +91,7 @@ class OffsetPaths(NamedTuple):
 
 
 class StoredGroup:
-    """What ZooKeeper has of a group, as far as it was read or written, and the changes that wait."""
+    """Holds what ZooKeeper has of a group, as far as it was read or written, and the changes that wait."""
 
     __slots__ = (
         "changes",
@@ -136,7 +136,7 @@ class StoredGroup:
 
     @property
     def has_members(self) -> bool:
-        """Whether members of the coordinator are stored, or may get a generation."""
+        """Says whether members of the coordinator are stored, or may get a generation."""
         return self.is_marked or (self.header is not None and self.header.chunks > 0)
 
     def forget(self) -> None:
@@ -232,7 +232,7 @@ class LedSlot:
 
 
 class StoreCore:
-    """What the parts of the store share."""
+    """Holds what the parts of the store share."""
 
     def __init__(self, context: GroupStoreContext) -> None:
         self.context = context

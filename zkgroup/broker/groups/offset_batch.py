@@ -62,7 +62,7 @@ class OffsetBatch:
         return not self._open
 
     def offsets(self) -> dict[Key, OffsetAndMetadata]:
-        """What is to be written, in the order of the commits."""
+        """Gives what is to be written, in the order of the commits."""
         return {key: writers[-1].offsets[key[1]] for key, writers in self._open.items()}
 
     def guarded(self) -> frozenset[str]:

@@ -148,7 +148,7 @@ class OffsetCommits:
             self._batch_done(slot, batch)
 
     def _ready(self, slot: LedSlot) -> int:
-        """How many of the commits that wait can be sent, in their order."""
+        """Gives how many of the commits that wait can be sent, in their order."""
         accepted_before = slot.commits_accepted - len(slot.commits)
         for number, write in enumerate(slot.commits):
             group = slot.groups.get(write.group_id) if write.refuse_zookeeper_members else None

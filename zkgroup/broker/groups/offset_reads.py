@@ -58,7 +58,7 @@ class FoundOffset:
 
     @property
     def is_of_former_topic(self) -> bool:
-        """Whether it was committed before its topic was created."""
+        """Says whether it was committed before its topic was created."""
         if self.recorded is None or self.topic is None:
             return False
         return self.offset.stat.mzxid < self.topic.czxid

@@ -160,7 +160,7 @@ class GroupCoordinatorService:
         return self._stored.slot_count
 
     def slot_use(self) -> list[SlotUse]:
-        """What the groups of each loaded slot take, and how much they may."""
+        """Gives what the groups of each loaded slot take, and how much they may."""
         if self._store is None or self.slot_count is None:
             return []
         bounds = self._bounds
@@ -215,7 +215,7 @@ class GroupCoordinatorService:
         return self.answer(request, _as_it_is)
 
     def answer(self, request: ServiceRequest, translate: Callable[[Any], T]) -> Later[T]:
-        """What a function makes of the result of a request, as of `ask`.
+        """Gives what a function makes of the result of a request, as of `ask`.
 
         While many requests are handled in one turn of the loop, the lease is extended all the same.
         """
@@ -256,7 +256,7 @@ class GroupCoordinatorService:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """What is done once for all requests of a turn of the loop."""
+        """Does what is done once for all requests of a turn of the loop."""
         self._is_turn_ending = False
         self._write_commits()
         self._timer.set(self._stored.next_due_ms)

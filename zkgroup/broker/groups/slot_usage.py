@@ -1,4 +1,4 @@
-"""What the committed offsets of a slot take in ZooKeeper, and how much they may. Pure.
+"""Holds what the committed offsets of a slot take in ZooKeeper, and how much they may. Pure.
 
 Any client that reaches a coordinator may commit offsets of a group that nobody knows, each with metadata.
 ZooKeeper keeps all of it in memory, so a slot has bounds.
@@ -43,7 +43,7 @@ class SlotUsage:
         return None if sizes is None else sizes.get(partition)
 
     def admits(self, before: int | None, size: int) -> bool:
-        """Whether an offset may be written whose metadata had `before` bytes; None: it is new.
+        """Says whether an offset may be written whose metadata had `before` bytes; None: it is new.
 
         One that is there can always be written with metadata that are no longer.
         """

@@ -220,7 +220,7 @@ class GroupStore(SessionMachine[Effect]):
         return LedSlot(number, self._epochs[number], self._context.config.bounds)
 
     def usage(self) -> Mapping[int, SlotUsage]:
-        """What the offsets of each slot take that is led."""
+        """Gives what the offsets of each slot take that is led."""
         return {number: slot.usage for number, slot in self._core.slots.items()}
 
     def _load(self, number: int) -> None:

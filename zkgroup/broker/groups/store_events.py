@@ -1,4 +1,4 @@
-"""What the store of groups is given, and what it gives: slots, reads and writes, and their outcomes.
+"""The events and effects of the store of groups: slots, reads and writes, and their outcomes.
 
 `store.GroupStore.step(event, now)` takes the events below, the writes and `ReadOffsets` of
 `zkgroup.coordinator.effects`, and the shared events of `zkgroup.runtime.events`. It gives the shared effects,
@@ -37,7 +37,7 @@ from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStoreConfig:
-    """What a store of groups needs to know of its broker."""
+    """Holds what a store of groups needs to know of its broker."""
 
     broker: int
     """Broker id."""
@@ -87,7 +87,7 @@ class DeleteStoredOffsets:
 
 
 class Recorded(NamedTuple):
-    """Which write of an offset was read: the transactions that last set offset and metadata."""
+    """Says which write of an offset was read: the transactions that last set offset and metadata."""
 
     offset_mzxid: int
     metadata_mzxid: int
@@ -163,7 +163,7 @@ StoreEvent = SlotLed | SlotResigned | StoreRequest | SharedEvent
 
 @dataclass(frozen=True, slots=True)
 class SlotsCounted:
-    """How many slots there are (`/zkgroup/config`); comes once, before every event about a slot.
+    """Says how many slots there are (`/zkgroup/config`); comes once, before every event about a slot.
 
     Before it no broker is the coordinator of a group.
     """

@@ -80,7 +80,7 @@ DROPPED: Final = DroppedRequest.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRemoved:
-    """Whether the offset of each partition was deleted."""
+    """Says whether the offset of each partition was deleted."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
@@ -135,12 +135,12 @@ class StoredCoordinator:
 
     @property
     def has_lease(self) -> bool:
-        """Whether the coordinator may answer for its groups, as far as the store has reported."""
+        """Says whether the coordinator may answer for its groups, as far as the store has reported."""
         return self._lease_until_ms is None or self._clock.now_ms() < self._lease_until_ms
 
     @property
     def next_due_ms(self) -> int | None:
-        """When to call `advance`. Without a lease no timer fires, so there is nothing to wait for."""
+        """Says when to call `advance`. Without a lease no timer fires, so there is nothing to wait for."""
         return self.coordinator.next_deadline_ms if self.has_lease else None
 
     def new_id(self) -> int:
@@ -330,7 +330,7 @@ class StoredCoordinator:
 
 
 def _is_unknown(effects: Sequence[Effect]) -> bool:
-    """Whether the coordinator has answered that it does not know the group."""
+    """Says whether the coordinator has answered that it does not know the group."""
     match effects:
         case [Reply(_, RemoveGroupResult(error) | RemoveOffsetsResult(error))]:
             return error is ErrorCode.GROUP_ID_NOT_FOUND

@@ -114,7 +114,7 @@ class GroupTelemetry:
 
 
 def used_ratio(slot: SlotUse) -> float:
-    """How much of its bounds a slot has used, by the bound that is nearest; 1 is full."""
+    """Says how much of its bounds a slot has used, by the bound that is nearest; 1 is full."""
     return max(
         slot.groups / slot.groups_max,
         slot.offsets / slot.offsets_max,
@@ -128,7 +128,7 @@ def rebalance_reason(reason: str) -> str:
 
 
 def _outcomes(of_writes: Any) -> Counter[WriteOutcome]:
-    """How many partitions of some commits had each outcome."""
+    """Gives how many partitions of some commits had each outcome."""
     return Counter(each for of_write in of_writes.values() for each in of_write.values())
 
 

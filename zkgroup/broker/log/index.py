@@ -111,7 +111,7 @@ class _Index:
         return list(self.ENTRY.iter_unpack(data))
 
     def _count_up_to(self, field: int, value: int) -> int:
-        """How many entries have at most this value in a field, which ascends."""
+        """Gives how many entries have at most this value in a field, which ascends."""
         if not self._entries:
             return 0
         first = max(self._entries - BLOCK_ENTRIES, 0)

@@ -87,5 +87,5 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return end
 
     def cut_point(self, log_end_offset: int, diverging: EpochEnd) -> int:
-        """Where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
+        """Says where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
         return min(self.end_of(diverging.leader_epoch, log_end_offset).end_offset, diverging.end_offset)

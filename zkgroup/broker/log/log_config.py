@@ -53,7 +53,7 @@ class LogConfig:
 
 
 def should_roll(config: LogConfig, size: int, added: int, age_ms: int | None) -> bool:
-    """Whether a batch begins a new segment.
+    """Says whether a batch begins a new segment.
 
     `size`: of the active segment; `added`: of the batch; `age_ms`: from the segment's first batch to this
     one, None where either has no timestamp.
@@ -71,7 +71,7 @@ def count_deletable(
     now_ms: int,
     newest_ms: Callable[[int], int],
 ) -> int:
-    """How many segments, from the oldest on, retention deletes: those that end at or below the high
+    """Gives how many segments, from the oldest on, retention deletes: those that end at or below the high
     watermark, as long as the log is larger than `retention_bytes` without them or they are older than
     `retention_ms`.
 

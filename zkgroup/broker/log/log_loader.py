@@ -38,7 +38,7 @@ OFFSET_DIGITS: Final = 20
 
 
 class LoadMarks(NamedTuple):
-    """What the checkpoints of the data folder say about a partition."""
+    """Holds what the checkpoints of the data folder say about a partition."""
 
     recovery_point: int = 0
     start_offset: int = 0
@@ -132,7 +132,7 @@ class _Loader:
         return [Segment(self._storage, self._folder, base, interval) for base in self._bases]
 
     def _remove_leftovers(self, names: list[str]) -> None:
-        """What a deletion or a write that was cut short has left behind."""
+        """Removes what a deletion or a write that was cut short has left behind."""
         kept = {f"{base:020d}" for base in self._bases}
         for name in names:
             stem, _, ending = name.partition(".")
@@ -141,7 +141,7 @@ class _Loader:
                 self._storage.remove(f"{self._folder}/{name}")
 
     def _is_loadable(self, active: Segment) -> bool:
-        """Whether the end of the log is what a clean shutdown has left."""
+        """Says whether the end of the log is what a clean shutdown has left."""
         try:
             active.load()
         except ReplicaStorageError:

@@ -40,7 +40,7 @@ from zkgroup.wire.schema import Buffer
 
 
 class Appended(NamedTuple):
-    """What became of the batches of a client."""
+    """Says what became of the batches of a client."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -57,7 +57,7 @@ class Appended(NamedTuple):
 
 @dataclass(slots=True)
 class LogParts:
-    """What a log is made of, as `log_loader` has found it."""
+    """Holds what a log is made of, as `log_loader` has found it."""
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -128,7 +128,7 @@ class PartitionLog:
 
     @property
     def kept_high_watermark(self) -> int | None:
-        """What was kept last; None in a log that was made without one."""
+        """Gives what was kept last; None in a log that was made without one."""
         return self._high_watermark
 
     @property

@@ -48,7 +48,7 @@ class SnapshotError(ValueError):
 
 
 class SequenceCheck(NamedTuple):
-    """What is to be done with a batch."""
+    """Says what is to be done with a batch."""
 
     error: ErrorCode
     duplicate: ProducedBatch | None = None
@@ -87,7 +87,7 @@ class ProducerEntry(NamedTuple):
 
 
 def check_sequence(entry: ProducerEntry | None, batch: BatchHeader) -> SequenceCheck:
-    """Whether a producer's batch follows what the log has of the producer."""
+    """Says whether a producer's batch follows what the log has of the producer."""
     first = batch.base_sequence
     if first < 0 or batch.producer_epoch < 0:
         return SequenceCheck(ErrorCode.INVALID_RECORD)
@@ -132,7 +132,7 @@ class ProducerStates:
         self._now_ms = now_ms
 
     def check(self, batch: BatchHeader) -> SequenceCheck:
-        """Whether a batch from a client may be appended."""
+        """Says whether a batch from a client may be appended."""
         if batch.producer_id == NO_PRODUCER_ID:
             return SequenceCheck(ErrorCode.NONE)
         return check_sequence(self._entries.get(batch.producer_id), batch)

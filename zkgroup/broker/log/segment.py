@@ -41,7 +41,7 @@ class Located(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What is known of a segment's end without reading it."""
+    """Holds what is known of a segment's end without reading it."""
 
     size: int
     next_offset: int
@@ -53,12 +53,12 @@ class _State(NamedTuple):
 
 
 def follows(header: BatchHeader, next_offset: int, room: int) -> bool:
-    """Whether these bytes can be the header of the batch at an offset, with so many bytes to its end."""
+    """Says whether these bytes can be the header of the batch at an offset, with so many bytes to its end."""
     return is_plausible(header) and header.base_offset == next_offset and header.size <= room
 
 
 def is_plausible(header: BatchHeader) -> bool:
-    """Whether it can be the header of a batch."""
+    """Says whether it can be the header of a batch."""
     return (
         header.magic == MAGIC
         and header.size >= HEADER_BYTES
@@ -137,7 +137,7 @@ class Segment:
         return self._state
 
     def can_hold(self, offset: int) -> bool:
-        """Whether the index can express an offset."""
+        """Says whether the index can express an offset."""
         return offset - self._base <= RELATIVE_OFFSET_MAX
 
     def first_timestamp(self) -> int:
@@ -221,7 +221,7 @@ class Segment:
         self._state = self._loaded._replace(size=end)
 
     def _has_indexes(self, size: int) -> bool:
-        """Whether both indexes are there, and the last offset entry is right."""
+        """Says whether both indexes are there, and the last offset entry is right."""
         if self._storage.size(self.index.path) is None or self._storage.size(self.times.path) is None:
             return False
         last = self.index.last
@@ -245,14 +245,14 @@ class Segment:
             self.rebuild()
 
     def _is_time(self, entry: TimeEntry) -> bool:
-        """Whether the batch that an entry names has its timestamp."""
+        """Says whether the batch that an entry names has its timestamp."""
         if not self._base <= entry.offset < self.next_offset:
             return False
         header = self.find(entry.offset).header
         return (header.max_timestamp, header.last_offset) == entry
 
     def _is_right(self, position: int, offset: int, size: int) -> bool:
-        """Whether the batch at a position ends at an offset."""
+        """Says whether the batch at a position ends at an offset."""
         if not 0 < position <= size - HEADER_BYTES:
             return False
         header = self._header_at(position)

@@ -19,7 +19,7 @@ from zkgroup.errors import ReplicaStorageError
 
 
 class Flush(Enum):
-    """When records are forced to the disk."""
+    """Says when records are forced to the disk."""
 
     NONE = "none"
     """The operating system does it in its own time: safe against the death of the process. Rolled segments
@@ -52,7 +52,7 @@ class Storage(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written, in epoch milliseconds."""
+        """Says when a file was last written, in epoch milliseconds."""
         ...
 
     def read_all(self, path: str) -> bytes | None:
@@ -67,7 +67,7 @@ class Storage(Protocol):
         ...
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted; `""` is the data folder itself."""
+        """Gives what is in a folder, sorted; `""` is the data folder itself."""
         ...
 
     def make_folder(self, folder: str) -> None:
@@ -99,7 +99,7 @@ class MemoryStorage:
         """Folders that can be neither opened nor made nor removed, as on a disk that has gone bad."""
 
     def lose(self) -> None:
-        """What a new disk does: no file is here any more. No log may use the storage then."""
+        """Does what a new disk does: no file is here any more. No log may use the storage then."""
         self._folders = {"": {}}
 
     @property

@@ -74,7 +74,7 @@ class IsrOutcome(Enum):
 
 @dataclass(slots=True)
 class _FollowerLag:
-    """When a follower last had all records of the leader."""
+    """Says when a follower last had all records of the leader."""
 
     caught_up_ms: int | None = None
     fetched_ms: int | None = None
@@ -259,7 +259,7 @@ class Isr:
         return IsrOutcome.STORED if write is not None and stored == write.state else IsrOutcome.ADOPTED
 
     def _backs_off(self, now_ms: int, for_ms: int) -> bool:
-        """Whether proposals pause, after a refusal or an unreadable znode: followers fetch all the time."""
+        """Says whether proposals pause after a refusal or an unreadable znode: followers fetch often."""
         if self._is_unreadable:
             self._is_unreadable, self._backoff_until_ms = False, now_ms + for_ms
         return now_ms < self._backoff_until_ms

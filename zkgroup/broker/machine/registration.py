@@ -169,7 +169,7 @@ class BrokerRegistrar:
             self.wake()
 
     def _may_be_stale(self, theirs: BrokerRegistration) -> bool:
-        """Whether it may be stale: only a former process of this broker had its port or its folder."""
+        """Says whether it may be stale: only a former process of this broker had its port or its folder."""
         serving = self.serving
         assert serving is not None
         if (theirs.host, theirs.port) == (serving.host, serving.port):
@@ -222,7 +222,7 @@ class BrokerStartup:
         return frozenset(names)
 
     def _is_foreign(self, znode: Znode) -> bool:
-        """Whether a registration is Kafka's; an unreadable one is reported and does not count as Kafka's."""
+        """Says whether a registration is Kafka's; an unreadable one is reported and is not."""
         try:
             return not BrokerRegistration.decode(znode.path, znode.data).is_zkgroup
         except CorruptZnodeError as error:

@@ -257,7 +257,7 @@ class PartitionWatch:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are partitions; on any thread."""
+        """Says whether there are partitions; on any thread."""
         return bool(self._partitions)
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ class LeaderState:
         self._maximal_isr = frozenset(isr) - {self._broker}
 
     def replicates(self, broker: int) -> bool:
-        """Whether a follower is one of the replicas."""
+        """Says whether a follower is one of the replicas."""
         return broker in self._followers
 
     @property
@@ -68,7 +68,7 @@ class LeaderState:
         return len(self._maximal_isr) + 1
 
     def in_maximal_isr(self, broker: int) -> bool:
-        """Whether the high watermark waits for a follower."""
+        """Says whether the high watermark waits for a follower."""
         return broker in self._maximal_isr
 
     def update_follower(
@@ -115,12 +115,12 @@ class LeaderState:
         return min([log_start_offset, *(NO_OFFSET if start is None else start for start in starts)])
 
     def has_lost_records(self, broker: int, high_watermark: int) -> bool:
-        """Whether the log of an ISR member ends below the high watermark: it has had those records."""
+        """Says whether the log of an ISR member ends below the high watermark: it has had those records."""
         end = self._end(broker)
         return broker in self._maximal_isr and end is not None and end < high_watermark
 
     def has_caught_up(self, broker: int, high_watermark: int) -> bool:
-        """Whether a follower has every record that may be acknowledged, of this and earlier leader epochs."""
+        """Says whether a follower has every record that may be acknowledged, of any leader epoch."""
         follower = self._followers.get(broker)
         if follower is None or follower.end is None:
             return False

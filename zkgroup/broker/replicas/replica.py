@@ -94,7 +94,7 @@ class Replica:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """What a fetch of a follower that has everything depends on, to find changes."""
+        """Gives what a fetch of a follower that has everything depends on, to find changes."""
         log, leader_state = self._log, self._leader_state
         others = () if leader_state is None else leader_state.others
         starts = 0 if leader_state is None else leader_state.starts_changed
@@ -102,7 +102,7 @@ class Replica:
         return self._role, self._leader_epoch, *offsets, others, starts
 
     def has_caught_up(self, broker: int) -> bool:
-        """Whether this replica leads, and a follower may join the ISR."""
+        """Says whether this replica leads, and a follower may join the ISR."""
         return self._leader_state is not None and self._leader_state.has_caught_up(
             broker, self.high_watermark
         )
@@ -122,7 +122,7 @@ class Replica:
 
     @property
     def failure(self) -> str | None:
-        """Why the replica has no role, or cannot take its leader's records; None without a failure."""
+        """Says why the replica has no role, or cannot take its leader's records; None without a failure."""
         return self._failure
 
     @property
@@ -448,7 +448,7 @@ class Replica:
             self._log.keep_high_watermark(offset)
 
     def next_fetch(self, max_bytes: int) -> FetchPartition | None:
-        """What to fetch from the leader next; None if this replica does not follow."""
+        """Says what to fetch from the leader next; None if this replica does not follow."""
         if self._role is not Role.FOLLOWER:
             return None
         self._has_asked = True

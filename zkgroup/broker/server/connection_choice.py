@@ -88,7 +88,7 @@ class Occupant(Protocol):
 
     @property
     def has_asked(self) -> bool:
-        """Whether a whole request has come."""
+        """Says whether a whole request has come."""
         ...
 
     @property

@@ -133,14 +133,14 @@ class ControlRequestHandler:
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """Whether the sender is a former controller; stores the controller epoch otherwise."""
+        """Says whether the sender is a former controller; stores the controller epoch otherwise."""
         if self._controller_epoch is not None and controller_epoch < self._controller_epoch:
             return True
         self._controller_epoch = controller_epoch
         return False
 
     def _is_known(self, state: PartitionStateInfo) -> bool:
-        """Whether a request with this leader epoch or a later one was applied before."""
+        """Says whether a request with this leader epoch or a later one was applied before."""
         known = self._replicas.get(state.topic_partition)
         if known is None:
             return False
