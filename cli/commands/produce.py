@@ -288,7 +288,7 @@ class Summary:
     partitions: dict[int, PartitionSummary] = field(default_factory=dict)
 
     error: str | None = None
-    """Why not every record was appended."""
+    """The reason why not every record was appended."""
     _skipped: list[int] = field(default_factory=list)
     """For each line without a record, the number of the next record."""
 

@@ -127,7 +127,7 @@ def create_chroot(dry_run: bool) -> None:
 
 
 def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
-    """Whether it serves; False where a signal came before."""
+    """Says whether it serves; False where a signal came before."""
     try:
         ensemble.start()
     except EmbeddedServerError:

@@ -35,23 +35,23 @@ class ChangeResult(Generic[PlanT, WrittenT, OutcomeT]):
     """The result of a change, or of its dry run."""
 
     plan: PlanT
-    """What the change writes, or would write."""
+    """The plan of what the change writes, or would write."""
     notes: tuple[str, ...]
     """Warnings for the operator, one sentence each; empty for none."""
     executed: bool
-    """Whether it was written; False for a dry run, and if there was nothing to change."""
+    """Says whether it was written; False for a dry run, and if there was nothing to change."""
     undo_id: str | None = None
     """Id of the undo record; None where none was saved."""
     undo_hint: str | None = None
     """The command that undoes the change, with from when on where it has to wait for something."""
     no_undo: str | None = None
-    """Why the change cannot be undone."""
+    """The reason why the change cannot be undone."""
     rollback_file: str | None = None
     """Of a reassignment: the file with the replica lists as they were, in the form of Kafka's own tools."""
     written: WrittenT | None = None
-    """What the write returned."""
+    """The result of the write."""
     outcome: OutcomeT | None = None
-    """What the wait found; None without a wait."""
+    """The result of the wait; None without a wait."""
 
 
 class UndoRecorder:
@@ -88,7 +88,7 @@ class UndoRecorder:
         return ChangeRecord(undo_id=undo_id, command=self.command or subject, user=self.user)
 
     def hint(self, record: UndoRecord, *, force: bool) -> str | None:
-        """How to undo a recorded change; None where it cannot be undone."""
+        """The command that undoes a recorded change; None where it cannot be undone."""
         if record.no_undo is not None:
             return None
         words = self._command_text(["undo", record.undo_id, "--execute", *(["--force"] if force else [])])
@@ -119,16 +119,16 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
 
     ensemble: Ensemble
     subject: str
-    """What it does, as the words of a command: `delete group orders`."""
+    """Its effect, as the words of a command: `delete group orders`."""
     question: str
-    """What a person is asked before it is applied."""
+    """The question to a person before it is applied."""
     plan: PlanT
     notes: tuple[str, ...] = ()
-    """What is to be known before it is applied."""
+    """Warnings that are to be known before it is applied."""
     is_effective: bool = True
     """False where everything is as wanted already: then nothing is written."""
     no_undo: str | None = None
-    """Why it cannot be undone, for the preview; None where it can."""
+    """The reason why it cannot be undone, for the preview; None where it can."""
     undo: UndoRecord | Callable[[ChangeRecord], UndoRecord] | None = None
     """The undo record but for its id, time, command and address (`undo_record`), or what makes it once the id
     is known; None: none is kept.
@@ -152,7 +152,7 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
             self.check()
 
     def preview(self) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
-        """What the change would do; nothing is written."""
+        """The result that shows the change; nothing is written."""
         return ChangeResult(plan=self.plan, notes=self.notes, executed=False, no_undo=self.no_undo)
 
     def apply(

@@ -59,7 +59,7 @@ class ConfigPlan:
     """A configuration as it would become. Nothing has been written."""
 
     as_of: AsOf
-    """When the configuration was read."""
+    """The moment at which the configuration was read."""
     entity: ConfigEntity
     """The topic, client, user, broker or address that changes."""
     znode: Znode | None
@@ -77,7 +77,7 @@ class ConfigPlan:
 
     @property
     def had_unknown(self) -> bool:
-        """Whether a broker has settings that Kafka's brokers do not take while they run."""
+        """Says whether a broker has settings that Kafka's brokers do not take while they run."""
         return self.entity.kind == "brokers" and any(True for _ in unknown_to_brokers(self.before.overrides))
 
     @property
@@ -121,7 +121,7 @@ def shown(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
+    """Says whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
     return name.startswith("SCRAM-") or name.endswith(("password", "jaas.config"))
 
 
@@ -168,7 +168,7 @@ def plan_config(
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
-    """Whether `plan_config` takes this setting; what another program has written need not be one."""
+    """Says whether `plan_config` takes this setting; what another program has written need not be one."""
     try:
         _check_names({name: value}, ())
         _check_values(entity, {name: value})

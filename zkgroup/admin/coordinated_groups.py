@@ -50,7 +50,7 @@ class ReleasePlan:
     group: str
     """The group."""
     as_of: AsOf
-    """When the group was read."""
+    """The moment at which the group was read."""
     slot: int
     """Its slot."""
     leader: int | None

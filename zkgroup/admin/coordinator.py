@@ -51,7 +51,7 @@ class SlotDescription:
     owner_epoch: int | None
     """The leader epoch in which that broker loaded it."""
     led: bool
-    """Whether its leader is a registered broker of zkgroup."""
+    """Says whether its leader is a registered broker of zkgroup."""
     groups: tuple[str, ...]
     """The groups of the slot that are stored or that its leader lists, sorted."""
     groups_max: int | None
@@ -65,7 +65,7 @@ class SlotDescription:
     metadata_bytes_max: int | None
     """Most such bytes, a setting of its leader."""
     detail: str | None
-    """Why it is not led, or what cannot be read; None for nothing."""
+    """The reason why it is not led, or what cannot be read; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,9 @@ class CoordinatedMember:
     session_expires_in_ms: int | None
     """When it is removed unless it sends a heartbeat; None while a request is parked, or if not known."""
     has_joined: bool | None
-    """Whether its JoinGroup waits for the end of the join phase; None if not known."""
+    """Says whether its JoinGroup waits for the end of the join phase; None if not known."""
     is_awaiting_sync: bool | None
-    """Whether it has not synced in this generation; None if not known."""
+    """Says whether it has not synced in this generation; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +125,13 @@ class CoordinatedGroupDescription:
     group_leader: str | None
     """The id of the member that assigns; None if not known."""
     marked: bool
-    """Whether the marker keeps ZooKeeper consumers out of the group."""
+    """Says whether the marker keeps ZooKeeper consumers out of the group."""
     pending_members: int | None
     """Member ids that were given out and have not joined; as its broker reports it."""
     members: tuple[CoordinatedMember, ...]
     """Its members by id: those that its broker reports, else those that are stored."""
     detail: str | None
-    """Why its broker has not answered, or what cannot be read; None for nothing."""
+    """The reason why its broker has not answered, or what cannot be read; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +139,9 @@ class CoordinatorDescription:
     """The group coordinator, or one group of it."""
 
     as_of: AsOf
-    """When ZooKeeper was read."""
+    """The moment at which ZooKeeper was read."""
     slot_count: int
-    """How many slots there are."""
+    """The number of slots."""
     slots: tuple[SlotDescription, ...]
     """Every slot, or that of the group, by number."""
     groups: tuple[CoordinatedGroupDescription, ...]

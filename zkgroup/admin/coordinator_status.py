@@ -32,7 +32,7 @@ class CoordinatorStatus:
     """The group coordinator in `status`."""
 
     slots: int
-    """How many slots there are."""
+    """The number of slots."""
     slots_without_leader: tuple[int, ...]
     """Slots that no live broker of zkgroup leads: no broker coordinates their groups."""
     unanswered: tuple[str, ...]
@@ -72,7 +72,7 @@ def diagnose_coordinated(
     coordinator: CoordinatorStatus,
     rebalances: Mapping[str, CoordinatedGroupDescription],
 ) -> DoctorFinding | None:
-    """What is wrong with a group of Kafka's protocol; None for nothing, or for what any group may have."""
+    """The faults of a group of Kafka's protocol; None for nothing, or for what any group may have."""
     if group.protocol != "coordinator" or group.state is GroupState.EMPTY:
         return None
     slot = slot_of(group.group, coordinator.slots)

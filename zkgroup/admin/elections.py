@@ -80,10 +80,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionPlan:
-    """What would be asked for. Nothing has been."""
+    """The plan of a change: nothing has been asked for yet."""
 
     as_of: AsOf
-    """When the partitions were read."""
+    """The moment at which the partitions were read."""
     rows: tuple[Candidate, ...]
     """Every partition that was asked for, by topic and number."""
     notes: tuple[str, ...]
@@ -263,10 +263,10 @@ class Leaderless:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncleanPlan:
-    """What would be asked for. Nothing has been."""
+    """The plan of a change: nothing has been asked for yet."""
 
     as_of: AsOf
-    """When the partitions were read."""
+    """The moment at which the partitions were read."""
     rows: tuple[Leaderless, ...]
     """Every partition that was asked for, by topic and number."""
     notes: tuple[str, ...]
@@ -360,7 +360,7 @@ def wait_for_verdicts(
 
 
 def all_led(verdicts: Sequence[PartitionVerdict], wanted: Sequence[TopicPartition]) -> bool:
-    """Whether every partition that was asked for has a leader now."""
+    """Says whether every partition that was asked for has a leader now."""
     led = {each.topic_partition for each in verdicts if each.verdict != "refused" and each.leader is not None}
     return set(wanted) <= led
 

@@ -49,19 +49,19 @@ from zkgroup.znodes.sessions import is_leftover
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPlan:
-    """What the deletion of a group would remove. Nothing has been."""
+    """The plan of a deletion of a group: nothing has been removed yet."""
 
     group: str
     """The group."""
     as_of: AsOf
-    """When the group was read."""
+    """The moment at which the group was read."""
     members: tuple[str, ...]
     """Registered members, and stored ones of Kafka's group protocol; the deletion is refused if there are
     any."""
     persistent: tuple[str, ...] = ()
     """Paths of registrations, owners and views that no session holds."""
     is_marked: bool = False
-    """Whether Kafka's group protocol has its marker on the group: the deletion is refused, too."""
+    """Says whether Kafka's group protocol has its marker on the group: the deletion is refused, too."""
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
     originals: Mapping[TopicPartition, bytes]
@@ -71,16 +71,16 @@ class DeletionPlan:
     stored: tuple[Znode, ...] = ()
     """What a coordinator has stored of the group, parents first."""
     has_znode: bool = True
-    """Whether the group has a znode below `/consumers`."""
+    """Says whether the group has a znode below `/consumers`."""
 
     @property
     def count(self) -> int:
-        """How many znodes go."""
+        """The number of znodes that go."""
         return len(self.znodes) + len(self.stored) + (2 if self.has_znode else 0)
 
     @property
     def refusal(self) -> RefusedError | None:
-        """Why the group cannot be deleted; None where it can."""
+        """The reason why the group cannot be deleted; None where it can."""
         if self.is_marked:
             return clients_error(self.group, self.members)
         return living_group_error(self.group, self.members, self.persistent) if self.members else None
@@ -252,7 +252,7 @@ class NudgePlan:
     group: str
     """The group."""
     as_of: AsOf
-    """When the group was read."""
+    """The moment at which the group was read."""
     members: tuple[str, ...]
     """Registered members, sorted."""
     views_version: int

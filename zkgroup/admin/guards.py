@@ -38,7 +38,7 @@ class Guard:
     """Of Kafka's group protocol."""
 
     def refused_by(self, error: OperationRefusedError) -> bool:
-        """Whether it was this guard that made the server refuse."""
+        """Says whether it was this guard that made the server refuse."""
         return error.path in (self.path, self.marker)
 
 

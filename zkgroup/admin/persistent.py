@@ -51,7 +51,7 @@ class RemovalPlan:
     """The znodes that would be removed. Nothing has been."""
 
     as_of: AsOf
-    """When they were read."""
+    """The moment at which they were read."""
     znodes: tuple[Znode, ...]
     """Persistent znodes that belong to sessions, by path."""
     hidden: tuple[str, ...] = ()

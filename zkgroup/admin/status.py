@@ -59,7 +59,7 @@ class Status:
     """The state of the cluster that `status` prints and `doctor` checks."""
 
     as_of: AsOf
-    """When the last part was read."""
+    """The moment at which the last part was read."""
     session_timeout_ms: int
     """The session timeout that the server granted to this client, in milliseconds."""
     brokers: Brokers

@@ -71,7 +71,7 @@ class Restoration:
 
     @property
     def no_undo(self) -> str | None:
-        """Why there is none."""
+        """The reason why there is none."""
         return None if self.undo_command else NO_UNDO_COMMAND
 
 
@@ -175,7 +175,7 @@ def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
 
 
 def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) -> bool:
-    """Whether it is that znode, with the data that the change left; to a topic a controller may add an id."""
+    """True if it is that znode, with the data that the change left; to a topic a controller may add an id."""
     if znode is None or (made_at is not None and znode.stat.czxid != made_at):
         return False
     if (znode.data or b"") == (data or b""):

@@ -45,7 +45,7 @@ _ID = re.compile(r"[0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRecord:
-    """Who makes a change, for the undo record and the audit znode of a group."""
+    """The author of a change, for the undo record and the audit znode of a group."""
 
     undo_id: str
     command: str
@@ -54,12 +54,12 @@ class ChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRecord:
-    """How things were. `offsets` are put back one by one; `znodes` are created again where they are gone."""
+    """The former state. `offsets` are put back one by one; `znodes` are created again where they are gone."""
 
     undo_id: str
     """Id of the record, which `undo` takes."""
     time_ms: int
-    """When the change was made, in epoch milliseconds."""
+    """The moment at which the change was made, in epoch milliseconds."""
     command: str
     """The command line that is undone, without secrets."""
     zookeeper: str
@@ -77,7 +77,7 @@ class UndoRecord:
     znodes: tuple[tuple[str, bytes | None], ...] = ()
     """Path and data of persistent znodes that are deleted, parents first."""
     no_undo: str | None = None
-    """Why this cannot be undone; `znodes` then have the former data."""
+    """The reason why this cannot be undone; `znodes` then have the former data."""
     undo_command: tuple[str, ...] = ()
     """The words of the command that undoes it, without `zkgroup`, the ensemble and `--execute`."""
     when: str | None = None

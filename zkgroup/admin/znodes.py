@@ -97,7 +97,7 @@ class ChrootPlan:
     chroot: str
     """The chroot, an absolute path."""
     as_of: AsOf
-    """When its parents were read."""
+    """The moment at which its parents were read."""
     missing: tuple[str, ...]
     """Paths that do not exist yet, parents first, as the servers name them."""
 

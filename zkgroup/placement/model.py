@@ -62,14 +62,14 @@ class Spread:
     start: Start
     """The two numbers that the algorithm began with."""
     rack_aware: bool
-    """Whether the racks of the brokers were used."""
+    """Says whether the racks of the brokers were used."""
     notes: tuple[str, ...] = ()
-    """Why the result is as it is, where that is not plain; one sentence each."""
+    """The reason why the result is as it is, where that is not plain; one sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """Where everything is now. What a plan is made from."""
+    """The replicas, brokers and sizes from which a plan is made."""
 
     replicas: Replicas
     """Partition to replica list, the preferred leader first."""
@@ -80,7 +80,7 @@ class ClusterSnapshot:
     in_sync: Mapping[TopicPartition, Collection[int]] | None = None
     """The ISR of each partition; None where it is not known, which trusts every registered broker."""
     rack_mode: RackMode = "enforced"
-    """Whether racks are used."""
+    """Says whether racks are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,12 @@ class PlannedMove:
 
     @property
     def leader_changes(self) -> bool:
-        """Whether another replica becomes the preferred leader."""
+        """Says whether another replica becomes the preferred leader."""
         return self.before[:1] != self.after[:1]
 
 
 class Load(NamedTuple):
-    """What one broker carries."""
+    """The load of one broker."""
 
     replicas: int
     """Replicas on the broker."""
@@ -188,9 +188,9 @@ class Phase:
     changes: tuple[PlannedMove, ...]
     """The partitions that change, by topic and number."""
     moves: int
-    """How many replicas are copied to another broker."""
+    """The number of replicas that are copied to another broker."""
     bytes: int | None
-    """How many bytes are copied; None if sizes are not known."""
+    """The number of bytes that are copied; None if sizes are not known."""
 
 
 def racks_in_use(brokers: Collection[Broker], mode: RackMode) -> dict[int, str]:
@@ -243,7 +243,7 @@ class PlacementModel(Protocol):
         ...
 
     def is_stray(self, tp: TopicPartition, source: int) -> bool:
-        """Whether the piece that is on `source` is away from home, or has none."""
+        """Says whether the piece that is on `source` is away from home, or has none."""
         ...
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
@@ -374,7 +374,7 @@ class ReplicaPlacement:
         return self._sizes is not None
 
     def lost_its_leader(self, tp: TopicPartition) -> bool:
-        """Whether the preferred leader of before holds it no more."""
+        """Says whether the preferred leader of before holds it no more."""
         return self._homes[tp][0] not in self.brokers_of[tp]
 
     def closed_groups(self) -> list[list[int]]:
@@ -403,7 +403,7 @@ class ReplicaPlacement:
         return sorted(shared, key=lambda broker: (-self.loads[broker], broker))
 
     def _rack_is_open(self, tp: TopicPartition, source: int, target: int) -> bool:
-        """Whether the partition is in as many racks afterwards as it should be, or in no fewer than now."""
+        """True if the partition is in as many racks afterwards as it should be, or in no fewer than now."""
         racks = self._racks
         if not racks or racks[source] == racks[target]:
             return True

@@ -133,7 +133,7 @@ class AsyncAdmin:
 
     @property
     def address(self) -> str:
-        """How undo records name the ensemble."""
+        """The ensemble as undo records name it."""
         return self._admin.address
 
     async def _call(self, call: Callable[[Admin], R]) -> R:

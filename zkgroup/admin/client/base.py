@@ -67,7 +67,7 @@ class Listing(Generic[RowT]):
 
 
 class AdminBase:
-    """What the methods of `Admin` share."""
+    """The base of the methods of `Admin`: connection, undo records and arguments."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class AdminBase:
 
     @property
     def address(self) -> str:
-        """How undo records name the ensemble."""
+        """The ensemble as undo records name it."""
         return self._recorder.zookeeper
 
     @contextmanager

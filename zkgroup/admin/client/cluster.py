@@ -27,7 +27,7 @@ class ClusterMethods(AdminBase):
         return status.read_status(self._ensemble)
 
     def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[DoctorFinding]:
-        """What is wrong with the ensemble.
+        """The faults of the ensemble.
 
         Args:
             session_timeout_ms: warns of a server that grants a shorter session timeout than this.

@@ -60,7 +60,7 @@ class Brokers:
     controllers_only: tuple[int, ...]
     """Ids of the brokers that only take part in controller elections."""
     unreadable: tuple[str, ...] = ()
-    """What is wrong with each registration that cannot be read, with its path."""
+    """The faults of each registration that cannot be read, with its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class BrokerSummary:
     port: int
     """The port of its plaintext listener; -1 if it has no such listener."""
     registered_at_ms: int
-    """When the registration was made, by the server's clock."""
+    """The moment at which the registration was made, by the server's clock."""
     version: int
     """Of the registration's format: 1 is Kafka 0.8, 4 is 0.10.2 to 2.6."""
     epoch: int
@@ -84,7 +84,7 @@ class BrokerSummary:
     role: str
     """`data`, or `controller` for one that hosts nothing."""
     controller: bool
-    """Whether `/controller` names this broker."""
+    """Says whether `/controller` names this broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class BrokerDescription:
     hosted: tuple[TopicPartition, ...]
     """Partitions with a replica on it."""
     replicas: int
-    """How many these are."""
+    """The number of these."""
     leaders: int
     """Partitions that it leads."""
     preferred: int
@@ -180,7 +180,7 @@ def placeable(known: Mapping[int, BrokerRegistration]) -> tuple[Broker, ...]:
 
 
 def is_controller_only(registration: BrokerRegistration) -> bool:
-    """Whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
+    """Says whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
     return registration.role == "controller"
 
 
@@ -399,10 +399,10 @@ class LeftReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgettingPlan:
-    """What would be forgotten. Nothing has been."""
+    """The plan of a change: nothing has been forgotten yet."""
 
     as_of: AsOf
-    """When the records were read."""
+    """The moment at which the records were read."""
     broker: int
     """The broker whose stray replicas are forgotten."""
     left: tuple[LeftReplicas, ...]

@@ -66,7 +66,7 @@ class ControllerInfo:
 
     @property
     def is_zkgroup(self) -> bool:
-        """Whether a controller of zkgroup is active."""
+        """Says whether a controller of zkgroup is active."""
         return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
 
     @property
@@ -128,7 +128,7 @@ def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
 
 
 def has_controller(ensemble: Ensemble) -> bool:
-    """Whether a session holds `/controller` now."""
+    """Says whether a session holds `/controller` now."""
     return _held(ensemble.zk.find(ControllerRegistration.path())) is not None
 
 
@@ -192,7 +192,7 @@ def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Mapping[
 
 
 def hosts_topics(brokers: Mapping[int, BrokerRegistration]) -> bool:
-    """Whether one of these registered brokers is of zkgroup and hosts partitions."""
+    """Says whether one of these registered brokers is of zkgroup and hosts partitions."""
     return any(each.is_zkgroup and each.role == "data" for each in brokers.values())
 
 
@@ -343,7 +343,7 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
 
 
 def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
-    """Whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
+    """Says whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
     return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
 
 
@@ -439,7 +439,7 @@ class ResignationPlan:
     """The controller that would be asked to resign."""
 
     as_of: AsOf
-    """When `/controller` was read."""
+    """The moment at which `/controller` was read."""
     controller: int
     """Broker id of the controller that would be asked."""
     epoch: int | None
@@ -457,7 +457,7 @@ class Resignation:
     """The result of a request to resign."""
 
     as_of: AsOf
-    """When `/controller` was last read."""
+    """The moment at which `/controller` was last read."""
     resigned: bool
     """The `/controller` that was meant is gone."""
     successor: int | None

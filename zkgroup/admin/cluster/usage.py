@@ -1,4 +1,4 @@
-"""What a Kafka cluster costs its ensemble: as once estimated, as Kafka's source says, as measured.
+"""The cost of a Kafka cluster for its ensemble: as once estimated, as Kafka's source says, as measured.
 
 The corrected formulas are read off the source of each release (controller.md 9): B brokers, T topics, P
 partitions, R of them being reassigned, C change notifications, A requests of tools that wait. They count the
@@ -81,7 +81,7 @@ class Usage:
     measured_by: str | None
     """`mntr`, `wchs`, `AdminServer` or `tree walk`."""
     reason: str | None
-    """Why there is no measured count, or what it leaves out."""
+    """The reason why there is no measured count, or what it leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class ClusterUsage:
     """`cluster usage`."""
 
     as_of: AsOf
-    """When the tree was read."""
+    """The moment at which the tree was read."""
     counts: Counts
     """The numbers that the formulas use."""
     release: str | None

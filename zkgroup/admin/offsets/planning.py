@@ -96,11 +96,11 @@ class AtTime:
 
 
 Target = Earliest | Latest | Absolute | Shift | AtTime
-"""Where offsets are to go."""
+"""The target of a reset of offsets."""
 
 
 def needs_log(target: Target) -> bool:
-    """Whether only the log of a partition knows the offset of this target."""
+    """Says whether only the log of a partition knows the offset of this target."""
     return isinstance(target, Earliest | Latest | AtTime)
 
 
@@ -145,7 +145,7 @@ class OffsetChange:
 
     @property
     def changes(self) -> bool:
-        """Whether anything would be written for this partition."""
+        """Says whether anything would be written for this partition."""
         if self.removes:
             return self.version is not None
         if self.exactly is None and self.before is not None:
@@ -162,11 +162,11 @@ class AffectedMember:
     kind: SubscriptionKind
     """As in `MemberDescription`."""
     partitions: int
-    """How many of the partitions that change it owns."""
+    """The number of partitions that change and that it owns."""
 
     @property
     def obeys(self) -> bool:
-        """Whether it seeks to a new offset of a partition that it owns (recipes 6).
+        """Says whether it seeks to a new offset of a partition that it owns (recipes 6).
 
         Other clients go on from the position in their memory, and their next commit overwrites what was
         written; they read an offset only when they claim the partition.
@@ -176,12 +176,12 @@ class AffectedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetPlan:
-    """What would be written. Nothing has been."""
+    """The plan of a change: nothing has been written yet."""
 
     group: str
     """The group."""
     as_of: AsOf
-    """When the offsets were read."""
+    """The moment at which the offsets were read."""
     members: tuple[AffectedMember, ...]
     """Registered members at that moment, by id: with any, it takes force."""
     persistent: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Whether offsets that an operator wrote below living members stand: judged by what their owners do next.
+"""True if offsets that an operator wrote below living members stand: judged by what their owners do next.
 
 A member of zkgroup learns of a reset, and ZooKeeper refuses its commits until it has sought to the new offset
 (recipes 6). Any other client goes on from the position in its memory, and its next commit overwrites what was
@@ -36,7 +36,7 @@ class OffsetStanding:
     topic_partition: TopicPartition
     """The partition."""
     standing: Standing
-    """Whether the new offset stands."""
+    """Says whether the new offset stands."""
     offset: int | None
     """The committed offset as last read; None if there is none, or it cannot be read."""
     owner: str | None

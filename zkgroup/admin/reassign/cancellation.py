@@ -59,7 +59,7 @@ class CancelPlan:
     """A running request as it would be changed. Nothing has been."""
 
     as_of: AsOf
-    """When the request was read."""
+    """The moment at which the request was read."""
     version: int
     """Data version of `/admin/reassign_partitions` as read; the write is conditional on it."""
     before: Reassignment
@@ -71,7 +71,7 @@ class CancelPlan:
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The rollback file of an execution that has the old list, of those where one was needed and found."""
     throttled: bool = False
-    """Whether the moves that run have a throttle, as far as the znodes show."""
+    """Says whether the moves that run have a throttle, as far as the znodes show."""
     unordered: tuple[TopicPartition, ...] = ()
     """Those that go back to the replicas of before in an order that may be another one."""
 
@@ -167,11 +167,11 @@ class Removal:
     """A request that cannot be read, and that would be removed. Nothing has been."""
 
     as_of: AsOf
-    """When the request was read."""
+    """The moment at which the request was read."""
     znode: Znode
     """`/admin/reassign_partitions` as read; its deletion is conditional on the version."""
     error: CorruptZnodeError
-    """Why the request cannot be read."""
+    """The reason why the request cannot be read."""
     note: str | None
     """What becomes of a move that the controller had begun before the request was written over."""
 
@@ -259,7 +259,7 @@ def _command_back(
 
 
 def _fits(one: Execution, tp: TopicPartition, now: tuple[int, ...], former: tuple[int, ...] | None) -> bool:
-    """Whether the list can be the old one: the same replicas, or, where the topic does not show them, those
+    """True if the list can be the old one: the same replicas, or, where the topic does not show them, those
     that make up the present list together with the target.
     """
     before = one.before.get(tp)

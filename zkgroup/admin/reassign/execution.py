@@ -28,7 +28,7 @@ from zkgroup.znodes.admin_requests import Move
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentOutcome:
-    """How a wait for reassignments ended."""
+    """The end of a wait for reassignments."""
 
     status: str
     """The worst of one partition: `in_progress`, `failed` or `done`."""
@@ -100,13 +100,13 @@ def end_of_moves(
 
 
 def is_over(ensemble: Ensemble, rows: Sequence[ReassignmentStatus]) -> bool:
-    """Whether no move needs its throttle any more: all done; or cancelled or dropped, and no other moves."""
+    """True if no move needs its throttle any more: all done; or cancelled or dropped, and no other moves."""
     found = {row.status for row in rows}
     return found <= {DONE} or (found <= {DONE, FAILED} and nothing_moves(ensemble))
 
 
 def is_still(ensemble: Ensemble, rows: Sequence[ReassignmentStatus]) -> bool:
-    """Whether no replica moves and no plan is about to move one: after a cancel, which may leave others."""
+    """True if no replica moves and no plan is about to move one: after a cancel, which may leave others."""
     return nothing_moves(ensemble) and not running_plans(ensemble)
 
 
@@ -136,7 +136,7 @@ def clear_throttles_change(
 
 
 def _still_needed(ensemble: Ensemble, rows: Sequence[ReassignmentStatus] | None) -> str | None:
-    """Why a throttle has to stay; None where no move needs it."""
+    """The reason why a throttle has to stay; None where no move needs it."""
     if rows is not None:
         return None if is_over(ensemble, rows) else "not every move is done"
     if plans := running_plans(ensemble):

@@ -40,12 +40,12 @@ class ReassignmentStatus:
     status: str
     """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
     detail: str | None = None
-    """Why it has this status; None if there is nothing to add."""
+    """The reason why it has this status; None if there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentProgress:
-    """How far a set of moves is."""
+    """The progress of a set of moves."""
 
     done: int
     total: int
@@ -120,7 +120,7 @@ def list_reassignments(
 
 
 def nothing_moves(ensemble: Ensemble) -> bool:
-    """Whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
+    """Says whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
     _, rows, unreadable = list_reassignments(ensemble)
     return not rows and not any(error.path == Reassignment.path() for error in unreadable)
 

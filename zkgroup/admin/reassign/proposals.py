@@ -55,7 +55,7 @@ class Proposal:
     """What `generate` proposes, beside what is."""
 
     as_of: AsOf
-    """When the topics were read."""
+    """The moment at which the topics were read."""
     current: Mapping[TopicPartition, tuple[int, ...]]
     """Partition to its replica list now."""
     proposed: Mapping[TopicPartition, tuple[int, ...]]
@@ -93,7 +93,7 @@ class PhasedPlan:
     """A plan, and the requests that carry it out one after the other."""
 
     as_of: AsOf
-    """When the cluster was read."""
+    """The moment at which the cluster was read."""
     plan: Plan
     """The changes and their costs."""
     phases: tuple[Phase, ...]

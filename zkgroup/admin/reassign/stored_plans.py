@@ -65,7 +65,7 @@ class PlanDescription:
     """One stored plan and how far it is."""
 
     as_of: AsOf
-    """When the plan was read."""
+    """The moment at which the plan was read."""
     plan: str
     """Id of the plan."""
     stored: StoredPlan
@@ -93,7 +93,7 @@ class Storing:
     """A plan that would be stored. Nothing has been."""
 
     as_of: AsOf
-    """When the cluster was read."""
+    """The moment at which the cluster was read."""
     stored: StoredPlan
     """The plan as it would be stored."""
     notes: tuple[str, ...]

@@ -53,10 +53,10 @@ class RunningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentPlan:
-    """What would be asked for. Nothing has been."""
+    """The plan of a change: nothing has been asked for yet."""
 
     as_of: AsOf
-    """When the topics were read."""
+    """The moment at which the topics were read."""
     rows: tuple[PlannedMove, ...]
     """Every partition of the file, in order; those with nothing to do are not asked for."""
     throttle: int | None
@@ -246,7 +246,7 @@ def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tupl
 
 
 def order_is_known(topic: Topic, partition: int, former: Sequence[int]) -> bool:
-    """Whether `former_replicas` are in the order that they had: the move has not begun, or there is one."""
+    """True if `former_replicas` are in the order that they had: the move has not begun, or there is one."""
     return partition not in topic.moving or len(former) < 2
 
 
@@ -330,7 +330,7 @@ def _notes_on_unhosted(
 
 
 def _check_size(plan: ReassignmentPlan) -> None:
-    """Refuses what one transaction cannot carry, before anything is written (K33)."""
+    """Refuses what one transaction cannot carry, before anything is written (the limit of a packet, K33)."""
     if not plan.effective:
         return
     data = len(plan.request.encode())

@@ -61,7 +61,7 @@ class Throttled:
 
     @property
     def is_of_moves(self) -> bool:
-        """Whether a move has set it, as far as the znodes show: topics name the replicas of moves one by one.
+        """True if a move has set it, as far as the znodes show: topics name the replicas of moves one by one.
 
         `*` for every replica of a topic, and rates without any topic, were set by an operator.
         """

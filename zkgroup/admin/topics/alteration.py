@@ -55,10 +55,10 @@ class AddedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterationPlan:
-    """What would be written. Nothing has been."""
+    """The plan of a change: nothing has been written yet."""
 
     as_of: AsOf
-    """When the topic was read."""
+    """The moment at which the topic was read."""
     topic: str
     """The topic that changes."""
     znode: Znode

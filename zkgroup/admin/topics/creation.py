@@ -305,7 +305,7 @@ class LeadersSeen:
     """What the last read found."""
 
     as_of: AsOf
-    """When the partitions were last read."""
+    """The moment at which the partitions were last read."""
     leaderless: Mapping[TopicPartition, str]
     """Partitions without a live leader, each with why; with none, the wait was not in vain."""
 

@@ -53,7 +53,7 @@ class TopicDeletionPlan:
     topic: str
     """The topic."""
     as_of: AsOf
-    """When the topic was read."""
+    """The moment at which the topic was read."""
     controller: int | None
     """Broker that would be asked; None: there is no active controller, and the znodes are removed here."""
     users: tuple[tuple[str, str], ...]
@@ -230,7 +230,7 @@ def _refuse_internal(ensemble: Ensemble, topic: str, info: ControllerInfo) -> No
 
 
 def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool:
-    """Whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
+    """Says whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
     topic = decode_or_error(znode, Topic.decode).value
     name = znode.path.rpartition("/")[2]
     return info.is_zkgroup and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
@@ -435,13 +435,13 @@ class DeletionSeen:
     """What the last read found."""
 
     as_of: AsOf
-    """When the topic was last read."""
+    """The moment at which the topic was last read."""
     gone: bool
-    """Whether the topic and the request to delete it are both gone."""
+    """Says whether the topic and the request to delete it are both gone."""
     detail: str | None
     """What it waits for, or why it will not end; None where nothing is known to block it."""
     is_over: bool
-    """Whether the topic is gone, or the controller has dropped the request."""
+    """Says whether the topic is gone, or the controller has dropped the request."""
 
 
 def wait_until_gone(
@@ -536,7 +536,7 @@ def delete_topic_change(
 
 
 def _made_anew(plan: TopicDeletionPlan, command_text: Callable[[Sequence[str]], str]) -> str:
-    """Why the deletion cannot be undone, and how the topic is made again as far as that goes."""
+    """The reason why the deletion cannot be undone, and how the topic is made again as far as that goes."""
     lists = replica_lists(plan.znodes)
     if lists is None:
         return NO_RECORDS

@@ -52,7 +52,7 @@ class TopicPartitionDescription:
     removing: tuple[int, ...]
     """Replicas that a running reassignment removes at its end."""
     state_written_ms: int | None = None
-    """When the state was last written, by the servers' clock; None if there is no state."""
+    """The moment at which the state was last written, by the servers' clock; None if there is no state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class TopicDescription:
     deletion: PendingDeletion | None = None
     """It is to be deleted; clients may see it no more."""
     unreadable: tuple[CorruptZnodeError, ...] = ()
-    """What is wrong with its configuration and with states of its partitions."""
+    """The faults of its configuration and with states of its partitions."""
     unhosted: bool = False
     """No broker hosts it, nor shall one: it was made without brokers, for sharing its partitions."""
 
@@ -89,9 +89,9 @@ class TopicSummary:
     replication_factor: int | None
     """Length of the longest replica list; None if there are no partitions, or the znode cannot be read."""
     internal: bool
-    """Whether it is a topic of Kafka itself, as `__consumer_offsets`."""
+    """Says whether it is a topic of Kafka itself, as `__consumer_offsets`."""
     marked_for_deletion: bool
-    """Whether `/admin/delete_topics` has a request for it."""
+    """Says whether `/admin/delete_topics` has a request for it."""
 
 
 def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:
@@ -136,7 +136,7 @@ def partitions_named(
 
 
 def topic_exists(ensemble: Ensemble, topic: str) -> bool:
-    """Whether there is a topic of this name."""
+    """Says whether there is a topic of this name."""
     return ensemble.zk.exists(Topic.path(topic)) is not None
 
 
@@ -287,7 +287,7 @@ class PendingDeletion:
     """What it waits for, as a controller of zkgroup says (`NOT_REPORTED` before it does), else as far as the
     znodes show; None where nothing is known to block it."""
     without_brokers: tuple[int, ...] = ()
-    """Brokers that an operator has said not to wait for (K20)."""
+    """Brokers that an operator has said not to wait for (lost brokers, K20)."""
 
 
 def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
