@@ -31,14 +31,14 @@ class PositionsByHand:
 
     def __init__(self) -> None:
         self.engine: MemberEngine | None = None
-        self.last_move_id = 0
+        self.last_seek_id = 0
         self.last_commit_id = 1_000_000
         """Call ids far from those of the member's loop."""
         self._claims: dict[TopicPartition, _Claim] = {}
         self._last_seek = 0
 
     def assigned(self, effect: Assign) -> None:
-        self.last_move_id = effect.move_id
+        self.last_seek_id = effect.seek_id
         for grant in effect.grants:
             offset = grant.offset
             self._claims[grant.topic_partition] = _Claim(grant.token, offset or 0, offset is None)
@@ -55,7 +55,7 @@ class PositionsByHand:
     ) -> None:
         del until_ms
         positions = {tp: self._claims[tp].position for tp in partitions if tp in self._claims}
-        done(ProcessedPositions(positions, self._seeks(positions), self.last_move_id))
+        done(ProcessedPositions(positions, self._seeks(positions), self.last_seek_id))
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -64,12 +64,12 @@ class PositionsByHand:
     def extended(self) -> None:
         pass
 
-    def moved(self, move: SeekTo) -> None:
-        self.last_move_id = move.move_id
-        claim = self._claims.get(move.topic_partition)
+    def seek_performed(self, seek: SeekTo) -> None:
+        self.last_seek_id = seek.seek_id
+        claim = self._claims.get(seek.topic_partition)
         if claim is not None:
-            claim.position = max(move.offset, 0)
-            claim.must_commit = move.offset < 0
+            claim.position = max(seek.offset, 0)
+            claim.must_commit = seek.offset < 0
             claim.seek = 0
 
     def committed(self, outcome: FinishCommit) -> None:
@@ -120,7 +120,7 @@ class PositionsByHand:
         positions = dict(values or {tp: claim.position for tp, claim in self._claims.items()})
         self.last_commit_id += 1
         return CommitRequested(
-            self.last_commit_id, positions, self._seeks(positions), last_move_id=self.last_move_id
+            self.last_commit_id, positions, self._seeks(positions), last_seek_id=self.last_seek_id
         )
 
     def _seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

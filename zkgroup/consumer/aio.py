@@ -271,7 +271,7 @@ class AsyncGroupMember(AsyncBase):
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         """See `GroupMember.commit`. Cancelling ends the wait, not the commit (`cancelled_commits`)."""
-        return await self._await_commit(self._engine.commit_now(checked_offsets(offsets)))
+        return await self._await_commit(self._engine.commit_offsets(checked_offsets(offsets)))
 
 
 class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):

@@ -547,4 +547,4 @@ class Revocations:
     def _report(self, revocation: _Revocation, processed: ProcessedPositions) -> None:
         call_id = revocation.effect.call_id
         if self._open.pop(call_id, None) is not None:
-            self._post(Revoked(call_id, processed.positions, processed.last_move_id, processed.seeks))
+            self._post(Revoked(call_id, processed.positions, processed.last_seek_id, processed.seeks))

@@ -80,7 +80,7 @@ class Delivery:
 
     def assigned(self, effect: Assign) -> None:
         with self._subscriptions.lock:
-            self._subscriptions.last_move_id = max(self._subscriptions.last_move_id, effect.move_id)
+            self._subscriptions.last_seek_id = max(self._subscriptions.last_seek_id, effect.seek_id)
             for grant in effect.grants:
                 self._given_up.discard(grant.topic_partition)
                 state = TopicPartitionState(grant, self._unacked_max)
@@ -138,12 +138,12 @@ class Delivery:
         if waiting:
             self._wake_application()
 
-    def moved(self, move: SeekTo) -> None:
+    def seek_performed(self, seek: SeekTo) -> None:
         with self._subscriptions.lock:
-            self._subscriptions.last_move_id = move.move_id
-            state = self._subscriptions.find(move.topic_partition)
+            self._subscriptions.last_seek_id = seek.seek_id
+            state = self._subscriptions.find(seek.topic_partition)
             if state is not None:
-                state.move(move.offset if move.offset >= 0 else None)
+                state.seek(seek.offset if seek.offset >= 0 else None)
         self._wake_fetcher()
 
     def committed(self, outcome: FinishCommit) -> None:
@@ -251,7 +251,7 @@ class Delivery:
         """The positions for offsets that the application gave; they may go back after a seek."""
         with self._subscriptions.lock:
             given = ProcessedPositions(
-                dict(offsets), self._subscriptions.seeks(offsets), self._subscriptions.last_move_id
+                dict(offsets), self._subscriptions.seeks(offsets), self._subscriptions.last_seek_id
             )
         self._history_queue.send()
         return given
@@ -427,7 +427,7 @@ class FetchBuffer:
             states = [state for _, state in self._settling(wanted)]
             positions = {state.topic_partition: state.tracker.position for state in states}
             processed = ProcessedPositions(
-                positions, self._subscriptions.seeks(positions), self._subscriptions.last_move_id
+                positions, self._subscriptions.seeks(positions), self._subscriptions.last_seek_id
             )
         if positions:
             future: Future[CommitResult] = Future()

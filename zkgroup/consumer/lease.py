@@ -25,8 +25,8 @@ class HeldLeases:
     grants: Mapping[TopicPartition, LeaseGrant] = field(default_factory=dict)
     stopped: frozenset[TopicPartition] = frozenset()
     """Owned partitions that are being revoked: commits are allowed, deliveries are not."""
-    move_id: int = 0
-    """`move_id` of the last `Assign` or `SeekTo` performed."""
+    seek_id: int = 0
+    """`seek_id` of the last `Assign` or `SeekTo` performed."""
     gaps: int = 0
     """Number of times that the lease had run out when it was extended."""
 
@@ -54,19 +54,19 @@ class LeaseTable:
         """Whether this process was forked from the one with the session: no lease is valid here."""
         return os.getpid() != self._pid
 
-    def grant(self, grants: Iterable[LeaseGrant], move_id: int = 0) -> None:
+    def grant(self, grants: Iterable[LeaseGrant], seek_id: int = 0) -> None:
         new = {grant.topic_partition: grant for grant in grants}
         before = self.current
         self.current = replace(
             before,
             grants={**before.grants, **new},
             stopped=before.stopped - new.keys(),
-            move_id=max(before.move_id, move_id),
+            seek_id=max(before.seek_id, seek_id),
         )
 
-    def moved(self, move_id: int) -> None:
+    def seek_performed(self, seek_id: int) -> None:
         """Notes a performed `SeekTo`."""
-        self.current = replace(self.current, move_id=max(self.current.move_id, move_id))
+        self.current = replace(self.current, seek_id=max(self.current.seek_id, seek_id))
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
         before = self.current

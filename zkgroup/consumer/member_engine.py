@@ -56,11 +56,11 @@ log = logging.getLogger("zkgroup.consumer")
 T = TypeVar("T")
 
 OWN_GRACE_MS = 200
-"""Seconds after its deadline when a machine that has not finished is given up."""
+"""Milliseconds after its deadline at which a machine that has not finished its close is given up."""
 CLIENT_CLOSE_MS = 2000
 CLIENT_CLOSE_MIN_MS = 100
 SHARED_GRACE_MS = 120_000
-"""Session timeouts that a machine on a shared client may take longer (`CloseRequested`)."""
+"""The same on a shared client, where the machine deletes its znodes itself (`CloseRequested`)."""
 
 
 class MemberEngine:
@@ -183,9 +183,9 @@ class MemberEngine:
         self._request(lambda: self.begin_commit(processed, future), future)
         return future
 
-    def commit_now(self, offsets: Mapping[TopicPartition, int]) -> Future[CommitResult]:
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> Future[CommitResult]:
         """Requests a commit of checked offsets for the present claims, not for later ones."""
-        return self.commit(ProcessedPositions(offsets, last_move_id=self.lease_table.current.move_id))
+        return self.commit(ProcessedPositions(offsets, last_seek_id=self.lease_table.current.seek_id))
 
     def ask(self, request: Request) -> Future[Outcome]:
         """Submits a read of the application, outside the machine."""
@@ -273,9 +273,9 @@ class MemberEngine:
         if self._ended:
             self._fail(future)
             return
-        commit_id, last_move_id = self.loop.new_id(), processed.last_move_id
+        commit_id, last_seek_id = self.loop.new_id(), processed.last_seek_id
         self._pending_futures.commit(commit_id, future)
-        self.loop.step(CommitRequested(commit_id, processed.positions, processed.seeks, last_move_id))
+        self.loop.step(CommitRequested(commit_id, processed.positions, processed.seeks, last_seek_id))
 
     def _after_step(self) -> None:
         self.topics, self.missing_topics = self._machine.topics, self._machine.missing_topics
@@ -533,7 +533,7 @@ class PartitionEffectHandler:
             case ExtendLease(until_ms):
                 self._extend(until_ms)
             case SeekTo():
-                self._move(effect)
+                self._seek(effect)
             case _:
                 assert_never(effect)
 
@@ -544,7 +544,7 @@ class PartitionEffectHandler:
             self._delivery.extended()
 
     def _assign(self, effect: Assign) -> None:
-        self._lease_table.grant(effect.grants, effect.move_id)
+        self._lease_table.grant(effect.grants, effect.seek_id)
         self._telemetry.holdings()
         if self._delivery is not None:
             self._delivery.assigned(effect)
@@ -574,10 +574,10 @@ class PartitionEffectHandler:
         if self._delivery is not None:
             self._delivery.ended(partitions)
 
-    def _move(self, effect: SeekTo) -> None:
-        self._lease_table.moved(effect.move_id)
+    def _seek(self, effect: SeekTo) -> None:
+        self._lease_table.seek_performed(effect.seek_id)
         if self._delivery is not None:
-            self._delivery.moved(effect)
+            self._delivery.seek_performed(effect)
 
     def finish(self) -> None:
         """Ends all leases: the member has ended."""

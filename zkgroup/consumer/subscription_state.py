@@ -30,8 +30,8 @@ class ProcessedPositions:
     positions: Mapping[TopicPartition, int]
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """As in `CommitRequested`."""
-    last_move_id: int | None = None
-    """`move_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
+    last_seek_id: int | None = None
+    """`seek_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
 
 
 class DeliveryPort(Protocol):
@@ -66,7 +66,7 @@ class DeliveryPort(Protocol):
         """Continues delivery that waited for the lease: it was extended."""
         ...
 
-    def moved(self, move: SeekTo) -> None:
+    def seek_performed(self, seek: SeekTo) -> None:
         """Drops buffered records and continues from the offset given; a negative one: by the reset policy."""
         ...
 
@@ -318,8 +318,8 @@ class SubscriptionState:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.by_partition: dict[TopicPartition, TopicPartitionState] = {}
-        self.last_move_id = 0
-        """`move_id` of the last `Assign` or `SeekTo` performed."""
+        self.last_seek_id = 0
+        """`seek_id` of the last `Assign` or `SeekTo` performed."""
 
     def find(self, topic_partition: TopicPartition) -> TopicPartitionState | None:
         return self.by_partition.get(topic_partition)
@@ -347,7 +347,7 @@ class SubscriptionState:
         """The positions of these partitions that are processed and not committed yet."""
         states = self.of(partitions)
         positions = {state.topic_partition: at for state in states if (at := state.to_commit()) is not None}
-        return ProcessedPositions(positions, self.seeks(positions), self.last_move_id)
+        return ProcessedPositions(positions, self.seeks(positions), self.last_seek_id)
 
     def seeks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The partitions with a seek, each with the number of its last seek."""

@@ -291,7 +291,7 @@ class GroupMember(SyncBase):
         engine = self._engine
         try:
             result = result_of(
-                engine, engine.commit_now(checked_offsets(offsets)), reply_timeout_s(self._settings)
+                engine, engine.commit_offsets(checked_offsets(offsets)), reply_timeout_s(self._settings)
             )
         except FutureTimeoutError:
             raise OutcomeUnknownError("the commit got no reply in time; it may have been applied") from None

@@ -146,10 +146,10 @@ def test_positions_carry_the_epoch_under_which_they_were_taken(rig: Rig) -> None
     rig.own(token=3)
     before = rig.delivery.to_commit()
 
-    rig.delivery.moved(SeekTo(A, 5, "reset", move_id=4))
+    rig.delivery.seek_performed(SeekTo(A, 5, "reset", seek_id=4))
     after = rig.delivery.to_commit()
 
-    assert (before.last_move_id, after.last_move_id) == (3, 4)
+    assert (before.last_seek_id, after.last_seek_id) == (3, 4)
 
 
 def test_an_operators_reset_is_applied_at_once(rig: Rig) -> None:
@@ -158,7 +158,7 @@ def test_an_operators_reset_is_applied_at_once(rig: Rig) -> None:
     rig.feed(5)
     in_hand = rig.take(2)
 
-    rig.delivery.moved(SeekTo(A, 100, "reset", move_id=8))
+    rig.delivery.seek_performed(SeekTo(A, 100, "reset", seek_id=8))
 
     assert not rig.delivery.to_commit().positions
     rig.feed(1)

@@ -56,7 +56,7 @@ def seek_is_lost_at_the_release(patch: Patch) -> None:
     def report(self: Revocations, revocation: Any, processed: Any) -> None:
         call_id = revocation.effect.call_id
         if self._open.pop(call_id, None) is not None:
-            self._post(Revoked(call_id, processed.positions, processed.last_move_id))
+            self._post(Revoked(call_id, processed.positions, processed.last_seek_id))
 
     patch.setattr(Revocations, "_report", report)
 

@@ -64,8 +64,8 @@ def unknown_outcome_taken_for_applied(patch: Patch) -> None:
 
 
 def position_from_before_a_reset(patch: Patch) -> None:
-    patch.setattr(Commits, "_is_void", lambda self, tp, last_move_id: False)
-    real = Commits._move
+    patch.setattr(Commits, "_is_void", lambda self, tp, last_seek_id: False)
+    real = Commits._seek
 
     def move(self: Commits, owned: OwnedPartition, offset: int, reason: str) -> None:
         queue, self._queue = self._queue, []
@@ -73,7 +73,7 @@ def position_from_before_a_reset(patch: Patch) -> None:
         real(self, owned, offset, reason)
         self._queue, self._current = queue, current
 
-    patch.setattr(Commits, "_move", move)
+    patch.setattr(Commits, "_seek", move)
 
 
 def claim_without_bump(patch: Patch) -> None:

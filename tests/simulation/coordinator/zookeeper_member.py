@@ -107,4 +107,4 @@ class ZooKeeperMember:
             before = self._positions.get((tp, grant.token), grant.offset or 0)
             offsets[tp] = self._positions[tp, grant.token] = before + self._rng.randint(0, 2)
         self.commits += 1
-        self.actor.engine.commit_now(offsets)
+        self.actor.engine.commit_offsets(offsets)

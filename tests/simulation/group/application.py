@@ -390,7 +390,7 @@ class Application(RebalanceListener):
             state, claim = self._subscriptions.find(tp), owned.get(tp)
             if ordered.own is None or state is None or claim is None or "without a seek" not in str(error):
                 continue
-            if claim.position_epoch > self._subscriptions.last_move_id:
+            if claim.position_epoch > self._subscriptions.last_seek_id:
                 continue  # by a later reset, which is not reported where the partition is being released
             # An offset up to what this member committed in this claim is committed.
             if state.identity == ordered.claims.get(tp) and ordered.own[tp] >= claim.floor:

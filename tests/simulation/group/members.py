@@ -353,7 +353,7 @@ class ConsumingActor(Actor):
             state, owned = subscriptions.find(tp), self.machine._components.context.owned.partitions.get(tp)
             if state is None or owned is None or state.grant.token != owned.token or state.settling:
                 continue
-            is_of_before = state.sought != owned.sought or owned.position_epoch > subscriptions.last_move_id
+            is_of_before = state.sought != owned.sought or owned.position_epoch > subscriptions.last_seek_id
             if is_of_before or owned.token in self.application.own_committed:
                 continue
             at = state.tracker.position

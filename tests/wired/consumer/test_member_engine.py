@@ -228,7 +228,7 @@ def test_a_commit_beside_a_running_callback_is_answered(bench: Bench) -> None:
     bench.engine.hand_back(frozenset({ZERO}))
     bench.pass_time(0)
     call = bench.runner.begin()
-    commit = bench.engine.commit_now({ZERO: 5, ONE: 6})
+    commit = bench.engine.commit_offsets({ZERO: 5, ONE: 6})
     bench.pass_time(10)
 
     assert commit.result(0).committed == {ZERO: 5, ONE: 6}
@@ -245,7 +245,7 @@ def test_what_is_asked_of_an_ended_member_is_answered_at_once(bench: Bench) -> N
     bench.pass_time(10)
     bench.runner.finish(bench.runner.begin())
     bench.pass_time(100)
-    late = bench.engine.commit_now({ZERO: 1})
+    late = bench.engine.commit_offsets({ZERO: 1})
 
     assert bench.engine.state is MemberState.FAILED
     for future in (waits, late):

@@ -101,7 +101,7 @@ class Commits:
         commit = PendingCommit(event.commit_id, dict(event.positions), event.seeks)
         for tp in event.positions:
             error = self._objection(tp)
-            if error is None and self._is_void(tp, event.last_move_id):
+            if error is None and self._is_void(tp, event.last_seek_id):
                 error = OffsetConflictError(f"{tp} was moved or claimed anew after this position was taken")
             if error is not None:
                 commit.refuse(tp, error)
@@ -128,9 +128,9 @@ class Commits:
             return LeaseLostError(f"the lease of {tp} has ended")
         return None
 
-    def _is_void(self, tp: TopicPartition, last_move_id: int | None) -> bool:
+    def _is_void(self, tp: TopicPartition, last_seek_id: int | None) -> bool:
         """Whether the position is from before the present lease, or from before a `SeekTo`."""
-        return last_move_id is not None and self._context.owned.partitions[tp].position_epoch > last_move_id
+        return last_seek_id is not None and self._context.owned.partitions[tp].position_epoch > last_seek_id
 
     def end_lease(self) -> None:
         """Refuses commits that are not sent yet: there is no commit without a lease."""
@@ -347,7 +347,7 @@ class Commits:
         owned.write_pending = found != target
         tp = owned.topic_partition
         self._context.note("reset.applied", **tp_fields(tp), offset=target, mzxid=owned.last_mzxid)
-        self._move(owned, target, "reset")
+        self._seek(owned, target, "reset")
         if owned.write_pending:
             self._unwritten.add(tp)
 
@@ -367,7 +367,7 @@ class Commits:
             owned.follow(found)
             owned.last_mzxid, owned.write_pending = seen.offset.stat.mzxid, False
             batch.refuse(tp, OffsetConflictError(f"another client wrote {found} for {tp}: adopted"))
-            self._move(owned, found, "foreign_commit")
+            self._seek(owned, found, "foreign_commit")
         else:
             batch.foreign.add(tp)
             if tp in batch.unknown and tp in batch.values:
@@ -383,7 +383,7 @@ class Commits:
         snapshot = self._snapshot.newest
         return "reassert" if snapshot is not None and snapshot.has_foreign_members else "adopt"
 
-    def _move(self, owned: OwnedPartition, offset: int, reason: str) -> None:
+    def _seek(self, owned: OwnedPartition, offset: int, reason: str) -> None:
         """Emits `SeekTo` unless the lease has ended; refuses commits of earlier positions."""
         tp = owned.topic_partition
         error = OffsetConflictError(f"{tp} was moved to {offset} ({reason})")

@@ -38,7 +38,7 @@ class Revoked:
     call_id: int
     positions: Mapping[TopicPartition, int]
     """Processed positions to commit with the release; unchanged partitions are absent."""
-    last_move_id: int | None = None
+    last_seek_id: int | None = None
     """As in `CommitRequested`."""
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """As in `CommitRequested`."""
@@ -53,8 +53,8 @@ class CommitRequested:
     seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The partitions with a seek of the application in the present claim, with a number that each seek
     increases: only the first position written after a seek may be lower than the one before."""
-    last_move_id: int | None = None
-    """`move_id` of the last `Assign` or `SeekTo` carried out when the positions were taken; None: all were.
+    last_seek_id: int | None = None
+    """`seek_id` of the last `Assign` or `SeekTo` carried out when the positions were taken; None: all were.
 
     A position from before an operator's reset must not be written after it, nor one from an earlier lease: a
     partition can be lost and claimed again while this event is queued."""
@@ -146,7 +146,7 @@ class Assign:
     """The member owns these partitions: call `on_assigned`, then deliver from each grant's offset."""
 
     grants: tuple[LeaseGrant, ...]
-    move_id: int = 0
+    seek_id: int = 0
     """Increases with every `Assign` and `SeekTo`: see `CommitRequested`."""
 
 
@@ -202,7 +202,7 @@ class SeekTo:
     offset: int
     """A negative offset means that the reset policy decides."""
     reason: str
-    move_id: int = 0
+    seek_id: int = 0
     """Increases with every `Assign` and `SeekTo`. Positions taken before it was performed are void."""
 
 

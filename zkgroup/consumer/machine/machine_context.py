@@ -385,21 +385,21 @@ class MemberContext(MachineContext[Effect]):
     def own(self, claimed: Iterable[OwnedPartition]) -> None:
         """Takes accepted claims. One that is no longer assigned is released without `on_assigned`."""
         wanted = []
-        move_id = self.next_id()
+        seek_id = self.next_id()
         for owned in claimed:
             tp = owned.topic_partition
             self.owned.add(owned)
             fields = tp_fields(tp)
             self.note("own.begin", **fields, token=owned.token, offset=owned.value, version=owned.fence)
             if self.owned.assigned.get(tp) == owned.thread:
-                owned.position_epoch = move_id
+                owned.position_epoch = seek_id
                 wanted.append(owned.grant())
             else:
                 owned.ended = "not_wanted"
                 self.owned.releasing[tp] = None
                 self.note("own.end", **fields, token=owned.token, reason=owned.ended)
         if wanted:
-            self.emit(Assign(tuple(wanted), move_id))
+            self.emit(Assign(tuple(wanted), seek_id))
 
 
 def tp_fields(tp: TopicPartition) -> Mapping[str, object]:

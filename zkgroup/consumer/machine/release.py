@@ -87,7 +87,7 @@ class Releases:
         if revocation is not None:
             self._context.cancel_timer(f"{REVOKE_TIMER}{event.call_id}")
             positions = {tp: Position(at, event.seeks.get(tp, 0)) for tp, at in event.positions.items()}
-            self._end(revocation, "revoked", positions, event.last_move_id)
+            self._end(revocation, "revoked", positions, event.last_seek_id)
 
     def overdue(self, timer: str) -> None:
         """Ends the leases without `Revoked`: the callback is overdue."""
@@ -104,14 +104,14 @@ class Releases:
         revocation: PendingRevocation,
         reason: str,
         positions: Mapping[TopicPartition, Position],
-        last_move_id: int | None,
+        last_seek_id: int | None,
     ) -> None:
         context = self._context
         for tp in sorted(revocation.partitions):
             owned = context.owned.partitions[tp]
             owned.ended = reason
             position = positions.get(tp)
-            if last_move_id is not None and owned.position_epoch > last_move_id:
+            if last_seek_id is not None and owned.position_epoch > last_seek_id:
                 position = None
             context.owned.releasing[tp] = position
             context.note("own.end", **tp_fields(tp), token=owned.token, reason=reason)

@@ -33,7 +33,7 @@ def ask(member: Member, value: int, seek: int = 0, partition: TopicPartition | N
     partition = partition or tp(0)
     request = member.application.commit({partition: value})
     seeks = {partition: seek} if seek else {}
-    event = CommitRequested(request.commit_id, request.positions, seeks, request.last_move_id)
+    event = CommitRequested(request.commit_id, request.positions, seeks, request.last_seek_id)
     member.post(event)
     return request.commit_id
 

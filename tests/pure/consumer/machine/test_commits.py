@@ -312,7 +312,7 @@ def test_applied_reset_is_written_although_others_write_over_it_each_time() -> N
 def test_position_from_before_a_reset_is_void(stage: SteppedGroup, member: Member) -> None:
     """A commit that the application asked for before it heard of the reset is refused (recipes 6)."""
     stage.commit(member, {tp(1): 12})
-    before = ev.CommitRequested(99, {tp(1): 15}, last_move_id=member.application.last_move_id)
+    before = ev.CommitRequested(99, {tp(1): 15}, last_seek_id=member.application.last_seek_id)
     reset(stage, 1, 3)
     stage.run(200)
     member.post(before)
@@ -417,7 +417,7 @@ def test_commit_without_an_answer_at_the_end_of_the_session_is_unknown(
 
 def test_stale_commit_of_an_earlier_claim_is_void(stage: SteppedGroup, member: Member) -> None:
     """A partition can be lost and claimed again while a commit is on its way to the machine (recipes 6)."""
-    old = ev.CommitRequested(98, {tp(0): 50}, last_move_id=member.application.last_move_id)
+    old = ev.CommitRequested(98, {tp(0): 50}, last_seek_id=member.application.last_seek_id)
     stage.foreign_write(Delete(Owner.path(GROUP, tp(0)), -1))
     stage.commit(member, {tp(0): 11})
     stage.run(500)

@@ -93,7 +93,7 @@ def test_a_seek_that_is_committed_leads_no_further_back(
 ) -> None:
     """The application committed 9 after its seek to 5: the release does not take that back."""
     seek(member, 5)
-    member.give(ev.CommitRequested(99, {tp(0): 9}, {tp(0): 1}, member.application.last_move_id))
+    member.give(ev.CommitRequested(99, {tp(0): 9}, {tp(0): 1}, member.application.last_seek_id))
     stage.drain()
     give_up(stage, member)
     stage.run_until(lambda: not is_held(stage))
@@ -160,7 +160,7 @@ def test_a_release_from_before_a_seek_does_not_undo_it(stage: SteppedGroup, memb
     stage.drain()
     call_id = effects_of(member, Revoke)[-1].call_id
     stage.commit(member, {tp(0): 5}, seeks={tp(0): 1})
-    member.post(ev.Revoked(call_id, {tp(0): 30}, member.application.last_move_id))
+    member.post(ev.Revoked(call_id, {tp(0): 30}, member.application.last_seek_id))
     stage.run_until(lambda: not is_held(stage))
 
     assert stage.offset(0).data == b"5"
