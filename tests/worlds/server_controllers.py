@@ -123,8 +123,8 @@ class RunningController(ElectorThread):
             return (
                 idle
                 and active is not None
-                and not len(active.ports.events)
-                and not active.ports.requests.queues.waiting
+                and not len(active.parts.events)
+                and not active.parts.requests.queues.waiting
             )
 
         return self.ask(rests)
@@ -132,7 +132,7 @@ class RunningController(ElectorThread):
     def waiting(self) -> dict[str, str]:
         """The blocked events and the reason of each; empty while it is not the active controller."""
         active = self.machine.active
-        return {} if active is None else dict(active.ports.events.blocked)
+        return {} if active is None else dict(active.parts.events.blocked)
 
     def perform(self, effect: ControllerEffect) -> None:
         super().perform(effect)

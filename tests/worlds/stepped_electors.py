@@ -51,7 +51,7 @@ class ElectorNode:
     @property
     def waiting(self) -> dict[str, str]:
         """What its status reports as waiting."""
-        return dict(self.active.ports.events.blocked)
+        return dict(self.active.parts.events.blocked)
 
     @property
     def unreadable(self) -> set[str]:

@@ -232,7 +232,7 @@ def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> U
     It omits unknown topics, topics that are being deleted, and partitions without a state.
     """
     brokers = []
-    for broker in sorted(context.reachable):
+    for broker in sorted(context.live_or_shutting_down):
         registration = context.brokers[broker].registration
         assert registration.host is not None
         brokers.append(BrokerEndPoint(broker, registration.host, registration.port))

@@ -12,8 +12,9 @@ from tests.worlds.acls import NO_CREATES, NO_DELETES, UNWRITABLE
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers, is_gone
 from tests.worlds.stores import MeddledStore
-from zkgroup.controller.machine import event_kinds
-from zkgroup.controller.machine.event_queue import (
+from zkgroup.controller.machine import event_manager
+from zkgroup.controller.machine.active import EVENT_HANDLERS
+from zkgroup.controller.machine.event_manager import (
     ATTEMPTS_WITHOUT_BACKOFF,
     BACKOFF_MAX_MS,
     PASSED_OVER_MAX,
@@ -21,7 +22,6 @@ from zkgroup.controller.machine.event_queue import (
     EventQueue,
     QueuedEvent,
 )
-from zkgroup.controller.machine.handlers import EVENT_HANDLERS
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code, Exists, Multi, NotSent, Request
 from zkgroup.znodes.admin_requests import (
@@ -418,13 +418,13 @@ def test_an_event_ends_a_pause() -> None:
 
 def test_pauses_grow_and_end_with_a_change() -> None:
     """Three tries at once, then 1 s, 2 s, ... 30 s; after a change it begins anew."""
-    pauses, work, seen = Backoffs(), QueuedEvent(event_kinds.REASSIGNMENT), []
+    pauses, work, seen = Backoffs(), QueuedEvent(event_manager.REASSIGNMENT), []
     for _ in range(12):
         seen.append(pauses.before_ms(work, 0))
         pauses.begun(work, 0)
 
     assert seen == [0, 0, 0, 1_000, 2_000, 4_000, 8_000, 16_000, *[30_000] * 4]
-    assert pauses.before_ms(QueuedEvent(event_kinds.DELETIONS), 0) == 0
+    assert pauses.before_ms(QueuedEvent(event_manager.DELETIONS), 0) == 0
     pauses.changed()
     assert pauses.before_ms(work, 0) == 0
 
@@ -448,25 +448,25 @@ def test_a_new_connection_now_and_then_puts_nothing_off() -> None:
 def test_no_kind_of_event_starves() -> None:
     """A kind that always waits is passed over for each other kind after 20 events; loading never is."""
     queue = EventQueue([row.kind for row in EVENT_HANDLERS])
-    for kind in (event_kinds.STATUS, event_kinds.DELETIONS):
+    for kind in (event_manager.STATUS, event_manager.DELETIONS):
         queue.add(QueuedEvent(kind), 1)
     taken = []
     for _ in range(PASSED_OVER_MAX + 3):
-        queue.add(QueuedEvent(event_kinds.REASSIGNMENT), 2)
+        queue.add(QueuedEvent(event_manager.REASSIGNMENT), 2)
         found = queue.take()
         assert found is not None
         taken.append(found[0].kind)
 
     assert taken == [
-        *[event_kinds.REASSIGNMENT] * PASSED_OVER_MAX,
-        event_kinds.DELETIONS,
-        event_kinds.STATUS,
-        event_kinds.REASSIGNMENT,
+        *[event_manager.REASSIGNMENT] * PASSED_OVER_MAX,
+        event_manager.DELETIONS,
+        event_manager.STATUS,
+        event_manager.REASSIGNMENT,
     ]
-    queue.add(QueuedEvent(event_kinds.STATUS), 3)
+    queue.add(QueuedEvent(event_manager.STATUS), 3)
     for _ in range(2 * PASSED_OVER_MAX):
-        queue.add(QueuedEvent(event_kinds.LOAD), 4)
-        assert queue.take() == (QueuedEvent(event_kinds.LOAD), (4, False))
+        queue.add(QueuedEvent(event_manager.LOAD), 4)
+        assert queue.take() == (QueuedEvent(event_manager.LOAD), (4, False))
 
 
 def status(world: SteppedControllers) -> ControllerStatus:

@@ -93,10 +93,10 @@ def test_a_partition_that_no_broker_can_lead_keeps_its_last_member() -> None:
     world.stop_broker(1)
 
     assert world.state(tp(0)) == PartitionState(-1, 1, (1,), 1)
-    assert "leader of t-0" in controller.active.ports.events.blocked
+    assert "leader of t-0" in controller.active.parts.events.blocked
     world.start_broker(1)
     assert world.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert controller.active.ports.events.blocked == {}
+    assert controller.active.parts.events.blocked == {}
     assert roles(world, 1)["t-0"] == (1, 2, (1,))
 
 
@@ -187,12 +187,12 @@ def answers_56(world: SteppedControllers, controller: ControllerNode, broker: in
     """The broker answers the next LeaderAndIsr about t-0 with a storage error."""
     active = controller.active
     live = active.context.brokers[broker]
-    batch = active.ports.requests.batch()
+    batch = active.parts.requests.batch()
     batch.leader_and_isr([broker], tp(0))
     world.hosts[broker].silent = True
-    active.ports.requests.send(batch)
+    active.parts.requests.send(batch)
     active.flush()
-    for effect in active.ports.core.take_effects():
+    for effect in active.parts.core.take_effects():
         controller._perform(effect)  # type: ignore[arg-type]
     failed = LeaderAndIsrResponse(0, (PartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),))
     controller.loop.post(BrokerAnswered(broker, live.epoch, failed))
@@ -216,10 +216,10 @@ def test_a_replica_that_cannot_be_served_leads_no_more() -> None:
     answers_56(world, controller, 1)
 
     assert world.state(tp(0)).leader == 2
-    assert active.context.unfit == {tp(0): {1}}
+    assert active.context.offline_replicas == {tp(0): {1}}
     world.stop_broker(1, run=False)
     world.start_broker(1)
-    assert active.context.unfit == {}
+    assert active.context.offline_replicas == {}
 
 
 def test_a_follower_that_could_not_serve_is_elected_once_its_leader_lets_it_in_again() -> None:
@@ -228,9 +228,9 @@ def test_a_follower_that_could_not_serve_is_elected_once_its_leader_lets_it_in_a
     changes_isr(world, (1, 2))
     answers_56(world, controller, 2)
     changes_isr(world, (1,))
-    assert controller.active.context.unfit == {tp(0): {2}}
+    assert controller.active.context.offline_replicas == {tp(0): {2}}
     changes_isr(world, (1, 2))
-    assert controller.active.context.unfit == {}
+    assert controller.active.context.offline_replicas == {}
     world.stop_broker(1)
 
     assert world.state(tp(0)).leader == 2
@@ -256,7 +256,7 @@ def test_a_follower_that_could_not_serve_leaves_the_isr() -> None:
         assert [(info.leader, info.isr) for info in sent.partitions] == [(1, (1,))]
     world.stop_broker(1)
     assert world.state(tp(0)).leader == -1
-    assert "leader of t-0" in controller.active.ports.events.blocked
+    assert "leader of t-0" in controller.active.parts.events.blocked
 
 
 def test_an_answer_that_repeats_the_failure_changes_nothing_more() -> None:
@@ -268,7 +268,7 @@ def test_an_answer_that_repeats_the_failure_changes_nothing_more() -> None:
     answers_56(world, controller, 2)
 
     assert world.state(tp(0)) == before
-    assert controller.active.context.unfit == {tp(0): {2}}
+    assert controller.active.context.offline_replicas == {tp(0): {2}}
 
 
 def test_a_leader_that_could_not_serve_gets_the_state_of_the_next_one() -> None:
@@ -296,7 +296,7 @@ def test_a_follower_that_left_the_isr_may_replace_a_leader_that_never_led_alone(
         world.run()
     assert controller.flying[-1].broker == 1
     cannot_serve(world, controller, 1)
-    assert "leader of t-0" in controller.active.ports.events.blocked
+    assert "leader of t-0" in controller.active.parts.events.blocked
     world.stop_broker(2, run=False)
     world.start_broker(2)
 
@@ -321,7 +321,7 @@ def test_a_former_isr_member_may_replace_a_leader_that_cannot_serve() -> None:
     world.start_broker(1)
 
     assert world.state(tp(0)) == PartitionState(1, 2, (1,), 1)
-    assert active.ports.events.blocked == {}
+    assert active.parts.events.blocked == {}
 
 
 def cannot_serve(world: SteppedControllers, controller: ControllerNode, broker: int) -> None:
@@ -344,7 +344,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     world.hosts[2].silent = True
     world.stop_broker(1)
     cannot_serve(world, controller, 2)
-    assert "leader of t-0" in controller.active.ports.events.blocked
+    assert "leader of t-0" in controller.active.parts.events.blocked
     if by_hand:
         for path in (*sorted(world.below(Topic.path("t")), reverse=True), TopicConfig.path("t")):
             world.delete(path)
@@ -352,7 +352,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     else:
         world.mark("t", 1)
     assert world.below(Topic.path("t")) == set()
-    assert "leader of t-0" not in controller.active.ports.events.blocked
+    assert "leader of t-0" not in controller.active.parts.events.blocked
 
     world.start_broker(1)
     world.hosts[2].silent = True
@@ -361,7 +361,7 @@ def test_another_topic_of_the_name_has_nothing_of_the_former_one(by_hand: bool) 
     world.set_state(tp(0), isr=(2,))
     cannot_serve(world, controller, 2)
     assert world.state(tp(0)) == PartitionState(2, 0, (2,), 1)
-    assert "leader of t-0" in controller.active.ports.events.blocked
+    assert "leader of t-0" in controller.active.parts.events.blocked
 
 
 @pytest.mark.parametrize("event", ["connection", "restart"])
@@ -411,7 +411,7 @@ def test_the_state_of_a_later_controller_is_left_alone() -> None:
 
     assert world.state(tp(0)) == PartitionState(1, 0, (1, 2), 99)
     assert world.state(tp(1)).leader == 2
-    assert "in epoch 99" in controller.active.ports.events.blocked["leader of t-0"]
+    assert "in epoch 99" in controller.active.parts.events.blocked["leader of t-0"]
 
 
 def test_only_the_conflicting_partition_is_decided_again() -> None:
@@ -464,12 +464,12 @@ def test_a_state_sent_to_a_newcomer_alone_is_still_to_be_sent() -> None:
     """The answer to the write was lost, and a broker started: its LeaderAndIsr is not that of the others."""
     _, controller = two_topic_cluster()
     active = controller.active
-    active.ports.requests.unsent.add(tp(0))
-    one, all_ = active.ports.requests.batch(), active.ports.requests.batch()
+    active.parts.requests.unsent.add(tp(0))
+    one, all_ = active.parts.requests.batch(), active.parts.requests.batch()
     one.leader_and_isr([2], tp(0))
-    active.ports.requests.send(one)
-    assert tp(0) in active.ports.requests.unsent
+    active.parts.requests.send(one)
+    assert tp(0) in active.parts.requests.unsent
 
     all_.leader_and_isr([1, 2], tp(0))
-    active.ports.requests.send(all_)
-    assert tp(0) not in active.ports.requests.unsent
+    active.parts.requests.send(all_)
+    assert tp(0) not in active.parts.requests.unsent

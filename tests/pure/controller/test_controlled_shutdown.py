@@ -158,7 +158,7 @@ def test_a_waiting_request_is_answered_once_when_the_controller_resigns() -> Non
     active.features.shutdowns.requested(ShutdownAsked(5, 1))
     for _ in range(2):
         active.stop()
-    answers = [each for each in active.ports.core.take_effects() if isinstance(each, ShutdownAnswered)]
+    answers = [each for each in active.parts.core.take_effects() if isinstance(each, ShutdownAnswered)]
 
     assert answers == [ShutdownAnswered(5, ErrorCode.STALE_CONTROLLER_EPOCH)]
 

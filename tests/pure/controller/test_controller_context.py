@@ -88,14 +88,19 @@ def test_a_forgotten_topic_leaves_nothing() -> None:
     """Neither its states nor its moves, nor why its deletion waited."""
     context = cluster({"t": {0: (1, 2)}})
     context.moves.add(tp(0))
-    context.failed_to_serve(tp(0), 2)
+    context.replica_offline(tp(0), 2)
     context.ineligible["t"] = "broker 3 is down"
 
     context.forget_topic("t")
     context.forget_topic("t")
 
     assert (list(context.on_broker(1)), list(context.led_by(1)), list(context.partitions())) == ([], [], [])
-    assert (context.moves, context.unfit, context.ineligible, list(context.topics)) == (set(), {}, {}, [])
+    assert (context.moves, context.offline_replicas, context.ineligible, list(context.topics)) == (
+        set(),
+        {},
+        {},
+        [],
+    )
 
 
 def test_an_older_answer_does_not_overwrite_a_newer_one() -> None:
@@ -125,12 +130,16 @@ def test_a_bounced_broker_is_seen_by_its_epoch() -> None:
     context.shutting_down = {1, 2, 3}
     context.first_request_sent = {1: 1, 2: 1, 3: 1}
     for id_ in (1, 2, 3):
-        context.failed_to_serve(tp(0), id_)
+        context.replica_offline(tp(0), id_)
 
     change = context.set_brokers({1: broker(1), 2: broker(2, epoch=9), 4: broker(4)})
 
     assert change == BrokerChange(frozenset({4}), frozenset({3}), frozenset({2}))
-    assert (context.shutting_down, context.first_request_sent, context.unfit) == ({1}, {1: 1}, {tp(0): {1}})
+    assert (context.shutting_down, context.first_request_sent, context.offline_replicas) == (
+        {1},
+        {1: 1},
+        {tp(0): {1}},
+    )
 
 
 def test_only_brokers_that_host_partitions_get_requests_and_are_elected() -> None:
@@ -140,18 +149,18 @@ def test_only_brokers_that_host_partitions_get_requests_and_are_elected() -> Non
     context.set_brokers({1: broker(1), 2: broker(2), 3: broker(3, role="controller"), -1: broker(-1)})
     context.shutting_down = {2}
 
-    assert (context.reachable, context.live) == ({1, 2}, {1})
+    assert (context.live_or_shutting_down, context.live) == ({1, 2}, {1})
 
 
 def test_a_replica_that_cannot_serve_is_not_elected() -> None:
     """Of this partition, until its broker is another incarnation or it is in sync again."""
     context = cluster({"t": {0: (1, 2), 1: (1, 2)}})
-    context.failed_to_serve(tp(0), 1)
+    context.replica_offline(tp(0), 1)
 
-    assert context.candidates(tp(0), context.live) == {2, 3}
-    assert context.candidates(tp(1), context.live) == {1, 2, 3}
-    context.fit_again(tp(0), 1)
-    assert context.candidates(tp(0), context.live) == {1, 2, 3}
+    assert context.with_online_replica(tp(0), context.live) == {2, 3}
+    assert context.with_online_replica(tp(1), context.live) == {1, 2, 3}
+    context.replica_online(tp(0), 1)
+    assert context.with_online_replica(tp(0), context.live) == {1, 2, 3}
 
 
 def test_the_parts_of_a_deletion_are_distinguished() -> None:

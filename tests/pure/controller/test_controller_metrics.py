@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.stepped_controllers import SteppedControllers
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.status import ControllerMetrics
 from zkgroup.model.ports import Instant
 
@@ -33,10 +33,10 @@ def test_what_waits_is_counted_with_its_age() -> None:
     controller = world.new_controller()
     active = controller.machine.active
     assert active is not None
-    active.ports.events.enqueue(event_kinds.TOPICS)
+    active.parts.events.enqueue(event_manager.TOPICS)
     world.clock.advance(700)
-    active.ports.core.begin(Instant(world.clock.now_ms(), world.clock.wall_ms()))
-    active.ports.events.enqueue(event_kinds.PLANS)
+    active.parts.core.begin(Instant(world.clock.now_ms(), world.clock.wall_ms()))
+    active.parts.events.enqueue(event_manager.PLANS)
 
     figures = controller.machine.figures()
     assert figures is not None

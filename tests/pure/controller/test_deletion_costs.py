@@ -56,11 +56,11 @@ def test_nothing_is_left_of_topics_that_come_and_go(by_hand: bool) -> None:
         active = controller.machine.active
         assert active is not None
         return (
-            len(active.ports.reader._armed),
+            len(active.parts.reader._armed),
             len(active.context.topic_czxids),
             len(active.features.topic_deletions._requested),
-            len(active.ports.events.blocked),
-            len(active.ports.events),
+            len(active.parts.events.blocked),
+            len(active.parts.events),
         )
 
     before = kept()

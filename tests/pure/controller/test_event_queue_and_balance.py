@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.worlds.controller_clusters import cluster, tp
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
+from zkgroup.controller.machine.active import EVENT_HANDLERS
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.event_queue import EventKind, EventQueue, QueuedEvent, Waited
-from zkgroup.controller.machine.handlers import EVENT_HANDLERS
-from zkgroup.controller.machine.leadership.preferred import preferred_elections_due
+from zkgroup.controller.machine.event_manager import EventKind, EventQueue, QueuedEvent, Waited
+from zkgroup.controller.machine.leadership.requested_elections import preferred_elections_due
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 
 KINDS = [row.kind for row in EVENT_HANDLERS]
@@ -22,11 +22,11 @@ def test_equal_events_wait_once() -> None:
     queue = EventQueue(KINDS)
 
     added = [
-        queue.add(QueuedEvent(event_kinds.BROKERS), 1),
-        queue.add(QueuedEvent(event_kinds.TOPIC, "a"), 2),
-        queue.add(QueuedEvent(event_kinds.BROKERS), 3),
-        queue.add(QueuedEvent(event_kinds.TOPIC, "b"), 4),
-        queue.add(QueuedEvent(event_kinds.TOPIC, "a"), 5),
+        queue.add(QueuedEvent(event_manager.BROKERS), 1),
+        queue.add(QueuedEvent(event_manager.TOPIC, "a"), 2),
+        queue.add(QueuedEvent(event_manager.BROKERS), 3),
+        queue.add(QueuedEvent(event_manager.TOPIC, "b"), 4),
+        queue.add(QueuedEvent(event_manager.TOPIC, "a"), 5),
     ]
 
     assert (added, len(queue)) == ([True, True, False, True, False], 3)
@@ -35,11 +35,11 @@ def test_equal_events_wait_once() -> None:
 def test_an_event_that_is_being_handled_can_be_enqueued_again() -> None:
     """A change after its handler has begun to read is not lost."""
     queue = EventQueue(KINDS)
-    queue.add(QueuedEvent(event_kinds.BROKERS), 1)
-    assert queue.take() == (QueuedEvent(event_kinds.BROKERS), Waited(1, is_own=False))
+    queue.add(QueuedEvent(event_manager.BROKERS), 1)
+    assert queue.take() == (QueuedEvent(event_manager.BROKERS), Waited(1, is_own=False))
 
-    assert queue.add(QueuedEvent(event_kinds.BROKERS), 2)
-    assert queue.take() == (QueuedEvent(event_kinds.BROKERS), Waited(2, is_own=False))
+    assert queue.add(QueuedEvent(event_manager.BROKERS), 2)
+    assert queue.take() == (QueuedEvent(event_manager.BROKERS), Waited(2, is_own=False))
     assert queue.take() is None
 
 
@@ -48,22 +48,22 @@ def test_events_are_taken_in_the_order_of_the_table() -> None:
     queue = EventQueue(KINDS)
     for at, event in enumerate(
         [
-            QueuedEvent(event_kinds.TOPIC, "b"),
-            QueuedEvent(event_kinds.BROKERS),
-            QueuedEvent(event_kinds.TOPIC, "a"),
-            QueuedEvent(event_kinds.LOAD),
+            QueuedEvent(event_manager.TOPIC, "b"),
+            QueuedEvent(event_manager.BROKERS),
+            QueuedEvent(event_manager.TOPIC, "a"),
+            QueuedEvent(event_manager.LOAD),
         ]
     ):
         queue.add(event, at)
 
-    assert queue.take(first_kind_only=True) == (QueuedEvent(event_kinds.LOAD), Waited(3, is_own=False))
+    assert queue.take(first_kind_only=True) == (QueuedEvent(event_manager.LOAD), Waited(3, is_own=False))
     assert queue.take(first_kind_only=True) is None
     taken = [found[0] for _ in range(3) if (found := queue.take())]
 
     assert taken == [
-        QueuedEvent(event_kinds.BROKERS),
-        QueuedEvent(event_kinds.TOPIC, "b"),
-        QueuedEvent(event_kinds.TOPIC, "a"),
+        QueuedEvent(event_manager.BROKERS),
+        QueuedEvent(event_manager.TOPIC, "b"),
+        QueuedEvent(event_manager.TOPIC, "a"),
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_kind_without_a_handler_is_refused() -> None:
 
 def test_every_kind_has_one_handler() -> None:
     """The ranks are the order of the table."""
-    declared = {each for each in vars(event_kinds).values() if isinstance(each, EventKind)}
+    declared = {each for each in vars(event_manager).values() if isinstance(each, EventKind)}
 
     assert len(set(KINDS)) == len(KINDS)
     assert declared <= set(KINDS)
@@ -114,7 +114,7 @@ def test_balance_skips_what_an_election_would_refuse() -> None:
     leadership = context.leadership(tp(0))
     assert leadership is not None
     context.state_seen(tp(0), LeaderIsrAndControllerEpoch(replace(leadership.state, isr=(2,)), 1))
-    context.failed_to_serve(tp(1), 1)
+    context.replica_offline(tp(1), 1)
     assert due(context) == [2, 3, 4]
 
     context.shutting_down = {1}

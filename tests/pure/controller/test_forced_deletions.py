@@ -21,7 +21,7 @@ def test_a_topic_goes_without_a_broker_that_is_lost() -> None:
     world, controller = forced()
 
     assert all(each.topic != "t" for id_ in (1, 2) for each in world.hosts[id_].logs)
-    assert records(world) == [AbandonedReplicas("t", 3, (1,), controller.machine.active.ports.identity.epoch)]  # type: ignore[union-attr]
+    assert records(world) == [AbandonedReplicas("t", 3, (1,), controller.machine.active.parts.identity.epoch)]  # type: ignore[union-attr]
     assert controller.waiting == {}
     assert controller.notes("deletion.finished") == [{"topic": "t", "without": (3,)}]
     assert world.state(tp(0, "u")).leader == 1

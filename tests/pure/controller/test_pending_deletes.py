@@ -18,7 +18,7 @@ def test_a_move_continues_when_a_new_start_of_a_broker_has_answered() -> None:
     world.server.put(Reassignment.path(), Reassignment((Move(tp(0), (3, 1)),)).encode())
     world.run()
     active = controller.active
-    assert "broker 3" in active.ports.events.blocked["move of t-0"]
+    assert "broker 3" in active.parts.events.blocked["move of t-0"]
     assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (1, 2)}
 
     world.hosts[3].silent = False

@@ -75,7 +75,7 @@ def test_one_phase_after_the_other_becomes_the_request() -> None:
     assert requests == list(TWO)
     assert cluster.replicas.lists("t").partitions == {0: (3,), 1: (3,)}
     assert [record.outcome for record in cluster.records] == ["done"] * 3
-    assert cluster.active.ports.events.blocked == {}
+    assert cluster.active.parts.events.blocked == {}
 
 
 def test_a_plan_is_carried_on_whichever_controller_is_active() -> None:
@@ -137,7 +137,7 @@ def test_lists_of_every_replica_stay_and_odd_ones_are_waited_for(text: str) -> N
         assert plan(cluster).state == "done"
     else:
         assert plan(cluster).next_phase == 0
-        assert "throttled replicas" in cluster.active.ports.events.blocked["plan p"]
+        assert "throttled replicas" in cluster.active.parts.events.blocked["plan p"]
 
 
 def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() -> None:
@@ -149,12 +149,12 @@ def test_a_plan_that_cannot_lose_its_throttles_is_tried_again_after_a_pause() ->
     cluster.world.write(SetData(path, b"{", before.stat.version))
     cluster.run(
         lambda: (
-            "move of t-0" not in cluster.active.ports.events.blocked
-            and "its throttles" in str(cluster.active.ports.events.blocked)
+            "move of t-0" not in cluster.active.parts.events.blocked
+            and "its throttles" in str(cluster.active.parts.events.blocked)
         )
     )
     cluster.rest()
-    assert cluster.active.ports.events.blocked["plan p"] == f"its throttles: {path} cannot be read"
+    assert cluster.active.parts.events.blocked["plan p"] == f"its throttles: {path} cannot be read"
 
     cluster.world.write(SetData(path, before.data or b"", before.stat.version + 1))
     over(cluster)
@@ -170,7 +170,7 @@ def test_a_paused_plan_stops_and_a_cancelled_one_loses_its_throttles() -> None:
     cluster.run(limit_ms=5_000)
     assert cluster.replicas.lists("t").partitions == {0: (2,), 1: (1,)}
     assert "brokers/1" in settings(cluster)
-    assert cluster.active.ports.events.blocked["plan p"] == "1 of 2 phases are submitted; it is paused"
+    assert cluster.active.parts.events.blocked["plan p"] == "1 of 2 phases are submitted; it is paused"
 
     change(cluster, plan(cluster).at(1, "cancelled"))
     cluster.run(lambda: plan(cluster).throttles_off)

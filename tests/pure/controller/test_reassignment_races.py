@@ -130,7 +130,7 @@ def test_a_leader_that_drops_a_target_at_the_last_moment_is_waited_for() -> None
     assert stopped
     assert cluster.records == []
     assert (
-        cluster.active.ports.events.blocked["move of t-0"]
+        cluster.active.parts.events.blocked["move of t-0"]
         == "waits for replicas to be in sync again: broker 3"
     )
 
@@ -182,7 +182,7 @@ def test_a_replica_comes_back_only_after_its_deletion_is_answered() -> None:
     finished(cluster)
     cluster.request({tp(0): (1,)})
     cluster.run(limit_ms=3_000)
-    assert cluster.active.ports.events.blocked["move of t-0"] == "waits for a deletion on broker 1"
+    assert cluster.active.parts.events.blocked["move of t-0"] == "waits for a deletion on broker 1"
 
     cluster.wires.extend(cluster.kept)
     finished(cluster)

@@ -98,12 +98,12 @@ def test_a_target_that_is_down_is_waited_for() -> None:
     cluster.run(limit_ms=5_000)
 
     assert cluster.replicas.lists("t").partitions == {0: (1, 2)}
-    assert cluster.active.ports.events.blocked["move of t-0"] == "waits for brokers that are down: broker 3"
+    assert cluster.active.parts.events.blocked["move of t-0"] == "waits for brokers that are down: broker 3"
 
     cluster.replicas.start(3)
     finished(cluster)
     assert cluster.replicas.lists("t").partitions == {0: (3,)}
-    assert "move of t-0" not in cluster.active.ports.events.blocked
+    assert "move of t-0" not in cluster.active.parts.events.blocked
 
 
 def test_a_target_that_dies_on_the_way_is_waited_for_by_the_next_controller_too() -> None:
@@ -252,7 +252,7 @@ def test_a_topic_is_deleted_after_its_move() -> None:
     cluster = marked_while_it_moves((3, 2))
     cluster.run(limit_ms=4_000)
     assert cluster.world.server.find(Topic.path("t")) is not None
-    assert cluster.active.ports.events.blocked["deletion of t"] == "waits for the reassignment of t-0"
+    assert cluster.active.parts.events.blocked["deletion of t"] == "waits for the reassignment of t-0"
 
     deleted_once_moved(cluster)
 
@@ -268,7 +268,7 @@ def test_a_topic_is_deleted_after_its_move_by_the_next_controller(target: Broker
     cluster.run(limit_ms=5_000)
     assert cluster.records == []
     assert cluster.world.server.find(Topic.path("t")) is not None
-    assert cluster.active.ports.events.blocked["deletion of t"] == "waits for the reassignment of t-0"
+    assert cluster.active.parts.events.blocked["deletion of t"] == "waits for the reassignment of t-0"
 
     deleted_once_moved(cluster)
 
@@ -340,19 +340,19 @@ def test_a_topic_that_would_become_too_big_waits_and_says_so(monkeypatch: pytest
     cluster.request({tp(0): (3,)})
     cluster.run(limit_ms=2_000)
 
-    assert "expected at most 60 bytes" in cluster.active.ports.events.blocked["move of t-0"]
+    assert "expected at most 60 bytes" in cluster.active.parts.events.blocked["move of t-0"]
     assert cluster.replicas.lists("t").partitions == {0: (1, 2)}
 
 
 def test_a_target_whose_replica_is_offline_is_waited_for_by_that_name() -> None:
     """Its broker is up, so the status does not call it down."""
     cluster = loaded_cluster((1, 2, 3), {0: (1, 2)})
-    cluster.active.context.failed_to_serve(tp(0), 3)
+    cluster.active.context.replica_offline(tp(0), 3)
     cluster.request({tp(0): (3,)})
     cluster.run(limit_ms=2_000)
 
     waits = "waits for offline replicas, until their brokers restart: broker 3"
-    assert cluster.active.ports.events.blocked["move of t-0"] == waits
+    assert cluster.active.parts.events.blocked["move of t-0"] == waits
 
 
 def _at_most(bytes_max: int) -> object:
@@ -379,7 +379,7 @@ def test_what_cannot_be_written_again_is_reported(path: str) -> None:
 
     assert [record.topic_partition for record in cluster.records] == [tp(0, "u")]
     assert "later" in cluster.active.context.unreadable[path]
-    assert "later" in cluster.active.ports.events.blocked["move of t-0"]
+    assert "later" in cluster.active.parts.events.blocked["move of t-0"]
     assert resigned(cluster.controller) == []
 
 

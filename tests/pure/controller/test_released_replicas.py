@@ -11,7 +11,7 @@ from tests.pure.controller.forced import forced, received, records
 from tests.worlds.acls import NO_DELETES
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import ControllerNode, SteppedControllers
-from zkgroup.controller.machine.event_queue import BACKOFF_MS
+from zkgroup.controller.machine.event_manager import BACKOFF_MS
 from zkgroup.model.requests import Delete, Multi
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.stray_replicas import stray_replicas_path

@@ -70,7 +70,7 @@ def _compare(seed: int) -> None:
     context, pending_deletes = drawn(random.Random(seed))
     wanted = {
         (id_, each)
-        for id_ in context.reachable
+        for id_ in context.live_or_shutting_down
         for each in context.on_broker(id_)
         if PartitionState.path(each) in context.unreadable and not context.is_going(each)
     }

@@ -68,7 +68,7 @@ def test_any_live_replica_may_lead() -> None:
     world.stop_broker(1)
 
     assert world.state(slot(0)) == PartitionState(2, 1, (2, 3), 1)
-    assert controller.active.ports.events.blocked == {}
+    assert controller.active.parts.events.blocked == {}
 
 
 def test_a_topic_without_slots_is_a_topic_like_any_other() -> None:
@@ -172,7 +172,7 @@ def test_a_replica_that_its_broker_may_still_delete_is_not_in_sync() -> None:
 
     world.stop_broker(3)
 
-    assert controller.active.ports.pending_deletes.all_deleting() == {slot(0): {1}}
+    assert controller.active.parts.pending_deletes.all_deleting() == {slot(0): {1}}
     assert (world.state(slot(0)).leader, world.state(slot(0)).isr) == (2, (2,))
 
 

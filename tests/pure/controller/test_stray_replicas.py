@@ -40,7 +40,7 @@ def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
     world, controller = moved()
     active = controller.active
     assert Topic.decode("", world.find(Topic.path("t")).data).partitions == {0: (2, 3)}
-    assert "error 56" in active.ports.events.blocked["removal of t-0 on broker 1"]
+    assert "error 56" in active.parts.events.blocked["removal of t-0 on broker 1"]
     assert asked(world) == 1
     world.advance(AGAIN_MS + 1_000, 5_000)
     assert asked(world) == 2
@@ -49,7 +49,7 @@ def test_a_replica_that_could_not_be_deleted_is_deleted_later() -> None:
     world.advance(AGAIN_MS + 1_000, 5_000)
     assert asked(world) == 3
     assert tp(0) not in world.hosts[1].logs
-    assert active.ports.events.blocked == {}
+    assert active.parts.events.blocked == {}
     world.advance(3 * AGAIN_MS, 5_000)
 
     assert asked(world) == 3
@@ -66,7 +66,7 @@ def test_a_replica_that_is_wanted_again_is_left_alone() -> None:
     assert asked(world) == before
     assert tp(0) in world.hosts[1].logs
     active = controller.active
-    assert active.ports.events.blocked == {}
+    assert active.parts.events.blocked == {}
 
 
 def test_a_broker_that_is_down_is_asked_when_it_is_back() -> None:
@@ -93,7 +93,7 @@ def test_what_a_broker_kept_that_was_down_at_the_end_of_a_move_goes_when_it_is_b
 
     assert asked(world) == 1
     assert tp(0) not in world.hosts[1].logs
-    assert (active.features.stray_replicas._strays, active.ports.events.blocked) == ({}, {})
+    assert (active.features.stray_replicas._strays, active.parts.events.blocked) == ({}, {})
 
 
 def test_what_a_broker_had_not_answered_when_it_died_is_asked_again() -> None:
@@ -133,7 +133,7 @@ def test_what_a_controller_left_behind_is_deleted_by_the_next() -> None:
     assert asked(world) == 1
     assert tp(0) not in world.hosts[1].logs
     assert tp(0) in world.hosts[3].logs
-    assert (active.features.stray_replicas._strays, active.ports.events.blocked) == ({}, {})
+    assert (active.features.stray_replicas._strays, active.parts.events.blocked) == ({}, {})
 
 
 def test_what_was_left_on_a_broker_that_is_down_goes_when_it_is_back() -> None:

@@ -335,5 +335,5 @@ def test_the_record_of_what_was_left_names_the_topic_and_the_controller() -> Non
     deleted(world)
 
     active = controller.active
-    assert records(world) == [AbandonedReplicas("t", 1, (0,), active.ports.identity.epoch)]
+    assert records(world) == [AbandonedReplicas("t", 1, (0,), active.parts.identity.epoch)]
     assert active.features.stray_replicas._strays == {}

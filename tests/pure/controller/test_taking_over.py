@@ -55,11 +55,11 @@ def test_first_states_are_made_with_their_parents() -> None:
     assert world.server.find(PartitionState.path(tp(1))) is None
     assert world.server.find(Topic.partitions_path("t")) is not None
     active = controller.active
-    assert active.ports.events.blocked == {"leader of t-1": "no replica of 1 is live"}
+    assert active.parts.events.blocked == {"leader of t-1": "no replica of 1 is live"}
 
     world.start_broker(1)
     assert world.state(tp(1)) == PartitionState(1, 0, (1,), 1)
-    assert active.ports.events.blocked == {}
+    assert active.parts.events.blocked == {}
 
 
 def test_the_list_of_partitions_exists_also_where_no_replica_lives() -> None:
@@ -130,12 +130,12 @@ def test_a_kafka_predecessor_that_may_stay_active_is_named() -> None:
     world.write(Delete(ControllerRegistration.path(), -1))
     world.advance(4000)
     active = controller.active
-    assert set(active.ports.events.blocked) == {"broker 9"}
-    assert active.ports.events.blocked["broker 9"].endswith("restart it")
+    assert set(active.parts.events.blocked) == {"broker 9"}
+    assert active.parts.events.blocked["broker 9"].endswith("restart it")
 
     world.server.expire_session(session)
     world.run()
-    assert active.ports.events.blocked == {}
+    assert active.parts.events.blocked == {}
 
 
 def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
@@ -150,7 +150,7 @@ def test_an_isr_that_a_kafka_controller_emptied_needs_an_operator() -> None:
     assert world.state(tp(1)) == PartitionState(3, 1, (3,), 2)
     assert world.state(tp(0)).leader == -1
     active = controller.active
-    assert active.ports.events.blocked["leader of t-0"].endswith(
+    assert active.parts.events.blocked["leader of t-0"].endswith(
         ": zkgroup elect unclean --topic t:0 --execute"
     )
 
@@ -217,7 +217,7 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
     moved = active.features.elections._move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
 
     assert moved == {tp(1): PartitionPhase.ONLINE}
-    (note,) = [each for each in active.ports.core.take_effects() if isinstance(each, LogEvent)]
+    (note,) = [each for each in active.parts.core.take_effects() if isinstance(each, LogEvent)]
     assert note.kind == "transition.refused"
     assert note.fields == {"detail": "t-0 cannot become offline: it is non-existent"}
 
@@ -241,13 +241,13 @@ def test_nothing_of_a_former_controller_survives() -> None:
     world.bump()
     world.run()
 
-    assert old.ports.requests.is_stopped
+    assert old.parts.requests.is_stopped
     assert controller.machine.active is None
     assert controller.machine.context is None
     world.advance(3000)
     new = controller.active
     assert new is not old
-    assert new.ports.identity.epoch == 3
+    assert new.parts.identity.epoch == 3
     assert new.context is not old.context
 
 
@@ -391,7 +391,7 @@ def test_an_unreadable_state_is_not_elected_and_its_brokers_are_named() -> None:
     controller = world.new_controller()
 
     active = controller.active
-    assert active.ports.requests.omitted_partitions == {1: (tp(0),), 2: (tp(0),)}
+    assert active.parts.requests.omitted_partitions == {1: (tp(0),), 2: (tp(0),)}
     assert world.find(path).data == b"{"
 
 

@@ -83,12 +83,12 @@ def answer(tree: Tree, request: Request) -> Outcome:
 
 def carried_out(mine: ActiveController, procedure: Procedure[None], tree: Tree) -> list[list[str]]:
     """Runs it to its end. Returns the requests of each step, as the topic's name or the number of paths."""
-    runner = Runner(mine.ports.core)
+    runner = Runner(mine.parts.core)
     flying: deque[Submit] = deque()
     asked = []
 
     def take() -> None:
-        new = [each for each in mine.ports.core.take_effects() if isinstance(each, Submit)]
+        new = [each for each in mine.parts.core.take_effects() if isinstance(each, Submit)]
         flying.extend(new)
         asked.append([_shown(each.request) for each in new])
 
@@ -96,7 +96,7 @@ def carried_out(mine: ActiveController, procedure: Procedure[None], tree: Tree) 
     take()
     while flying:
         each = flying.popleft()
-        mine.ports.core.answered(each.request_id, answer(tree, each.request))
+        mine.parts.core.answered(each.request_id, answer(tree, each.request))
         take()
     assert runner.is_idle
     return asked
@@ -113,9 +113,9 @@ def names(tree: Tree) -> list[str]:
 def forget_others(mine: ActiveController, tree: Tree) -> None:
     """As loading does."""
     listed = names(tree)
-    mine.ports.reader.only(topics_path(), listed)
+    mine.parts.reader.only(topics_path(), listed)
     mine.features.topics.forget_topics([name for name in mine.context.topics if name not in listed])
-    mine.ports.reader.forget_watches()
+    mine.parts.reader.forget_watches()
 
 
 def one_after_another(mine: ActiveController, tree: Tree) -> Procedure[None]:
@@ -123,13 +123,13 @@ def one_after_another(mine: ActiveController, tree: Tree) -> Procedure[None]:
     forget_others(mine, tree)
     yield from mine.features.topics.read_topics(names(tree))
     every = list(mine.context.partitions())
-    yield from mine.ports.states.read_states(every)
+    yield from mine.parts.states.read_states(every)
     mine.features.topics.enter_partitions(every)
 
 
 def at_once(mine: ActiveController, tree: Tree) -> Procedure[None]:
     forget_others(mine, tree)
-    yield from run_pipelined(TopicLoader(mine.ports, mine.features.topics, names(tree)).steps())
+    yield from run_pipelined(TopicLoader(mine.parts, mine.features.topics, names(tree)).steps())
     mine.features.topics.enter_all_partitions()
 
 
@@ -142,14 +142,14 @@ def known(mine: ActiveController) -> Mapping[str, object]:
         "first": context.first_states,
         "unreadable": context.unreadable,
         "restarted leaders": mine.context.restarted_leaders,
-        "unsent": set(mine.ports.requests.unsent),
+        "unsent": set(mine.parts.requests.unsent),
         "phases": {each: mine.context.partition_phases.phase(each) for each in context.partitions()},
         "replicas": {
             (each, id_): mine.context.replica_phases.phase(PartitionAndReplica(each, id_))
             for each in context.partitions()
             for id_ in context.replicas(each)
         },
-        "zxid": mine.ports.reader.zxid,
+        "zxid": mine.parts.reader.zxid,
     }
 
 

@@ -50,7 +50,7 @@ def test_a_state_that_is_there_already_fails_its_partition_alone() -> None:
     assert world.state(tp(0)) == here
     assert world.state(tp(1)) == PartitionState(1, 0, (1, 2), 1)
     assert world.hosts[3].metadata == {tp(0): 2, tp(1): 1}
-    assert controller.active.ports.events.blocked == {}
+    assert controller.active.parts.events.blocked == {}
 
 
 def test_a_state_that_appears_before_the_write_fails_its_partition_alone() -> None:
@@ -280,12 +280,12 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     world, controller = loaded_cluster({0: (1, 2)})
     active = controller.active
     world.hosts[3].silent = True
-    batch = active.ports.requests.batch()
+    batch = active.parts.requests.batch()
     batch.stop_replica([3], tp(0), delete=True)
-    active.ports.requests.send(batch)
+    active.parts.requests.send(batch)
     controller.ask_shutdown(1, 99)
     world.run()
-    assert active.ports.pending_deletes.all_deleting() == {tp(0): {3}}
+    assert active.parts.pending_deletes.all_deleting() == {tp(0): {3}}
     world.run()
     controller.lose_connection(3)
     world.run()
@@ -301,7 +301,7 @@ def test_a_deletion_that_was_sent_twice_is_over_only_in_a_new_epoch() -> None:
     assert first.until_ms is not None
     kinds = [(type(each), each.controller_epoch) for each in world.hosts[3].requests]
     assert kinds[-2:] == [(StopReplicaRequest, 1), (UpdateMetadataRequest, 2)]
-    assert active.ports.pending_deletes.all_deleting() == {}
+    assert active.parts.pending_deletes.all_deleting() == {}
     world.make_topic("u", {0: (1, 2)})
     world.run()
     assert world.state(tp(0, "u")) == PartitionState(1, 0, (1, 2), 2)
@@ -313,16 +313,16 @@ def test_a_deletion_that_a_new_role_overtakes_is_held_no_longer() -> None:
     active = controller.active
     world.hosts[2].silent = True
     for delete in (False, True):
-        batch = active.ports.requests.batch()
+        batch = active.parts.requests.batch()
         batch.stop_replica([2], tp(0), delete=delete)
-        active.ports.requests.send(batch)
+        active.parts.requests.send(batch)
     controller.ask_shutdown(1, 99)
     world.run()
-    assert active.ports.pending_deletes.all_deleting() == {tp(0): {2}}
-    active.ports.pending_deletes.delete_answered(2, [tp(0)])
-    batch = active.ports.requests.batch()
+    assert active.parts.pending_deletes.all_deleting() == {tp(0): {2}}
+    active.parts.pending_deletes.delete_answered(2, [tp(0)])
+    batch = active.parts.requests.batch()
     batch.leader_and_isr([2], tp(0))
-    active.ports.requests.send(batch)
+    active.parts.requests.send(batch)
     world.hosts[2].silent = False
     controller.answer_all()
     world.run()

@@ -90,7 +90,7 @@ def is_left_alone(world: SteppedControllers, controller: ControllerNode, topic: 
     return (
         not states(world, topic)
         and all(each.topic != topic for each in received)
-        and not any(topic in what for what in controller.active.ports.events.blocked)
+        and not any(topic in what for what in controller.active.parts.events.blocked)
         and figures.offline_partitions == 0
     )
 
@@ -139,7 +139,7 @@ def test_a_topic_that_is_given_to_broker_0_is_hosted_by_it() -> None:
     world.stop_broker(0)
     world.make_topic("u", TWO)
     world.run()
-    assert {what for what in controller.active.ports.events.blocked if "u-" in what} == {
+    assert {what for what in controller.active.parts.events.blocked if "u-" in what} == {
         "leader of u-0",
         "leader of u-1",
     }
@@ -274,7 +274,7 @@ def test_a_reassignment_gives_it_brokers(how: Maker) -> None:
     assert (states(world), lists(world)) == ({0: (1, 2), 1: (3,)}, {0: (1, 2), 1: (3,)})
     assert not {MARK, Reassignment.path()} & world.server.tree().keys()
     assert world.hosts[1].logs == {tp(0)}
-    assert controller.active.ports.events.blocked == {}
+    assert controller.active.parts.events.blocked == {}
     records = sorted(world.below(finished_reassignments_path()) - {finished_reassignments_path()})
     ends = [FinishedReassignment.decode(path, world.find(path).data) for path in records]
     assert [(each.before, each.target, each.outcome) for each in ends] == [
@@ -319,7 +319,7 @@ def test_topic_alter_gives_it_brokers(how: Maker, named: Mapping[int, Brokers]) 
     world.run()
 
     assert (states(world), lists(world)) == (named, named)
-    assert controller.active.ports.events.blocked == {}
+    assert controller.active.parts.events.blocked == {}
 
 
 def test_topic_alter_between_the_readings_of_a_controller_is_not_undone() -> None:
@@ -368,7 +368,7 @@ def crashed_in_a_reassignment(writes: int, how: Maker, named: Mapping[int, Broke
 
     assert states(world) == named
     assert not {MARK, Reassignment.path()} & world.server.tree().keys()
-    assert successor.active.ports.events.blocked == {}
+    assert successor.active.parts.events.blocked == {}
     return was_there
 
 
@@ -387,12 +387,12 @@ def test_an_acl_that_keeps_the_topic_is_reported_until_it_lets_it() -> None:
     admit(world, Topic.path("t"), "r")
     ask(world, {tp(0): (1,), tp(1): (2,)})
     world.run()
-    assert controller.active.ports.events.blocked["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
+    assert controller.active.parts.events.blocked["move of t-0"] == f"{Topic.path('t')}: refused with NoAuth"
     assert MARK in world.server.tree()
 
     admit(world, Topic.path("t"), "cdrwa")
     world.advance(60_000)
-    assert (states(world), controller.active.ports.events.blocked) == ({0: (1,), 1: (2,)}, {})
+    assert (states(world), controller.active.parts.events.blocked) == ({0: (1,), 1: (2,)}, {})
 
 
 def test_a_request_that_is_taken_away_gives_no_brokers() -> None:
@@ -445,4 +445,4 @@ def test_a_request_that_loses_to_topic_alter_is_carried_out_on_its_lists() -> No
     assert lists(world)[1] == (3,)
     assert MARK not in world.server.tree()
     assert 1 in states(world)[0]
-    assert not any(what.startswith("leader") for what in controller.active.ports.events.blocked)
+    assert not any(what.startswith("leader") for what in controller.active.parts.events.blocked)

@@ -42,7 +42,7 @@ def changed(world: SteppedControllers) -> None:
 
 def omitted_partitions(controller: ControllerNode) -> dict[int, tuple[TopicPartition, ...]]:
     active = controller.active
-    return dict(active.ports.requests.omitted_partitions)
+    return dict(active.parts.requests.omitted_partitions)
 
 
 def roles_of(world: SteppedControllers, broker: int) -> set[str]:

@@ -16,7 +16,7 @@ from zkgroup.broker.replicas.replica import Replica
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_requests import DelayedFetch
 from zkgroup.broker.server.fetch_sessions import FetchSession
-from zkgroup.controller.machine import event_manager, event_queue, fenced_writes, state_writes
+from zkgroup.controller.machine import event_manager, fenced_writes, state_writes
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election import elector
 from zkgroup.controller.machine.controller_election import transactions as election_transactions
@@ -185,7 +185,7 @@ def _no_recovery(patch: Patch) -> None:
     def recover(self: LeaderElections, batch: RequestBatch) -> Procedure[None]:
         yield from ()
 
-    patch.setattr(LeaderElections, "elect_restarted", recover)
+    patch.setattr(LeaderElections, "take_over_foreign_states", recover)
 
 
 def _recovers_after_a_real_predecessor_only(patch: Patch) -> None:
@@ -318,7 +318,7 @@ def _followers_keep_what_the_leader_has_deleted(patch: Patch) -> None:
 def _tries_again_without_a_pause(patch: Patch) -> None:
     """What is refused, a move or anything else."""
     patch.setattr(event_manager, "BACKOFF_MS", 0)
-    patch.setattr(event_queue.Backoffs, "before_ms", lambda self, work, now_ms: 0)
+    patch.setattr(event_manager.Backoffs, "before_ms", lambda self, work, now_ms: 0)
 
 
 BUGS = {

@@ -131,7 +131,7 @@ def test_a_real_controller_that_sleeps_over_the_grace_is_repaired() -> None:
     assert set(world.active_controllers) == {controller, real}
     _is_decided_by_ours(simulation, real)
     assert controller.machine.active is not None
-    assert "restart it" in controller.machine.active.ports.events.blocked["broker 1"]
+    assert "restart it" in controller.machine.active.parts.events.blocked["broker 1"]
     ended(simulation)
 
 

@@ -111,7 +111,7 @@ class ControllerProcess:
     def awaited(self) -> list[SimulatedConnection]:
         """Connections with a request or response in flight, and more requests queued."""
         active = self.machine.active
-        waiting = {} if active is None else active.ports.requests.queues.waiting
+        waiting = {} if active is None else active.parts.requests.queues.waiting
         return [
             connection
             for connection in self._world.network.busy(self)

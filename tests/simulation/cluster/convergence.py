@@ -10,7 +10,7 @@ from tests.simulation.cluster.world import ClusterWorld
 from tests.worlds.batches import ValueBatch, batches_in
 from zkgroup.broker.log.data_dir import stored_records
 from zkgroup.broker.replica_view import Role
-from zkgroup.controller.machine.event_queue import BACKOFF_MAX_MS
+from zkgroup.controller.machine.event_manager import BACKOFF_MAX_MS
 from zkgroup.history.cluster.replay import ReplayedCluster
 from zkgroup.history.cluster.server_invariants import unfinished_work
 from zkgroup.history.report import ClusterOptions
@@ -392,7 +392,7 @@ def _batches(world: ClusterWorld, broker: int, tp: TopicPartition) -> list[Value
 
 def _unfinished(controller: object) -> str:
     active = controller.machine.active if isinstance(controller, ControllerProcess) else None
-    return f"blocked: {None if active is None else active.ports.events.blocked}"
+    return f"blocked: {None if active is None else active.parts.events.blocked}"
 
 
 def _view(world: ClusterWorld, leader: int, tp: TopicPartition) -> object:

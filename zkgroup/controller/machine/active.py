@@ -9,27 +9,134 @@ waits for ZooKeeper alone, never for a broker.
 
 What was written is sent: the sender keeps the partitions whose state got a new leader epoch that no
 LeaderAndIsr has carried yet. A handler sends a batch; what it leaves goes out when it ends, and after a
-missing reply everything is read again (`event_kinds.LOAD`) and compared, so that a write whose reply was lost
-is sent too. A leader of 0.8.2.2 that never receives such a write never changes its ISR again (K9).
+missing reply everything is read again (`LOAD`) and compared, so that a write whose reply was lost is sent
+too. A leader of 0.8.2.2 that never receives such a write never changes its ISR again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity, Elector
-from zkgroup.controller.machine.event_manager import EventManager
-from zkgroup.controller.machine.event_processor import EventHandler, EventProcessor
+from zkgroup.controller.machine.deletion.deletion import EpochBump, TopicDeletions
+from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
+from zkgroup.controller.machine.event_manager import (
+    EventHandler,
+    EventKind,
+    EventManager,
+    EventProcessor,
+    Handler,
+)
 from zkgroup.controller.machine.events import BrokerAnswered
-from zkgroup.controller.machine.handlers import EVENT_HANDLERS, Features
+from zkgroup.controller.machine.failover.brokers import BrokerChanges
+from zkgroup.controller.machine.failover.loading import Loading
+from zkgroup.controller.machine.failover.notifications import Notifications
+from zkgroup.controller.machine.failover.slots import Slots
+from zkgroup.controller.machine.failover.topics import TopicChanges
+from zkgroup.controller.machine.feature import FeatureList, Parts
+from zkgroup.controller.machine.leadership import requested_elections
+from zkgroup.controller.machine.leadership.controlled_shutdown import ControlledShutdowns
+from zkgroup.controller.machine.leadership.initial_state import InitialStates
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections
+from zkgroup.controller.machine.leadership.requested_elections import PreferredElections, UncleanElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import PART_BYTES, PendingDeletes
-from zkgroup.controller.machine.ports import FeatureList, Ports
+from zkgroup.controller.machine.reassignment.completion import ReassignmentCompletion
+from zkgroup.controller.machine.reassignment.plans import ReassignmentPlans
+from zkgroup.controller.machine.reassignment.rounds import Reassignments
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
 from zkgroup.controller.machine.state_writes import StateWriter
-from zkgroup.controller.machine.status import ControllerMetrics, controller_metrics
+from zkgroup.controller.machine.status import ControllerMetrics, StatusPublisher, controller_metrics
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.runtime.procedures import Work
+
+
+class Features:
+    """The features, as the table of handlers names them. A feature may call those above it."""
+
+    def __init__(self, parts: Parts, election: Elector, open_reassignments: OpenReassignments) -> None:
+        self.parts = parts
+        self.elections = LeaderElections(parts, InitialStates(parts))
+        self.stray_replicas = StrayReplicaDeletion(parts, open_reassignments)
+        self.topic_deletions = TopicDeletions(parts, self.elections, self.stray_replicas)
+        self.brokers = BrokerChanges(parts, self.elections, self.stray_replicas)
+        self.slots = Slots(parts, open_reassignments)
+        self.topics = TopicChanges(parts, self.elections, self.stray_replicas, open_reassignments, self.slots)
+        self.loading = Loading(
+            parts, election, self.brokers, self.topics, self.stray_replicas, self.elections, self.slots
+        )
+        self.epoch_bump = EpochBump(parts, election)
+        self.notifications = Notifications(parts, open_reassignments)
+        self.shutdowns = ControlledShutdowns(parts, self.elections)
+        self.preferred_elections = PreferredElections(parts, self.elections)
+        self.unclean_elections = UncleanElections(parts, self.elections)
+        self.reassignments = Reassignments(
+            parts,
+            open_reassignments,
+            ReassignmentCompletion(parts, open_reassignments, self.stray_replicas),
+            self.elections,
+            self.topics,
+            self.topic_deletions,
+            self.stray_replicas,
+        )
+        self.plans = ReassignmentPlans(parts, open_reassignments)
+        self.status = StatusPublisher(parts)
+
+
+class Row(NamedTuple):
+    """One kind of event."""
+
+    kind: EventKind
+    handler: Callable[[Features], Handler]
+    """Called once for each active controller, when it is elected."""
+    reason: str = ""
+    """Why the handler changes leaders and leader epochs; the kind's name where it is empty."""
+
+
+EVENT_HANDLERS: Final = (
+    Row(event_manager.LOAD, lambda f: f.loading.load, "take-over"),
+    Row(event_manager.EPOCH_BUMP, lambda f: f.epoch_bump.bump_epoch),
+    Row(event_manager.BROKERS, lambda f: f.brokers.on_broker_changes, "change of brokers"),
+    Row(event_manager.TOPICS, lambda f: f.topics.on_topic_list_change, "new topic"),
+    Row(event_manager.TOPIC, lambda f: f.topics.on_topic_change, "new partition"),
+    Row(event_manager.UNREADABLE_STATES, lambda f: f.topics.on_unreadable_states, "state readable again"),
+    Row(event_manager.ISR_CHANGES, lambda f: f.notifications.on_isr_changes),
+    Row(event_manager.CONFIG_CHANGES, lambda f: f.notifications.on_config_changes),
+    Row(event_manager.ELECTIONS, lambda f: f.elections.elect_offline, "leader cannot serve"),
+    Row(event_manager.SHUTDOWNS, lambda f: f.shutdowns.on_shutdown_requests, "controlled shutdown"),
+    Row(event_manager.REASSIGNMENT, lambda f: f.reassignments.run_round, "reassignment"),
+    Row(
+        requested_elections.PREFERRED_ELECTION,
+        lambda f: f.preferred_elections.on_request,
+        "preferred election",
+    ),
+    Row(
+        requested_elections.UNCLEAN_ELECTION,
+        lambda f: f.unclean_elections.on_requests,
+        "unclean election requested",
+    ),
+    Row(event_manager.DELETIONS, lambda f: f.topic_deletions.on_deletions, "deletion"),
+    Row(event_manager.STRAY_REPLICAS, lambda f: f.stray_replicas.delete_stray_replicas),
+    Row(
+        event_manager.REPLICAS_OF_DELETED_TOPICS,
+        lambda f: f.stray_replicas.on_abandoned_replicas,
+        "broker may have replicas again",
+    ),
+    Row(event_manager.STRAY_RECORDS, lambda f: f.stray_replicas.on_stray_records),
+    Row(
+        requested_elections.BALANCE,
+        lambda f: f.preferred_elections.check_balance,
+        "preferred election, automatic",
+    ),
+    Row(event_manager.SLOT_REPLICAS, lambda f: f.slots.add_replicas),
+    Row(event_manager.PLANS, lambda f: f.plans.on_plans),
+    Row(event_manager.STATUS, lambda f: f.status.publish),
+)
+"""The first kind, loading, comes before all others; a later one is not passed over for ever."""
 
 
 class ActiveController:
@@ -38,33 +145,33 @@ class ActiveController:
     def __init__(self, core: ElectorContext, election: Elector, settings: ControllerSettings) -> None:
         """Begins by loading. Only for an election that was won."""
         self.open_reassignments = OpenReassignments()
-        self.ports = _ports(core, election, settings, self.open_reassignments)
-        self.features = Features(self.ports, election, self.open_reassignments)
+        self.parts = _parts(core, election, settings, self.open_reassignments)
+        self.features = Features(self.parts, election, self.open_reassignments)
         self._election = election
         self._processor = EventProcessor(
             core,
-            self.ports.context,
-            self.ports.events,
-            self.ports.reader,
-            self.ports.states,
+            self.parts.context,
+            self.parts.events,
+            self.parts.states,
             [EventHandler(row.kind, row.handler(self.features), row.reason) for row in EVENT_HANDLERS],
-            after_event=self.ports.requests.send_unsent,
+            forget_watches=self.parts.reader.forget_watches,
+            after_event=self.parts.requests.send_unsent,
         )
-        self.ports.events.enqueue_load()
+        self.parts.events.enqueue_load()
 
     @property
     def context(self) -> ControllerContext:
         """The cluster as last read or written."""
-        return self.ports.context
+        return self.parts.context
 
     @property
     def is_current(self) -> bool:
         """Whether the election that this controller won is still the last one."""
-        return self.ports.identity.is_current
+        return self.parts.identity.is_current
 
     def metrics(self) -> ControllerMetrics:
         """Counts the cluster; goes through all partitions."""
-        return controller_metrics(self.ports.context, self.ports.events, self.ports.core.now.ms)
+        return controller_metrics(self.parts.context, self.parts.events, self.parts.core.now.ms)
 
     def next(self) -> Work | None:
         """The procedure that is due, or None."""
@@ -76,11 +183,11 @@ class ActiveController:
 
     def timer_fired(self) -> None:
         """Events that were delayed are due."""
-        self.ports.events.timer_fired()
+        self.parts.events.timer_fired()
 
     def responded(self, event: BrokerAnswered) -> None:
         """Passes the response of a broker to the features."""
-        requests, features = self.ports.requests, self.ports.features
+        requests, features = self.parts.requests, self.parts.features
         delivered = requests.responded(event)
         if delivered is None:
             return
@@ -93,18 +200,18 @@ class ActiveController:
     def flush(self) -> None:
         """Sends what is due, while it may be sent."""
         if self._election.may_send:
-            self.ports.requests.flush()
+            self.parts.requests.flush()
 
     def stop(self) -> None:
         """The controller has resigned. Requests that wait for a response get one."""
-        self.ports.requests.stop()
-        self.ports.events.cancel_timer()
-        self.ports.features.stop()
+        self.parts.requests.stop()
+        self.parts.events.cancel_timer()
+        self.parts.features.stop()
 
 
-def _ports(
+def _parts(
     core: ElectorContext, election: Elector, settings: ControllerSettings, reassignments: OpenReassignments
-) -> Ports:
+) -> Parts:
     identity = ControllerIdentity(core, election)
     context = ControllerContext()
     events = EventManager(core, [row.kind for row in EVENT_HANDLERS])
@@ -120,6 +227,6 @@ def _ports(
     )
     states = StateWriter(core, context, identity, events, reader, requests)
     features = FeatureList(context, requests, states)
-    return Ports(
+    return Parts(
         core, settings, identity, context, events, reader, states, requests, pending_deletes, features
     )

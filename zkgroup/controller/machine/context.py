@@ -140,7 +140,7 @@ class ControllerContext:
         one."""
         self.moves: set[TopicPartition] = set()
         """Partitions with an open reassignment."""
-        self.unfit: dict[TopicPartition, set[int]] = {}
+        self.offline_replicas: dict[TopicPartition, set[int]] = {}
         """Replicas whose live broker cannot serve them (storage error 56): offline to every election."""
         self.first_states: dict[TopicPartition, int] = {}
         """Partitions that were found, while loading, in the state that was made first, their leaders gone or
@@ -171,19 +171,21 @@ class ControllerContext:
         for id_ in (before - now) | bounced:
             self.shutting_down.discard(id_)
             self.first_request_sent.pop(id_, None)
-            for topic_partition in [each for each, brokers in self.unfit.items() if id_ in brokers]:
-                self.fit_again(topic_partition, id_)
+            for topic_partition in [
+                each for each, brokers in self.offline_replicas.items() if id_ in brokers
+            ]:
+                self.replica_online(topic_partition, id_)
         return BrokerChange(frozenset(now - before), frozenset(before - now), frozenset(bounced))
 
     @property
-    def reachable(self) -> frozenset[int]:
+    def live_or_shutting_down(self) -> frozenset[int]:
         """Brokers that requests can be sent to: live, shutting down or not."""
         return frozenset(id_ for id_, broker in self.brokers.items() if id_ >= 0 and broker.hosts_partitions)
 
     @property
     def live(self) -> frozenset[int]:
         """Brokers that may be elected: the reachable ones that are not shutting down."""
-        return self.reachable - self.shutting_down
+        return self.live_or_shutting_down - self.shutting_down
 
     @property
     def started(self) -> dict[int, int]:
@@ -195,21 +197,21 @@ class ControllerContext:
         found = self.brokers.get(broker)
         return found is not None and found.epoch > zxid and found.registration.is_zkgroup
 
-    def candidates(self, topic_partition: TopicPartition, live: frozenset[int]) -> frozenset[int]:
+    def with_online_replica(self, topic_partition: TopicPartition, live: frozenset[int]) -> frozenset[int]:
         """Those of `live` that can serve this partition."""
-        unfit = self.unfit.get(topic_partition)
-        return live - unfit if unfit else live
+        offline = self.offline_replicas.get(topic_partition)
+        return live - offline if offline else live
 
-    def failed_to_serve(self, topic_partition: TopicPartition, broker: int) -> None:
+    def replica_offline(self, topic_partition: TopicPartition, broker: int) -> None:
         """The broker answered that its folder of this partition is broken or empty."""
-        self.unfit.setdefault(topic_partition, set()).add(broker)
+        self.offline_replicas.setdefault(topic_partition, set()).add(broker)
 
-    def fit_again(self, topic_partition: TopicPartition, broker: int) -> None:
-        """Ends what `failed_to_serve` began: a new incarnation, or the leader has added it to the ISR."""
-        brokers = self.unfit.get(topic_partition, set())
+    def replica_online(self, topic_partition: TopicPartition, broker: int) -> None:
+        """Ends what `replica_offline` began: a new incarnation, or the leader has added it to the ISR."""
+        brokers = self.offline_replicas.get(topic_partition, set())
         brokers.discard(broker)
         if not brokers:
-            self.unfit.pop(topic_partition, None)
+            self.offline_replicas.pop(topic_partition, None)
 
     @property
     def topics(self) -> Collection[str]:
@@ -248,7 +250,7 @@ class ControllerContext:
             return
         for number, replicas in known.topic.partitions.items():
             topic_partition = TopicPartition(name, number)
-            self.unfit.pop(topic_partition, None)
+            self.offline_replicas.pop(topic_partition, None)
             self.moves.discard(topic_partition)
             self.restarted_leaders.pop(topic_partition, None)
             self.partition_phases.forget([topic_partition])
@@ -352,7 +354,7 @@ class ControllerContext:
         """Whether the partitions of the topic are slots, whose logs are empty (recipes 20)."""
         return topic == OFFSETS_TOPIC and self.slots is not None
 
-    def electable(
+    def leadership_for_election(
         self,
         topic_partition: TopicPartition,
         leadership: LeaderIsrAndControllerEpoch,
@@ -365,7 +367,7 @@ class ControllerContext:
         """
         if not self.is_slots(topic_partition.topic):
             return leadership
-        able = self.candidates(topic_partition, self.reachable)
+        able = self.with_online_replica(topic_partition, self.live_or_shutting_down)
         isr = tuple(each for each in self.replicas(topic_partition) if each in able and each not in deleting)
         return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 

@@ -1,19 +1,194 @@
-"""The events of the active controller: queued, delayed, and repeated with a backoff.
+"""The events of the active controller: their kinds, their queue, and the processor that runs their handlers.
 
-Features enqueue events here, now or later, and say what is blocked and why; the status publishes that.
-`EventProcessor` takes the events and runs their handlers.
+An event says only that something may have changed; its handler reads the state when its turn comes. So an
+event that waits already need not wait twice. One handler runs at a time. One that ends without a reply from
+ZooKeeper has everything loaded again. One that an ACL or a limit refuses, or that enqueues itself again and
+again and changes nothing, runs again with growing backoffs, and the status says why: no other event waits for
+it. Source: kafka/controller/ControllerEventManager.scala@2.8.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
-from zkgroup.controller.machine import event_kinds
-from zkgroup.controller.machine.event_queue import BACKOFF_MS, Backoffs, EventKind, EventQueue, QueuedEvent
+from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.fenced_writes import Denied
 from zkgroup.controller.machine.settings import ElectorContext
+from zkgroup.model.requests import MultiDone, Outcome
+from zkgroup.runtime.procedures import ConnectionLossError, NoAuthError, Procedure, UnexpectedReplyError, Work
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """Names what may have changed, so that its handler has to run. The table of handlers ranks the kinds.
+
+    Kinds that one feature alone enqueues are declared in the module of that feature.
+    """
+
+    name: str
+
+
+LOAD: Final = EventKind("load")
+"""Read everything: after an election, on each new connection, and after a missing reply."""
+EPOCH_BUMP: Final = EventKind("epoch")
+"""A new controller epoch, as an old copy of a StopReplica with deletion may still arrive."""
+BROKERS: Final = EventKind("brokers")
+"""The registrations of brokers."""
+TOPICS: Final = EventKind("topics")
+"""The list of topics."""
+TOPIC: Final = EventKind("topic")
+"""The replica lists of one topic."""
+UNREADABLE_STATES: Final = EventKind("unreadable states")
+"""States of partitions that could not be read."""
+ISR_CHANGES: Final = EventKind("isr changes")
+"""Notifications of leaders that have changed an ISR."""
+CONFIG_CHANGES: Final = EventKind("config changes")
+"""Notifications of tools that have changed a configuration."""
+ELECTIONS: Final = EventKind("elections")
+"""Partitions without a leader that can serve, or without a state."""
+SHUTDOWNS: Final = EventKind("shutdowns")
+"""Brokers that have requested a controlled shutdown."""
+REASSIGNMENT: Final = EventKind("reassignment")
+"""The open reassignments, and the request for them."""
+DELETIONS: Final = EventKind("deletions")
+"""Topics that are queued for deletion."""
+SLOT_REPLICAS: Final = EventKind("slot replicas")
+"""Slots of group coordinators that may have more replicas."""
+STRAY_REPLICAS: Final = EventKind("stray replicas")
+"""Replicas that a reassignment has left behind and that could not be deleted."""
+REPLICAS_OF_DELETED_TOPICS: Final = EventKind("replicas of deleted topics")
+"""Replicas of deleted topics, on brokers that the deletion has not waited for."""
+STRAY_RECORDS: Final = EventKind("stray records")
+"""The records of replicas that brokers may still have."""
+PLANS: Final = EventKind("plans")
+"""Stored reassignment plans whose next phase may be submitted."""
+STATUS: Final = EventKind("status")
+"""The status znode of the controller."""
+
+
+class QueuedEvent(NamedTuple):
+    """An event that waits; equal ones are one."""
+
+    kind: EventKind
+    subject: str = ""
+    """The topic, for `TOPIC`."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} {self.subject}".rstrip()
+
+
+class Waited(NamedTuple):
+    """Since when an event waits, and where it came from."""
+
+    since_ms: int
+    is_own: bool
+    """A handler of this controller enqueued it, and nothing else has since."""
+
+
+PASSED_OVER_MAX: Final = 20
+"""Events of other kinds that are taken, at most, before one that waits."""
+
+
+class EventQueue:
+    """Waiting events: each once, by kind, within a kind in the order of their arrival.
+
+    Kinds have ranks, so that a handler runs after those on whose results it depends. But none starves: a kind
+    that was passed over `PASSED_OVER_MAX` times is next. The first kind, loading, always comes first.
+    """
+
+    def __init__(self, kinds: Sequence[EventKind]) -> None:
+        """kinds: in the order of their ranks."""
+        self._kinds = tuple(kinds)
+        self._waiting: dict[EventKind, dict[QueuedEvent, Waited]] = {kind: {} for kind in self._kinds}
+        self._turn = 0
+        self._passed_since: dict[EventKind, int] = {}
+        """Kind to the turn in which it was taken last, or began to wait."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, event: QueuedEvent, now_ms: int, *, is_own: bool = False) -> bool:
+        """Returns whether it is new. An event that waits already keeps its place and its time.
+
+        Raises KeyError for a kind that is not in the table of handlers.
+        """
+        waiting = self._waiting[event.kind]
+        known = waiting.get(event)
+        if known is not None:
+            waiting[event] = known._replace(is_own=known.is_own and is_own)
+            return False
+        if not waiting:
+            self._passed_since[event.kind] = self._turn
+        waiting[event] = Waited(now_ms, is_own)
+        return True
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Since when the oldest event has waited; None where none waits."""
+        firsts = (next(iter(waiting.values())).since_ms for waiting in self._waiting.values() if waiting)
+        return min(firsts, default=None)
+
+    def discard(self, event: QueuedEvent) -> None:
+        """Removes the event, if it waits."""
+        self._waiting[event.kind].pop(event, None)
+
+    def take(self, *, first_kind_only: bool = False) -> tuple[QueuedEvent, Waited] | None:
+        """Removes and returns the next event."""
+        kinds = self._kinds[:1] if first_kind_only else self._kinds
+        kinds = tuple(kind for kind in kinds if self._waiting[kind])
+        if not kinds:
+            return None
+        chosen = kinds[0]
+        if chosen != self._kinds[0]:
+            longest = min(kinds, key=lambda kind: self._passed_since[kind])
+            if self._turn - self._passed_since[longest] >= PASSED_OVER_MAX:
+                chosen = longest
+        self._turn += 1
+        self._passed_since[chosen] = self._turn
+        waiting = self._waiting[chosen]
+        event = next(iter(waiting))
+        return event, waiting.pop(event)
+
+
+ATTEMPTS_WITHOUT_BACKOFF: Final = 3
+BACKOFF_MS: Final = 1_000
+BACKOFF_MAX_MS: Final = 30_000
+
+
+class Backoffs:
+    """How long an event waits whose handler enqueues it again and again and changes nothing in ZooKeeper.
+
+    A handler runs `ATTEMPTS_WITHOUT_BACKOFF` times at once, as another client may have written before it;
+    then with backoffs that grow from `BACKOFF_MS` to `BACKOFF_MAX_MS`, until something is written or an event
+    arrives from outside. Runs of long ago do not count: a new connection, after which everything is read, is
+    no repetition.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[QueuedEvent, tuple[int, int]] = {}
+        """Number of runs since the last change, and the time of the last run."""
+
+    def begun(self, event: QueuedEvent, now_ms: int) -> None:
+        """The handler of the event starts now."""
+        self._begun[event] = self._times(event, now_ms) + 1, now_ms
+
+    def changed(self) -> None:
+        """Something was written, or an event has arrived: what was in the way may be gone."""
+        self._begun.clear()
+
+    def before_ms(self, event: QueuedEvent, now_ms: int) -> int:
+        """The backoff before the next run of the event's handler."""
+        excess = self._times(event, now_ms) - ATTEMPTS_WITHOUT_BACKOFF
+        return 0 if excess < 0 else min(BACKOFF_MS << min(excess, 10), BACKOFF_MAX_MS)
+
+    def _times(self, event: QueuedEvent, now_ms: int) -> int:
+        times, last_ms = self._begun.get(event, (0, now_ms))
+        return times if now_ms - last_ms <= 2 * BACKOFF_MAX_MS else 0
+
 
 EVENT_TIMER: Final = "events"
 
@@ -54,7 +229,7 @@ class EventManager:
 
     def enqueue_load(self) -> None:
         """Everything has to be read again. That is no change: backoffs stay as they are."""
-        self._queue.add(QueuedEvent(event_kinds.LOAD), self._core.now.ms)
+        self._queue.add(QueuedEvent(LOAD), self._core.now.ms)
 
     def set_blocked(self, what: str, why: str | None) -> None:
         """`what` waits for something, for the status; None: it waits no more."""
@@ -105,7 +280,7 @@ class EventManager:
         while (taken := self._queue.take(first_kind_only=load_only)) is not None:
             event, waited = taken
             backoff_ms = self._backoffs.before_ms(event, self._core.now.ms)
-            if not backoff_ms or not waited.is_own or event.kind == event_kinds.STATUS:
+            if not backoff_ms or not waited.is_own or event.kind == STATUS:
                 return event
             self._core.note("event.backoff", event=str(event), backoff_ms=backoff_ms)
             self.enqueue_later(event.kind, backoff_ms, event.subject)
@@ -142,3 +317,100 @@ class EventManager:
             self.enqueue_later(event.kind, backoff_ms, event.subject)
         reported = None if self._is_reported else self._refusal
         self.set_blocked(str(event), reported if refused is None else f"refused: {refused}")
+
+
+Handler = Callable[[str], Procedure[None]]
+"""Handles an event; the text is its subject, the topic for `TOPIC`."""
+
+
+class EventHandler(NamedTuple):
+    """The handler of one kind, and the reason that the log gives for the leaders that it changes."""
+
+    kind: EventKind
+    handle: Handler
+    reason: str
+
+
+class LeaderChanges(Protocol):
+    """The writer of states, which counts the leaders that a handler changes."""
+
+    reason: str
+    leaders_changed: int
+
+    def begin(self, reason: str) -> None:
+        """A handler begins, which changes leaders for this reason."""
+
+
+class EventProcessor:
+    """Takes the next event and runs its handler as a procedure."""
+
+    def __init__(
+        self,
+        core: ElectorContext,
+        context: ControllerContext,
+        events: EventManager,
+        states: LeaderChanges,
+        handlers: Iterable[EventHandler],
+        *,
+        forget_watches: Callable[[], None],
+        after_event: Callable[[], None],
+    ) -> None:
+        """after_event: follows every handler; sends to the brokers what it has written and not sent."""
+        self._core = core
+        self._context = context
+        self._events = events
+        self._states = states
+        self._handlers = {each.kind: each for each in handlers}
+        self._forget_watches = forget_watches
+        self._after_event = after_event
+
+    def load_again(self) -> None:
+        """Watches are gone, or the context may be out of date: everything is read again before all else."""
+        self._forget_watches()
+        self._context.is_loaded = False
+        self._events.enqueue_load()
+
+    def next(self) -> Work | None:
+        """The procedure that is due, or None. Nothing but loading before everything is loaded."""
+        event = self._events.take(load_only=not self._context.is_loaded)
+        return None if event is None else (str(event), partial(self._handle, event))
+
+    def _handle(self, event: QueuedEvent) -> Procedure[None]:
+        handler, begun_ms = self._handlers[event.kind], self._core.now.ms
+        self._events.begin(event)
+        self._states.begin(handler.reason or str(event))
+        why = None
+        try:
+            yield from self._run(event, handler.handle(event.subject))
+        except ConnectionLossError as error:
+            if not error.too_big:
+                self.load_again()
+                self._events.repeat(event)
+                raise
+            why = str(error)
+        except (NoAuthError, UnexpectedReplyError) as error:
+            why = str(error)
+        if leaders := self._states.leaders_changed:
+            took_ms = self._core.now.ms - begun_ms
+            self._core.note("election.done", leaders=leaders, reason=self._states.reason, ms=took_ms)
+        if why is not None:
+            self._forget_watches()
+        with self._events.in_handler():
+            self._events.end(event, why)
+            self._after_event()
+            if event.kind != STATUS:
+                self._events.enqueue(STATUS)
+
+    def _run(self, event: QueuedEvent, procedure: Procedure[None]) -> Procedure[None]:
+        """The procedure, with the events that it enqueues marked as its own, and its writes noticed."""
+        outcomes: tuple[Outcome, ...] | None = None
+        with closing(procedure):
+            while True:
+                with self._events.in_handler():
+                    try:
+                        queries = next(procedure) if outcomes is None else procedure.send(outcomes)
+                    except StopIteration:
+                        return
+                outcomes = yield queries
+                if event.kind != STATUS and any(isinstance(each, MultiDone) for each in outcomes):
+                    self._events.written()

@@ -129,9 +129,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             case ShutdownAsked():
                 active.features.shutdowns.requested(event)
             case ChannelUp(broker, incarnation):
-                active.ports.requests.queues.up(broker, incarnation)
+                active.parts.requests.queues.up(broker, incarnation)
             case ChannelDown(broker, incarnation):
-                active.ports.requests.queues.down(broker, incarnation)
+                active.parts.requests.queues.down(broker, incarnation)
             case BrokerAnswered():
                 active.responded(event)
             case _:

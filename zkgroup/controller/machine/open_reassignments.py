@@ -320,9 +320,9 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
         return True
     if leadership is None:
         return PartitionState.path(each) not in context.unreadable
-    if set(target) & set(context.given_up.get(each.topic, ())) - context.reachable:
+    if set(target) & set(context.given_up.get(each.topic, ())) - context.live_or_shutting_down:
         return True
-    return context.candidates(each, context.live).isdisjoint(leadership.isr)
+    return context.with_online_replica(each, context.live).isdisjoint(leadership.isr)
 
 
 class _Keys(NamedTuple):

@@ -300,7 +300,9 @@ class PendingDeletes:
         leadership = context.leadership(topic_partition)
         in_sync = leadership.isr if leadership else ()
         return frozenset(deleting or ()) | {
-            id_ for id_ in context.reachable if id_ not in in_sync and not self._has_answered(context, id_)
+            id_
+            for id_ in context.live_or_shutting_down
+            if id_ not in in_sync and not self._has_answered(context, id_)
         }
 
     def topics(self, context: ControllerContext) -> set[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
 from zkgroup.controller.machine.event_manager import EventManager
@@ -179,7 +179,7 @@ class StateWriter:
         """One fenced write by itself. Returns None once it is applied, else what was in the way.
 
         The context follows: states and topics that it sets, and after a conflict the states that it names as
-        they are now (of topics that have changed, `event_kinds.TOPIC` is added). Raises as `write_states`.
+        they are now (of topics that have changed, `event_manager.TOPIC` is added). Raises as `write_states`.
         """
         packet = single(self._identity.fence, write)
         refusals = yield from self._send((packet,))
@@ -211,10 +211,10 @@ class StateWriter:
         leadership = self._decoded(znode, {} if alike is None else alike) if znode is not None else None
         if was_unreadable and leadership is not None:
             self.readable_again[topic_partition] = None
-            self._events.enqueue(event_kinds.UNREADABLE_STATES)
+            self._events.enqueue(event_manager.UNREADABLE_STATES)
         if znode is None or leadership is None:
             if PartitionState.path(topic_partition) in context.unreadable:
-                self._events.enqueue(event_kinds.UNREADABLE_STATES)
+                self._events.enqueue(event_manager.UNREADABLE_STATES)
             context.state_seen(topic_partition, None)
             return
         stat = znode.stat
@@ -275,9 +275,9 @@ class StateWriter:
                 self._note_change(topic_partition, before, leadership)
         if before is None:
             return
-        for broker in list(context.unfit.get(topic_partition, ())):
+        for broker in list(context.offline_replicas.get(topic_partition, ())):
             if broker in leadership.isr and broker not in before.isr:
-                context.fit_again(topic_partition, broker)
+                context.replica_online(topic_partition, broker)
 
     def _note_change(
         self,
@@ -351,7 +351,7 @@ class StateWriter:
 
     def _lists_applied(self, packet: Packet, found: Mapping[str, Znode], *, certainly: bool) -> None:
         """Replica lists that were written after all are known ones, whatever has become of them since; else
-        older ones would be written back. `event_kinds.TOPIC` compares them with what is there.
+        older ones would be written back. `event_manager.TOPIC` compares them with what is there.
 
         Where another client has changed the topic since, the lists that are found decide: those written,
         perhaps grown.
@@ -397,7 +397,7 @@ class StateWriter:
         if match := _STATE.fullmatch(path):
             self.state_read(TopicPartition(match[1], int(match[2])), znode)
         elif match := _TOPIC.fullmatch(path):
-            self._events.enqueue(event_kinds.TOPIC, match[1])
+            self._events.enqueue(event_manager.TOPIC, match[1])
 
 
 def _made(

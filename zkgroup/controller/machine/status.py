@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.event_manager import EventManager
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.settings import PublishedStatus
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.runtime.procedures import Procedure
@@ -36,12 +36,12 @@ class ControllerMetrics:
 class StatusPublisher(Feature):
     """Publishes the status of the controller."""
 
-    def __init__(self, ports: Ports) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._published = PublishedStatus()
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.STATUS)
+        self._events.enqueue(event_manager.STATUS)
 
     def publish(self, subject: str = "") -> Procedure[None]:
         """Writes the status where it has changed, at most every `status_interval_ms`."""
@@ -51,7 +51,7 @@ class StatusPublisher(Feature):
             return
         due_ms = shown.not_before_ms - self._core.now.ms
         if due_ms > 0:
-            self._events.enqueue_later(event_kinds.STATUS, due_ms)
+            self._events.enqueue_later(event_manager.STATUS, due_ms)
             return
         shown.not_before_ms = self._core.now.ms + self._settings.status_interval_ms
         path, data = ControllerStatus.path(), now.encode()
@@ -70,7 +70,7 @@ class StatusPublisher(Feature):
         if refused is None:
             shown.status, shown.version = now, version
         else:
-            self._events.enqueue_later(event_kinds.STATUS, self._settings.status_interval_ms)
+            self._events.enqueue_later(event_manager.STATUS, self._settings.status_interval_ms)
 
     def _status(self) -> ControllerStatus:
         return ControllerStatus(

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.controller.machine.event_manager import EventManager
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.event_manager import EventKind, EventManager
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
@@ -50,12 +49,12 @@ class ZnodeReader:
             if path.removeprefix(prefix).partition("/")[0] in names:
                 self._armed.pop(path).fired = True
         for name in names:
-            self._events.discard(event_kinds.TOPIC, name)
+            self._events.discard(event_manager.TOPIC, name)
 
     def watched(self, request: Read | ListChildren | Exists, kind: EventKind, subject: str = "") -> Query:
         """The request as a query that arms a watch, unless one is armed; the watch enqueues the event.
 
-        After a request that fails it is not known whether the watch is armed; `event_kinds.LOAD` follows.
+        After a request that fails it is not known whether the watch is armed; `event_manager.LOAD` follows.
         """
         path = request.path
         armed = self._armed.get(path)

@@ -147,19 +147,19 @@ class Following(reassign.Model):
         machine = self._machine(s, p)
         active = machine.active
         active.features.elections._move_partitions([T0], PartitionPhase.OFFLINE)
-        batch = active.ports.requests.batch()
+        batch = active.parts.requests.batch()
         machine.drive(active.features.elections.elect_leaderless(batch))
-        active.ports.requests.send(batch)
+        active.parts.requests.send(batch)
         machine.flush()
         return machine
 
     def _raised(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
         active = machine.active
-        active.ports.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
+        active.parts.requests.unresolved[next(b for e, b in s[4] if e == p[4])] = UnresolvedDeletes()
         machine.drive(active.features.epoch_bump.bump_epoch())
         machine.flush(p[4] + 1)
-        assert active.ports.identity.fence == (p[4] + 1, p[3] + 1)
+        assert active.parts.identity.fence == (p[4] + 1, p[3] + 1)
         return machine
 
     def _machine(self, s: State, p: Process) -> Machine:
@@ -176,12 +176,12 @@ class Following(reassign.Model):
         state = PartitionState(leader, leader_epoch, isr, by)
         context.state_seen(T0, LeaderIsrAndControllerEpoch(state, tree[STATE][VER]))
         for b, each in live.items():
-            active.ports.requests.queues.open(b, each, active.ports.identity.epoch)
-            active.ports.requests.queues.up(b, each.epoch)
+            active.parts.requests.queues.open(b, each, active.parts.identity.epoch)
+            active.parts.requests.queues.up(b, each.epoch)
             if s[2][b - 1][CE] >= epoch:
-                active.ports.pending_deletes.answered(b, each.epoch)
+                active.parts.pending_deletes.answered(b, each.epoch)
         unanswered = [b for (e, b), q in s[3] if e == epoch and ("S",) in q]
-        active.ports.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
+        active.parts.pending_deletes.delete_asked(T0, unanswered + [b for e, b in s[4] if e == epoch])
         moves.follow(context)  # it was there when the request came
         if heard is not None:
             moves._left_out[T0] = open_reassignments._SentList(frozenset(heard[0]), heard[1])
@@ -198,7 +198,7 @@ class Following(reassign.Model):
         move.before = move.origin = source
         move.former = asked if cancelled and not is_changed else None
         moves.reached(T0, STAGES[pc], drop if pc == "9" else ())
-        assert active.ports.pending_deletes.of(context, T0) == set(self.held(s, epoch)), s
+        assert active.parts.pending_deletes.of(context, T0) == set(self.held(s, epoch)), s
         return machine
 
 
@@ -304,7 +304,7 @@ class Machine:
 
     def flush(self, epoch: int | None = None) -> None:
         """The queued requests for brokers, one after the other. `epoch`: the requests', if it was raised."""
-        core, channels = self.active.ports.core, self.active.ports.requests.queues
+        core, channels = self.active.parts.core, self.active.parts.requests.queues
         while True:
             core.take_effects()
             channels.flush()

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
+from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.deletion.decision import (
     DeletionFinish,
@@ -35,20 +36,21 @@ from zkgroup.controller.machine.deletion.decision import (
     RemoveMarker,
 )
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.fenced_writes import Write
+from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.fenced_writes import Fence, Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.controller.machine.state_writes import BUSY
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import ListChildren, ListMany, ListManyDone
-from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
+from zkgroup.model.requests import Create, ListChildren, ListMany, ListManyDone, MultiDone, SetData
+from zkgroup.runtime.procedures import GuardRefusedError, Procedure, Query, ask, list_done, write
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRecord
 from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 ROUNDS_MAX: Final = 10
@@ -74,15 +76,15 @@ class Removed(NamedTuple):
 class TopicDeletions(Feature):
     """Deletes the topics that are queued for deletion."""
 
-    def __init__(self, ports: Ports, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
+        super().__init__(parts)
         self._elections = elections
         self._strays = strays
         self._requested: dict[str, int] = {}
         """Topic to the czxid of the request to delete it: a younger topic of that name is not meant."""
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.DELETIONS)
+        self._events.enqueue(event_manager.DELETIONS)
 
     def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
         self._events.set_blocked(_name(topic), None)
@@ -124,11 +126,11 @@ class TopicDeletions(Feature):
             for topic in {replica.topic_partition.topic for replica in failed}:
                 context.ineligible[topic] = reason
             self._core.note("deletion.refused", broker=answer.broker, detail=reason)
-        self._events.enqueue(event_kinds.DELETIONS)
+        self._events.enqueue(event_manager.DELETIONS)
 
     def _read_requests(self) -> Procedure[Mapping[str, Znode]]:
         """Topic to the request to delete it."""
-        query = self._reader.watched(ListChildren(delete_topics_path()), event_kinds.DELETIONS)
+        query = self._reader.watched(ListChildren(delete_topics_path()), event_manager.DELETIONS)
         (outcome,) = yield from ask(query)
         names = list_done(outcome).children
         self._reader.only(delete_topics_path(), names)
@@ -145,8 +147,8 @@ class TopicDeletions(Feature):
             if enabled and topic in unknown and unknown[topic] in there:
                 # It was made a moment ago, or its znode cannot be read: what it has is not known.
                 self._events.set_blocked(_name(topic), "waits for its znode to be readable")
-                self._events.enqueue(event_kinds.TOPICS)
-                self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+                self._events.enqueue(event_manager.TOPICS)
+                self._events.enqueue_later(event_manager.DELETIONS, AGAIN_MS)
             elif not enabled or topic in unknown or context.is_slots(topic):
                 yield from self._remove_marker(topic, marker)
         batch = self._requests.batch()
@@ -163,7 +165,7 @@ class TopicDeletions(Feature):
         if any(
             each.topic in fresh for each in context.moves
         ):  # one that no broker can lead is not waited for
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
         for topic in sorted(context.deletions - markers.keys()):
             if topic not in context.topics:
                 self._forget(topic)
@@ -171,7 +173,7 @@ class TopicDeletions(Feature):
                 self._forget(topic)
                 self._core.note("deletion.withdrawn", topic=topic)
                 batch.update_metadata(context.partitions(topic))
-                self._events.enqueue(event_kinds.ELECTIONS)
+                self._events.enqueue(event_manager.ELECTIONS)
         self._requests.send(batch)
 
     def _give_up(self, markers: Mapping[str, Znode]) -> None:
@@ -184,7 +186,7 @@ class TopicDeletions(Feature):
         }
         if named != self._context.given_up:
             self._context.given_up = named
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _pass_over_younger(self, markers: Mapping[str, Znode]) -> Procedure[None]:
         """Markers seen for the first time; one that is older than its topic was meant for an earlier one
@@ -204,7 +206,7 @@ class TopicDeletions(Feature):
             self._core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
             self._forget(topic)
             batch.update_metadata(context.partitions(topic))
-            self._events.enqueue(event_kinds.ELECTIONS)
+            self._events.enqueue(event_manager.ELECTIONS)
             yield from self._give_up_request(topic, marker)
         self._requests.send(batch)
 
@@ -213,7 +215,7 @@ class TopicDeletions(Feature):
         if refusal is None:
             self._events.set_blocked(_name(topic), None)
         elif refusal.is_conflict:
-            self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+            self._events.enqueue_later(event_manager.DELETIONS, AGAIN_MS)
         else:
             self._events.back_off(str(refusal), [_name(topic)])
 
@@ -264,7 +266,7 @@ class TopicDeletions(Feature):
                 return
         for topic in left:
             self._events.set_blocked(_name(topic), "its znodes keep changing")
-        self._events.enqueue_later(event_kinds.DELETIONS, AGAIN_MS)
+        self._events.enqueue_later(event_manager.DELETIONS, AGAIN_MS)
 
     def _state_of(self, topic: str) -> DeletionState:
         context = self._context
@@ -279,7 +281,9 @@ class TopicDeletions(Feature):
         if lost:
             # The broker has bounced, or the request was never sent: no response will come (5.6).
             self._move(lost, _Phase.DELETION_INELIGIBLE)
-            self._move([each for each in lost if each.broker in context.reachable], _Phase.OFFLINE)
+            self._move(
+                [each for each in lost if each.broker in context.live_or_shutting_down], _Phase.OFFLINE
+            )
             phases = self._phases(topic)
         moving = [each for each in context.partitions(topic) if each in context.moves]
         if moving:
@@ -293,7 +297,9 @@ class TopicDeletions(Feature):
             for broker in asked.get(each, ())
             if (replica := PartitionAndReplica(each, broker)) not in phases
         ]
-        return DeletionState(topic, True, True, phases, context.reachable, moving, refused, strays=left)
+        return DeletionState(
+            topic, True, True, phases, context.live_or_shutting_down, moving, refused, strays=left
+        )
 
     def _start(self, steps: Mapping[str, DeletionStart]) -> Procedure[None]:
         """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
@@ -329,7 +335,7 @@ class TopicDeletions(Feature):
         for topic in gone:
             self._gone(topic, ends[topic])
         if any(ends[topic] for topic in gone):
-            self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
+            self._events.enqueue(event_manager.REPLICAS_OF_DELETED_TOPICS)
         return {*gone, *refused}
 
     def _gone(self, topic: str, left: Collection[PartitionAndReplica]) -> None:
@@ -366,7 +372,7 @@ class TopicDeletions(Feature):
         """The topic is queued no more."""
         self._context.deletions.discard(topic)
         if self._pending_deletes.records.has_topic(topic):
-            self._events.enqueue(event_kinds.STRAY_RECORDS)
+            self._events.enqueue(event_manager.STRAY_RECORDS)
         self._requested.pop(topic, None)
         self._context.ineligible.pop(topic, None)
         self._events.set_blocked(_name(topic), None)
@@ -377,7 +383,7 @@ class TopicDeletions(Feature):
         `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises
         as `StateWriter.write_states`.
         """
-        removal = _Removal(self._ports, self._strays, self._requested, ends)
+        removal = _Removal(self._parts, self._strays, self._requested, ends)
         yield from removal.read(ends)
         for topic in ends:
             yield from removal.all_but_last(topic)
@@ -400,12 +406,12 @@ class _Removal:
 
     def __init__(
         self,
-        ports: Ports,
+        parts: Parts,
         strays: StrayReplicaDeletion,
         requested: Mapping[str, int],
         ends: Mapping[str, Collection[PartitionAndReplica]],
     ) -> None:
-        self._ports = ports
+        self._parts = parts
         self._strays = strays
         self._requested = requested
         self._ends = ends
@@ -424,20 +430,20 @@ class _Removal:
             yield from self._strays.read_records()
         ends = {topic: self._ends[topic] for topic in topics}
         self._unrecorded = yield from self._strays.record_deletion(ends)
-        self._znodes.update((yield from _read_znodes(self._ports.reader, topics)))
+        self._znodes.update((yield from _read_znodes(self._parts.reader, topics)))
         for topic in topics if is_again else ():
-            self._ports.events.enqueue(event_kinds.TOPIC, topic)
+            self._parts.events.enqueue(event_manager.TOPIC, topic)
 
     def all_but_last(self, topic: str) -> Procedure[None]:
         """Of a topic that is too big for one transaction."""
         if self._unrecorded is not None:
             return
-        for write in self._writes(topic)[:-1]:
-            if (refusal := (yield from self._ports.states.commit(write))) is not None:
+        for each in self._writes(topic)[:-1]:
+            if (refusal := (yield from self._parts.states.commit(each))) is not None:
                 if not refusal.is_conflict:
                     self._refused[topic] = str(refusal)
                 return
-            for operation in write.operations:
+            for operation in each.operations:
                 self._znodes[topic].pop(operation.path, None)
 
     def last(self, topic: str) -> Write | str:
@@ -451,11 +457,11 @@ class _Removal:
         there = self._znodes[topic].get(Topic.path(topic))
         if there is not None and there.stat.czxid > self._requested.get(topic, there.stat.czxid):
             self.made_again.add(topic)
-            self._ports.events.enqueue(event_kinds.TOPICS)
+            self._parts.events.enqueue(event_manager.TOPICS)
             return ()
-        numbers = [each.partition for each in self._ports.context.partitions(topic)]
+        numbers = [each.partition for each in self._parts.context.partitions(topic)]
         found = {path: znode.stat.version for path, znode in self._znodes[topic].items()}
-        bytes_max = self._ports.core.config.request_bytes_max // 2
+        bytes_max = self._parts.core.config.request_bytes_max // 2
         return decision.remove_topic(topic, numbers, found, bytes_max)
 
 
@@ -492,3 +498,55 @@ def _leaves(paths: Iterable[str]) -> frozenset[str]:
     example = PartitionState.path(TopicPartition("t", 0))
     state, depth = example.rpartition("/")[2], example.count("/")
     return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)
+
+
+BUMP_REASON: Final = "a deletion was sent twice, and the first copy may still be on its way"
+
+
+class EpochBump(Feature):
+    """Raises the controller epoch where copies of a deletion may still arrive; the controller stays active.
+
+    A connection broke with a StopReplica(delete) unanswered, and the copy on the next connection was
+    answered: the first copy may still arrive, and deletes whatever it meets. A broker that has answered
+    a request of a higher epoch obeys it no more.
+    """
+
+    def __init__(self, parts: Parts, election: Elector) -> None:
+        super().__init__(parts)
+        self._election = election
+
+    def bump_epoch(self, subject: str = "") -> Procedure[None]:
+        """Raises the epoch for the deletions that need it, and sends all brokers a request of the new one."""
+        unresolved = [each for each in self._requests.unresolved.values() if each.epoch is None]
+        won = self._election.won
+        if not unresolved or won is None:
+            return
+        raised = Fence(won.fence.epoch + 1, won.fence.version + 1)
+        wall_ms = self._core.now.wall_ms
+        before = won.record
+        record = ControllerRecord(before.broker, before.session, BUMP_REASON, wall_ms).after(
+            won.foreign_epoch
+        )
+        operations = (
+            *won.fence.checks(),
+            SetData(ControllerEpoch.path(), ControllerEpoch(raised.epoch).encode(), won.fence.version),
+            Create(ControllerRecord.path(raised.epoch), record.encode()),
+            SetData(
+                ControllerRecord.path(won.fence.epoch),
+                before.over(wall_ms, BUMP_REASON).encode(),
+                won.record_version,
+            ),
+        )
+        # Without a reply the elector finds a version that is not its own and resigns, which is as good.
+        reply = yield from write(operations, FENCE_PATHS)
+        if not isinstance(reply, MultiDone):
+            raise GuardRefusedError(operations[reply.index].path)
+        self._election.epoch_raised(raised, record)
+        self._pending_deletes.epoch_raised()
+        for each in unresolved:
+            each.epoch = raised.epoch
+        self._core.note("epoch.raised", epoch=raised.epoch)
+        batch = self._requests.batch()
+        batch.update_metadata()
+        self._requests.send(batch)
+        self._events.enqueue(event_manager.REASSIGNMENT)

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.deletion import decision
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import (
@@ -31,7 +32,6 @@ from zkgroup.controller.machine.pending_deletes import (
     RecordedStrays,
     RecordKey,
 )
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.settings import StrayRecordsRead
 from zkgroup.controller.machine.state_machines import PartitionAndReplica
@@ -73,17 +73,17 @@ class StrayRecordsWritten(NamedTuple):
 class StrayReplicaDeletion(Feature):
     """Has brokers delete the replicas that reassignments and deleted topics have left behind."""
 
-    def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+        super().__init__(parts)
         self._reassignments = reassignments
         self._strays: dict[PartitionAndReplica, None] = {}
         """Replicas that a reassignment has left behind, and that their brokers have not deleted."""
         self._records_read = StrayRecordsRead()
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.STRAY_REPLICAS)
-        self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
-        self._events.enqueue(event_kinds.STRAY_RECORDS)
+        self._events.enqueue(event_manager.STRAY_REPLICAS)
+        self._events.enqueue(event_manager.REPLICAS_OF_DELETED_TOPICS)
+        self._events.enqueue(event_manager.STRAY_RECORDS)
 
     @property
     def are_moves_brought_over(self) -> bool:
@@ -97,9 +97,9 @@ class StrayReplicaDeletion(Feature):
     def broker_started(self) -> None:
         """A broker is back: what it did not delete before may be deleted now."""
         if self._strays:
-            self._events.enqueue(event_kinds.STRAY_REPLICAS)
+            self._events.enqueue(event_manager.STRAY_REPLICAS)
         if self._pending_deletes.of_deleted_topics:
-            self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
+            self._events.enqueue(event_manager.REPLICAS_OF_DELETED_TOPICS)
 
     def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
         self.sort_records(topic)
@@ -133,14 +133,14 @@ class StrayReplicaDeletion(Feature):
             if replica in self._strays or self._pending_deletes.records.has(
                 answer.broker, replica.topic_partition.topic
             ):
-                self._events.enqueue(event_kinds.STRAY_RECORDS)
+                self._events.enqueue(event_manager.STRAY_RECORDS)
             self.forget_stray(replica)
         for replica in failed:
             if self._is_stray(replica) and not self._pending_deletes.is_of_deleted_topic(replica):
                 self._strays[replica] = None
                 self._events.set_blocked(_stray_name(replica), reason)
-                self._events.enqueue_later(event_kinds.STRAY_REPLICAS, AGAIN_MS)
-                self._events.enqueue(event_kinds.STRAY_RECORDS)
+                self._events.enqueue_later(event_manager.STRAY_REPLICAS, AGAIN_MS)
+                self._events.enqueue(event_manager.STRAY_RECORDS)
 
     def delete_stray_replicas(self, subject: str = "") -> Procedure[None]:
         """Asks again for what is still left behind; the first time for what former controllers have left."""
@@ -151,12 +151,12 @@ class StrayReplicaDeletion(Feature):
             topic_partition, broker = replica
             if not self._is_stray(replica):
                 self.forget_stray(replica)
-                self._events.enqueue(event_kinds.STRAY_RECORDS)
+                self._events.enqueue(event_manager.STRAY_RECORDS)
             elif broker not in asked.get(topic_partition, ()):
                 batch.stop_replica([broker], topic_partition, delete=True)
         self._requests.send(batch)
         if self._strays:
-            self._events.enqueue_later(event_kinds.STRAY_REPLICAS, AGAIN_MS)
+            self._events.enqueue_later(event_manager.STRAY_REPLICAS, AGAIN_MS)
 
     def read_strays_of_earlier(self) -> Procedure[None]:
         """Reads the stray replicas that former controllers recorded.
@@ -308,12 +308,12 @@ class StrayReplicaDeletion(Feature):
         pending_deletes.released.clear()
         for each in pending_deletes.of_deleted_topics.values():
             broker = each.record.broker
-            if broker not in self._context.reachable or not each.left:
+            if broker not in self._context.live_or_shutting_down or not each.left:
                 continue
             for topic_partition in each.left:
                 if broker not in asked.get(topic_partition, ()) and not self._is_unclear(topic_partition):
                     batch.stop_replica([broker], topic_partition, delete=True)
-            self._events.enqueue_later(event_kinds.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
+            self._events.enqueue_later(event_manager.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
         self._requests.send(batch)
 
     def _on_abandoned_response(self, answer: BrokerResponse) -> None:
@@ -332,7 +332,7 @@ class StrayReplicaDeletion(Feature):
             each.left.difference_update(replica.topic_partition for replica in deleted)
             if not each.left:
                 self._events.set_blocked(_subject(each), None)
-                self._events.enqueue(event_kinds.REPLICAS_OF_DELETED_TOPICS)
+                self._events.enqueue(event_manager.REPLICAS_OF_DELETED_TOPICS)
             elif not each.left.isdisjoint(replica.topic_partition for replica in failed):
                 self._events.set_blocked(_subject(each), reason)
 
@@ -359,7 +359,7 @@ class StrayReplicaDeletion(Feature):
                 why, [_subject(each) for each in done.values() if each.record.broker == broker]
             )
         if is_overtaken:
-            self._events.enqueue_later(event_kinds.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
+            self._events.enqueue_later(event_manager.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
         self._queue_followups()
 
     def _clear_earlier(self, number: int) -> Procedure[None]:
@@ -373,7 +373,7 @@ class StrayReplicaDeletion(Feature):
             return
         if refusal is not None:
             yield from self.read_abandoned_records()  # another client has deleted or written it
-            self._events.enqueue_later(event_kinds.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
+            self._events.enqueue_later(event_manager.REPLICAS_OF_DELETED_TOPICS, ABANDONED_AGAIN_MS)
         else:
             rest = {
                 other: kept
@@ -409,8 +409,8 @@ class StrayReplicaDeletion(Feature):
 
     def _queue_followups(self) -> None:
         """For partitions that no broker could lead, and reassignments that have waited."""
-        self._events.enqueue(event_kinds.ELECTIONS)
-        self._events.enqueue(event_kinds.REASSIGNMENT)
+        self._events.enqueue(event_manager.ELECTIONS)
+        self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _is_unclear(self, topic_partition: TopicPartition) -> bool:
         """Whether there may be a new partition of this name whose replicas cannot be read."""
@@ -443,7 +443,7 @@ class StrayReplicaDeletion(Feature):
         records = self._pending_deletes.records
         if records:
             (outcome,) = yield from ask(
-                self._reader.watched(ListChildren(stray_replicas_path()), event_kinds.STRAY_RECORDS)
+                self._reader.watched(ListChildren(stray_replicas_path()), event_manager.STRAY_RECORDS)
             )
             if frozenset(_places(list_done(outcome).children)) != records.places():
                 yield from self.read_records()
@@ -452,7 +452,7 @@ class StrayReplicaDeletion(Feature):
         for why in written.refused.values():
             self._events.back_off(why, ["records of stray replicas"])
         if written.is_overtaken:
-            self._events.enqueue(event_kinds.STRAY_RECORDS)
+            self._events.enqueue(event_manager.STRAY_RECORDS)
         elif not written.refused:
             self._events.set_blocked("records of stray replicas", None)
             yield from self._brought_over()

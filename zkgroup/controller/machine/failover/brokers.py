@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import LiveBroker
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
 from zkgroup.errors import PersistentZnodeError
 from zkgroup.model.requests import ListChildren
@@ -27,8 +27,8 @@ PORTS: Final = range(1, 65536)
 class BrokerChanges(Feature):
     """Follows the registrations of brokers."""
 
-    def __init__(self, ports: Ports, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
+        super().__init__(parts)
         self._elections = elections
         self._strays = strays
 
@@ -46,7 +46,7 @@ class BrokerChanges(Feature):
         two readings is known by its czxid alone.
         """
         (outcome,) = yield from ask(
-            self._reader.watched(ListChildren(broker_ids_path()), event_kinds.BROKERS)
+            self._reader.watched(ListChildren(broker_ids_path()), event_manager.BROKERS)
         )
         names = list_done(outcome).children
         self._reader.only(broker_ids_path(), names)
@@ -87,13 +87,13 @@ class BrokerChanges(Feature):
             yield from self.on_broker_failure(change.gone)
         context.set_brokers(found)
         self.open_channels(bounced)
-        if new := (change.new | bounced) & context.reachable:
+        if new := (change.new | bounced) & context.live_or_shutting_down:
             self._core.note("brokers.new", brokers=tuple(sorted(new)))
             yield from self.on_broker_startup(new)
 
     def open_channels(self, brokers: Collection[int]) -> None:
         """Opens channels to those of the brokers that can be reached."""
-        for id_ in sorted(self._context.reachable.intersection(brokers)):
+        for id_ in sorted(self._context.live_or_shutting_down.intersection(brokers)):
             self._requests.queues.open(id_, self._context.brokers[id_], self._identity.epoch)
 
     def on_broker_failure(self, brokers: Collection[int]) -> Procedure[None]:
@@ -139,7 +139,7 @@ class BrokerChanges(Feature):
         self._strays.broker_started()
 
     def _queue_followups(self) -> None:
-        for kind in (event_kinds.REASSIGNMENT, event_kinds.DELETIONS, event_kinds.SLOT_REPLICAS):
+        for kind in (event_manager.REASSIGNMENT, event_manager.DELETIONS, event_manager.SLOT_REPLICAS):
             self._events.enqueue(kind)
 
 

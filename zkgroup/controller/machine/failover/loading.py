@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.controller_election.elector import Elector
 from zkgroup.controller.machine.controller_election.history import ControllerHistory
@@ -28,8 +28,8 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.state_writes import Alike
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import ListChildren, Outcome, Read, ReadMany, ReadManyDone, Sync
@@ -61,7 +61,7 @@ class Loading(Feature):
 
     def __init__(
         self,
-        ports: Ports,
+        parts: Parts,
         election: Elector,
         brokers: BrokerChanges,
         topics: TopicChanges,
@@ -69,7 +69,7 @@ class Loading(Feature):
         elections: LeaderElections,
         slots: Slots,
     ) -> None:
-        super().__init__(ports)
+        super().__init__(parts)
         self._election = election
         self._brokers = brokers
         self._topics = topics
@@ -83,7 +83,7 @@ class Loading(Feature):
 
         To be called once, when everything is loaded and nothing is sent or decided yet.
         """
-        context, reachable = self._context, self._context.reachable
+        context, reachable = self._context, self._context.live_or_shutting_down
         recipients: dict[TopicPartition, Brokers] = {}
         others: dict[TopicPartition, frozenset[int]] = {}
         for each, zxid in context.first_states.items():
@@ -140,7 +140,7 @@ class Loading(Feature):
         found = yield from self._brokers.registered()
         for gone in context.set_brokers(found).gone:  # since a first attempt
             self._requests.queues.close(gone)
-        self._brokers.open_channels(context.reachable)
+        self._brokers.open_channels(context.live_or_shutting_down)
         # At once, whatever there is to lead: from its first request on a broker obeys no older controller.
         first = self._requests.batch()
         first.update_metadata()
@@ -149,7 +149,7 @@ class Loading(Feature):
         names = yield from self._list_topics()
         requests: list[Outcome] = []
         yield from run_pipelined(
-            [*TopicLoader(self._ports, self._topics, names).steps(), *_requests_step(requests)]
+            [*TopicLoader(self._parts, self._topics, names).steps(), *_requests_step(requests)]
         )
         yield from self._slots.find()
         self._take_requests_in(*requests)
@@ -159,7 +159,7 @@ class Loading(Feature):
         batch = self._requests.batch()
         unannounced = self._unannounced()
         yield from self._elections.elect_leaderless(batch, put_off=unannounced)
-        yield from self._elections.elect_restarted(batch)
+        yield from self._elections.take_over_foreign_states(batch)
         yield from self._elections.start_new_leader_epochs(batch, put_off=unannounced)
         if unannounced:
             self._announce(unannounced)
@@ -213,7 +213,7 @@ class Loading(Feature):
         batch.update_metadata(changed)
         self._requests.send(batch)
         yield from self._brokers.apply_changes(found)
-        self._events.enqueue(event_kinds.ELECTIONS)
+        self._events.enqueue(event_manager.ELECTIONS)
 
     def broker_restarted(self, broker: int) -> None:
         """A predecessor that restarts notices that it is no controller any more."""
@@ -221,7 +221,7 @@ class Loading(Feature):
 
     def _list_topics(self) -> Procedure[list[str]]:
         """The names of all topics; the others are forgotten."""
-        (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_kinds.TOPICS))
+        (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_manager.TOPICS))
         names = list_done(outcome).children
         self._reader.only(topics_path(), names)
         self._topics.forget_missing(set(names))
@@ -271,13 +271,13 @@ def _requests_step(found: list[Outcome]) -> Iterable[PipelinedStep]:
 class TopicLoader:
     """Reads all topics and states, pipelined; after the steps everything is in the context."""
 
-    def __init__(self, ports: Ports, topics: TopicChanges, names: Sequence[str]) -> None:
+    def __init__(self, parts: Parts, topics: TopicChanges, names: Sequence[str]) -> None:
         """`names`: the topics that are listed; others are no longer in the context."""
-        self._ports = ports
+        self._parts = parts
         self._topics = topics
         self._names = names
         self._topics_left = len(names)
-        self._parts: list[_Part] = []
+        self._unasked: list[_Part] = []
         """Partitions whose states are yet to be asked for."""
         self._waiting = 0
         """So many."""
@@ -286,18 +286,18 @@ class TopicLoader:
     def steps(self) -> Iterator[PipelinedStep]:
         """To read all topics, each with a watch. The states follow from them."""
         for name in self._names:
-            query = self._ports.reader.watched(Read(Topic.path(name)), event_kinds.TOPIC, name)
+            query = self._parts.reader.watched(Read(Topic.path(name)), event_manager.TOPIC, name)
             yield PipelinedStep(query, partial(self._topic, name))
 
     def _topic(self, name: str, outcome: Outcome) -> Iterable[PipelinedStep]:
         self._topics.topic_read(name, read_done(outcome))
-        seen = self._ports.context.topic(name)
+        seen = self._parts.context.topic(name)
         numbers = () if seen is None else seen.topic.numbers
         steps = []
         while numbers:
             room = STATES_AT_ONCE - self._waiting
             part, numbers = _Part(name, numbers[:room]), numbers[room:]
-            self._parts.append(part)
+            self._unasked.append(part)
             self._waiting += len(part.numbers)
             if self._waiting == STATES_AT_ONCE:
                 steps.append(self._ask())
@@ -307,15 +307,15 @@ class TopicLoader:
         return steps
 
     def _ask(self) -> PipelinedStep:
-        parts, self._parts, self._waiting = self._parts, [], 0
+        parts, self._unasked, self._waiting = self._unasked, [], 0
         paths = tuple([path for part in parts for path in PartitionState.paths_of(*part)])
         return PipelinedStep(Query(ReadMany(paths)), partial(self._states, parts, paths))
 
     def _states(self, parts: list[_Part], paths: Sequence[str], outcome: Outcome) -> Iterable[PipelinedStep]:
         assert isinstance(outcome, ReadManyDone), outcome
-        found = self._ports.reader.allowed(paths, outcome.znodes)
+        found = self._parts.reader.allowed(paths, outcome.znodes)
         at = 0
         for topic, numbers in parts:
-            self._ports.states.states_read(topic, numbers, found[at : at + len(numbers)], self._alike)
+            self._parts.states.states_read(topic, numbers, found[at : at + len(numbers)], self._alike)
             at += len(numbers)
         return ()

@@ -3,11 +3,11 @@ controller.md 5.10."""
 
 from __future__ import annotations
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Delete, ListChildren
 from zkgroup.runtime.procedures import Procedure, ask, list_done
@@ -17,13 +17,13 @@ from zkgroup.znodes.notifications import IsrChange, config_changes_path, isr_cha
 class Notifications(Feature):
     """Handles the notifications of changed ISRs and configurations."""
 
-    def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+        super().__init__(parts)
         self._reassignments = reassignments
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.ISR_CHANGES)
-        self._events.enqueue(event_kinds.CONFIG_CHANGES)
+        self._events.enqueue(event_manager.ISR_CHANGES)
+        self._events.enqueue(event_manager.CONFIG_CHANGES)
 
     def on_isr_changes(self, subject: str = "") -> Procedure[None]:
         """Reads the states that notifications name, sends them to all brokers, and deletes what was read.
@@ -32,7 +32,7 @@ class Notifications(Feature):
         are found by the first read of this one.
         """
         (outcome,) = yield from ask(
-            self._reader.watched(ListChildren(isr_changes_path()), event_kinds.ISR_CHANGES)
+            self._reader.watched(ListChildren(isr_changes_path()), event_manager.ISR_CHANGES)
         )
         numbered = [(IsrChange.sequence_of(name), name) for name in list_done(outcome).children]
         paths = [
@@ -50,7 +50,7 @@ class Notifications(Feature):
             batch.update_metadata(named)
             self._requests.send(batch)
             if any(each in self._reassignments for each in named):
-                self._events.enqueue(event_kinds.REASSIGNMENT)
+                self._events.enqueue(event_manager.REASSIGNMENT)
         yield from self._delete_notifications(found)
 
     def _delete_notifications(self, found: dict[str, Znode]) -> Procedure[None]:
@@ -71,6 +71,8 @@ class Notifications(Feature):
 
     def on_config_changes(self, subject: str = "") -> Procedure[None]:
         """After each notification partitions without a leader are tried again, if there are any."""
-        yield from ask(self._reader.watched(ListChildren(config_changes_path()), event_kinds.CONFIG_CHANGES))
+        yield from ask(
+            self._reader.watched(ListChildren(config_changes_path()), event_manager.CONFIG_CHANGES)
+        )
         if any(True for _ in self._context.partition_phases.unusual(LEADERLESS)):
-            self._events.enqueue(event_kinds.ELECTIONS)
+            self._events.enqueue(event_manager.ELECTIONS)

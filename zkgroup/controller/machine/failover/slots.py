@@ -1,8 +1,8 @@
 """The slots of group coordinators: the partitions of `__consumer_offsets`. Source: recipes 20.
 
-Their logs are empty, so any live replica may lead (`ControllerContext.electable`), and another replica costs
-nothing: the replica lists grow as brokers register, up to `offsets.topic.replication.factor`. The topic is
-often created when the first broker of a cluster has started.
+Their logs are empty, so any live replica may lead, and another replica costs nothing: the
+replica lists grow as brokers register, up to `offsets.topic.replication.factor`. The topic is often created
+when the first broker of a cluster has started.
 
 More replicas are requested as an operator would request them, by `/admin/reassign_partitions`: a reassignment
 respects brokers that may still delete a former replica, survives a new controller, and can be seen and
@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, CreateMissing
 from zkgroup.runtime.procedures import Procedure, Query, ask
@@ -29,12 +29,12 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 class Slots(Feature):
     """Finds out whether `__consumer_offsets` is the topic of slots, and adds replicas to them."""
 
-    def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+        super().__init__(parts)
         self._reassignments = reassignments
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.SLOT_REPLICAS)
+        self._events.enqueue(event_manager.SLOT_REPLICAS)
 
     def find(self) -> Procedure[None]:
         """Reads the number of slots, if their topic exists and the number is not known.
@@ -51,8 +51,8 @@ class Slots(Feature):
         if config is not None:
             context.slots = config.slots
             self._core.note("slots.found", slots=config.slots)
-            self._events.enqueue(event_kinds.ELECTIONS)
-            self._events.enqueue(event_kinds.SLOT_REPLICAS)
+            self._events.enqueue(event_manager.ELECTIONS)
+            self._events.enqueue(event_manager.SLOT_REPLICAS)
 
     def add_replicas(self, subject: str = "") -> Procedure[None]:
         """Requests more replicas for the slots that have too few, unless something is being moved."""
@@ -68,7 +68,7 @@ class Slots(Feature):
         elif not refusal.is_conflict:
             self._events.back_off(str(refusal))
             return
-        self._events.enqueue(event_kinds.REASSIGNMENT)
+        self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _targets(self) -> dict[TopicPartition, Brokers]:
         context = self._context

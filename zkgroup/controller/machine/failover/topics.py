@@ -15,14 +15,14 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, TopicContext
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.slots import Slots
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionAndReplica,
@@ -63,13 +63,13 @@ class TopicChanges(Feature):
 
     def __init__(
         self,
-        ports: Ports,
+        parts: Parts,
         elections: LeaderElections,
         strays: StrayReplicaDeletion,
         reassignments: OpenReassignments,
         slots: Slots,
     ) -> None:
-        super().__init__(ports)
+        super().__init__(parts)
         self._elections = elections
         self._strays = strays
         self._reassignments = reassignments
@@ -77,7 +77,7 @@ class TopicChanges(Feature):
 
     def on_topic_list_change(self, subject: str = "") -> Procedure[None]:
         """The list of topics: new ones get their states, those that are gone are forgotten."""
-        (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_kinds.TOPICS))
+        (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_manager.TOPICS))
         listed = set(list_done(outcome).children)
         unreadable = set(self._context.unreadable)
         self._reader.only(topics_path(), listed)
@@ -87,25 +87,25 @@ class TopicChanges(Feature):
         yield from self._slots.find()
         if not unreadable <= self._context.unreadable.keys():
             # The moves of a topic wait until it can be read, or is gone.
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
         yield from self.on_new_partitions(fresh)
 
     def on_topic_change(self, subject: str) -> Procedure[None]:
         """The replica lists of one topic: growth, and lists that others have overwritten."""
         if subject not in self._context.topics:
-            self._events.enqueue(event_kinds.TOPICS)
+            self._events.enqueue(event_manager.TOPICS)
             return
         fresh: list[TopicPartition] = []
         was_unreadable = Topic.path(subject) in self._context.unreadable
         for _ in range(ATTEMPTS_MAX):
             (outcome,) = yield from ask(
-                self._reader.watched(Read(Topic.path(subject)), event_kinds.TOPIC, subject)
+                self._reader.watched(Read(Topic.path(subject)), event_manager.TOPIC, subject)
             )
             znode = read_done(outcome)
             found = self._reader.decoded(znode, lists_of)
             if znode is None or found is None:
                 if znode is None:
-                    self._events.enqueue(event_kinds.TOPICS)
+                    self._events.enqueue(event_manager.TOPICS)
                 return
             self._identify(subject, znode)
             fresh += _named(subject, self.take_in(subject, found, znode.stat.version))
@@ -116,10 +116,10 @@ class TopicChanges(Feature):
                 self._events.back_off(str(refusal))
                 break
         else:
-            self._events.enqueue_later(event_kinds.TOPIC, 1000, subject)
+            self._events.enqueue_later(event_manager.TOPIC, 1000, subject)
         yield from self._slots.find()
         if was_unreadable:
-            self._events.enqueue(event_kinds.REASSIGNMENT)  # its moves have waited for it
+            self._events.enqueue(event_manager.REASSIGNMENT)  # its moves have waited for it
         without_state = [
             each
             for each in self._context.partitions(subject)
@@ -132,7 +132,7 @@ class TopicChanges(Feature):
         it."""
         asked = list(names)
         queries: list[Query] = [
-            self._reader.watched(Read(Topic.path(name)), event_kinds.TOPIC, name) for name in asked
+            self._reader.watched(Read(Topic.path(name)), event_manager.TOPIC, name) for name in asked
         ]
         if not queries:
             return []
@@ -155,7 +155,7 @@ class TopicChanges(Feature):
         self._identify(name, znode)
         fresh = self.take_in(name, found, znode.stat.version)
         if self._write_back(name, found, znode) is not None:
-            self._events.enqueue(event_kinds.TOPIC, name)
+            self._events.enqueue(event_manager.TOPIC, name)
         return fresh
 
     def take_in(self, name: str, found: Topic, version: int) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ class TopicChanges(Feature):
         for name in list(names):
             self._features.forget_topic(name)
             self._core.note("topic.gone", topic=name)
-            self._events.enqueue(event_kinds.DELETIONS)
+            self._events.enqueue(event_manager.DELETIONS)
 
     def _identify(self, name: str, znode: Znode) -> None:
         """Another topic of the same name has not grown: what was known of the former one is forgotten
@@ -196,12 +196,14 @@ class TopicChanges(Feature):
     def enter_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Gives these partitions and their replicas the phases that follow from what was read of them."""
         context, mine = self._context, list(partitions)
-        live, reachable = context.live, context.reachable
+        live, reachable = context.live, context.live_or_shutting_down
         self._context.partition_phases.forget(mine)
         for each in mine:
             leadership = context.leadership(each)
             leader = None if leadership is None else leadership.leader
-            phase = partition_at_start(leader, context.candidates(each, live) if context.unfit else live)
+            phase = partition_at_start(
+                leader, context.with_online_replica(each, live) if context.offline_replicas else live
+            )
             if leadership is None and self._is_unreadable(each):
                 phase = PartitionPhase.OFFLINE
             if phase is not PartitionPhase.ONLINE:
@@ -218,12 +220,12 @@ class TopicChanges(Feature):
         """The same for every partition, once all is read. Topics in which nothing is unusual cost a
         glance."""
         context = self._context
-        live, reachable = context.live, context.reachable
+        live, reachable = context.live, context.live_or_shutting_down
         self._context.partition_phases.forget(context.partitions())
         unusual = [
             name
             for name in sorted(context.topics)
-            if context.unfit or not context.is_in_order(name, live, reachable)
+            if context.offline_replicas or not context.is_in_order(name, live, reachable)
         ]
         self.enter_partitions([each for name in unusual for each in context.partitions(name)])
 
@@ -240,7 +242,7 @@ class TopicChanges(Feature):
             batch, [each for each in mine if self._context.leadership(each) is not None]
         )
         yield from self._elections.elect_leaderless(batch)
-        yield from self._elections.elect_restarted(batch)
+        yield from self._elections.take_over_foreign_states(batch)
         yield from self._elections.start_new_leader_epochs(batch)
         self._requests.send(batch)
 
@@ -319,7 +321,7 @@ class TopicChanges(Feature):
             )
             is_changed = topic.stat.version != seen.version
             if is_changed:  # perhaps by a tool that has named brokers: the lists have to be read first
-                self._events.enqueue(event_kinds.TOPIC, name)
+                self._events.enqueue(event_manager.TOPIC, name)
             if is_changed or is_unhosted(signs) or UnhostedTopic.path(name) in context.unreadable:
                 context.unhosted.add(name)
 
@@ -327,7 +329,7 @@ class TopicChanges(Feature):
         """Gives unhosted topics the brokers that reassignments of their partitions name.
 
         The others of their partitions are broker 0's from then on, as their lists say. Nothing is copied:
-        their first states are made as those of new topics are (`event_kinds.TOPIC`), and then the moves are
+        their first states are made as those of new topics are (`event_manager.TOPIC`), and then the moves are
         checked again.
         """
         context, wanted = self._context, dict[str, dict[int, Brokers]]()
@@ -354,11 +356,11 @@ class TopicChanges(Feature):
             refusal = yield from self._states.commit(Write(name, tuple(operations)))
             if refusal is None:
                 context.unhosted.discard(name)
-                self._events.enqueue(event_kinds.TOPIC, name)
-                self._events.enqueue(event_kinds.REASSIGNMENT)
+                self._events.enqueue(event_manager.TOPIC, name)
+                self._events.enqueue(event_manager.REASSIGNMENT)
                 self._core.note("topic.hosted", topic=name, partitions=len(targets))
             elif refusal.is_conflict:
-                self._events.enqueue_later(event_kinds.REASSIGNMENT, AGAIN_MS)
+                self._events.enqueue_later(event_manager.REASSIGNMENT, AGAIN_MS)
             else:
                 self._events.back_off(str(refusal), [f"move of {name}-{number}" for number in targets])
 
@@ -372,7 +374,7 @@ class TopicChanges(Feature):
         return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
 
     def on_unreadable_states(self, subject: str = "") -> Procedure[None]:
-        """Handles `event_kinds.UNREADABLE_STATES`. Another handler may have read the new state before."""
+        """Handles `event_manager.UNREADABLE_STATES`. Another handler may have read the new state before."""
         if paths := self._states.unreadable_states():
             yield from self._read_again(paths)
         readable = [each for each in self._states.readable_again if each in self._context]
@@ -380,21 +382,21 @@ class TopicChanges(Feature):
         for each in readable:
             self._states.readable_again.pop(each, None)
         if any(each in self._reassignments for each in readable):
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _read_again(self, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
         """Watches these states, and reads them; those that can be read now are in
         `ActiveController.readable_again`.
         """
         seen = yield from ask_allowed(
-            *(self._reader.watched(Exists(path), event_kinds.UNREADABLE_STATES) for path in paths)
+            *(self._reader.watched(Exists(path), event_manager.UNREADABLE_STATES) for path in paths)
         )
         for path, outcome in zip(paths, seen, strict=True):
             if isinstance(outcome, Refused):  # from 3.8.4 on a server refuses watches of what an ACL hides
                 self._reader.forget_watch(path)
         found = yield from self._reader.read_many(list(paths))
         if len(found) < len(paths):
-            self._events.enqueue_later(event_kinds.UNREADABLE_STATES, HIDDEN_MS)
+            self._events.enqueue_later(event_manager.UNREADABLE_STATES, HIDDEN_MS)
         for path, each in paths.items():
             if self._reader.decoded(found.get(path), PartitionState.decode) is not None:
                 self._states.readable_again[each] = None

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
@@ -71,8 +71,8 @@ class ShutdownRequests:
 class ControlledShutdowns(Feature):
     """Moves leaderships away from brokers that will stop."""
 
-    def __init__(self, ports: Ports, elections: LeaderElections) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+        super().__init__(parts)
         self._elections = elections
         self._shutdowns = ShutdownRequests(self._core)
 
@@ -85,7 +85,7 @@ class ControlledShutdowns(Feature):
             self._shutdowns.refuse(event.request_id, error)
             return
         self._shutdowns.add(ShutdownRequest(event.request_id, event.broker, known.epoch))
-        self._events.enqueue(event_kinds.SHUTDOWNS)
+        self._events.enqueue(event_manager.SHUTDOWNS)
 
     def stop(self) -> None:
         self._shutdowns.refuse_all()
@@ -111,7 +111,7 @@ class ControlledShutdowns(Feature):
     def _is_there(self, asked: ShutdownRequest) -> bool:
         """Whether it is still the start that has asked. Another one does not stop, and must not be spared."""
         found = self._context.brokers.get(asked.broker)
-        if found is None or asked.broker not in self._context.reachable:
+        if found is None or asked.broker not in self._context.live_or_shutting_down:
             return False
         return asked.incarnation == found.epoch
 
@@ -135,8 +135,8 @@ class ControlledShutdowns(Feature):
             deleting = self._pending_deletes.of(context, topic_partition)
             return selectors.controlled_shutdown(
                 context.replicas(topic_partition),
-                context.electable(topic_partition, leadership, deleting).isr,
-                context.candidates(topic_partition, context.reachable),
+                context.leadership_for_election(topic_partition, leadership, deleting).isr,
+                context.with_online_replica(topic_partition, context.live_or_shutting_down),
                 context.shutting_down,
                 deleting,
             )

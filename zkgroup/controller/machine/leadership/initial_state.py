@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Denied, Write, create_state, state_parents
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import NoChoice
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.controller.machine.state_machines import PartitionPhase, partition_at_start
 from zkgroup.controller.machine.state_writes import Written
@@ -29,15 +29,15 @@ class InitialStates(Feature):
         The parents are made with it; `partitions` also where no replica lives, since tools list its children.
         A controller that hosts nothing gives way in the replica lists of these partitions (recipes 14). A
         state that is there already is left as it is and goes into the context: that partition has failed
-        here, and is handled by `event_kinds.ELECTIONS`, which takes over one of Kafka. LeaderAndIsr
+        here, and is handled by `event_manager.ELECTIONS`, which takes over one of Kafka. LeaderAndIsr
         to the live replicas goes into the batch; the caller sends it. Raises as `StateWriter.write_states`.
         """
-        initial = _InitialStates(self._ports, self._hostless(), tuple(dict.fromkeys(partitions)))
+        initial = _InitialStates(self._parts, self._hostless(), tuple(dict.fromkeys(partitions)))
         if not initial.partitions:
             return Written({}, {})
         yield from initial.read(initial.items)
         refused = yield from self._states.write_all(initial.items, initial.write, initial.read)
-        self._events.retry_denied(event_kinds.ELECTIONS, refused.values())
+        self._events.retry_denied(event_manager.ELECTIONS, refused.values())
         failed = {
             each: refused.get(each.topic, why) if isinstance(why, Denied) else why
             for each, why in refused.items()
@@ -56,7 +56,7 @@ class InitialStates(Feature):
             if (found := context.leadership(each)) is not None:
                 self._context.partition_phases.begin(each, partition_at_start(found.leader, context.live))
                 self._core.note("state.exists", partition=str(each), controller_epoch=found.controller_epoch)
-                self._events.enqueue(event_kinds.ELECTIONS)
+                self._events.enqueue(event_manager.ELECTIONS)
         return Written(written, failed)
 
     def _hostless(self) -> frozenset[int]:
@@ -94,9 +94,9 @@ class _InitialStates:
     """The writes of one batch: a topic's own before those of its partitions."""
 
     def __init__(
-        self, ports: Ports, hostless: frozenset[int], partitions: tuple[TopicPartition, ...]
+        self, parts: Parts, hostless: frozenset[int], partitions: tuple[TopicPartition, ...]
     ) -> None:
-        self._ports = ports
+        self._parts = parts
         self._hostless = hostless
         self.partitions = partitions
         topics = dict.fromkeys(each.topic for each in partitions)
@@ -112,29 +112,29 @@ class _InitialStates:
 
     def read(self, items: list[str | TopicPartition]) -> Procedure[None]:
         """Which parents exist, and which states; states go into the context."""
-        context = self._ports.context
+        context = self._parts.context
         partitions = [each for each in items if isinstance(each, TopicPartition)]
         topics = [each for each in items if isinstance(each, str)]
         self._to_write.intersection_update(topics)
         paths = [path for each in partitions for path in state_parents(each)]
         states = {PartitionState.path(each): each for each in partitions}
         paths += [path for each in topics for path in (Topic.partitions_path(each), Topic.path(each))]
-        found = yield from self._ports.reader.read_many([*paths, *states])
+        found = yield from self._parts.reader.read_many([*paths, *states])
         self._found.difference_update(paths)
         self._found.update(found)
         for path, topic_partition in states.items():
-            self._ports.states.state_read(topic_partition, found.get(path))
+            self._parts.states.state_read(topic_partition, found.get(path))
         for topic in topics:
             seen, znode = context.topic(topic), found.get(Topic.path(topic))
             if seen is None or znode is None or znode.stat.version != seen.version:
                 self._blocked.add(topic)
-                self._ports.events.enqueue(event_kinds.TOPIC, topic)
+                self._parts.events.enqueue(event_manager.TOPIC, topic)
 
     def write(self, item: str | TopicPartition) -> Write | str:
         """The write of a topic, or of the state of a partition."""
         if isinstance(item, str):
             return self._of_topic(item)
-        context = self._ports.context
+        context = self._parts.context
         path = PartitionState.path(item)
         if path in context.unreadable:
             return context.unreadable[path]
@@ -145,14 +145,14 @@ class _InitialStates:
         above = Topic.partitions_path(item.topic)
         if above not in self._found and item.topic not in self._to_write:
             return Denied(f"{above}: could not be made")
-        deleting = self._ports.pending_deletes.of(context, item)
+        deleting = self._parts.pending_deletes.of(context, item)
         changed = self._changed.get(item.topic)
         replicas = changed.partitions[item.partition] if changed else context.replicas(item)
-        choice = selectors.initialise(replicas, context.candidates(item, context.live), deleting)
+        choice = selectors.initialise(replicas, context.with_online_replica(item, context.live), deleting)
         if isinstance(choice, NoChoice):
             return choice.reason
         _, parent = state_parents(item)
-        state = PartitionState(choice.leader, 0, choice.isr, self._ports.identity.epoch)
+        state = PartitionState(choice.leader, 0, choice.isr, self._parts.identity.epoch)
         return create_state(item, state, [] if parent in self._found else [parent])
 
     def _of_topic(self, name: str) -> Write | str:
@@ -165,7 +165,7 @@ class _InitialStates:
 
     def _change(self, name: str) -> SetData | None:
         """The replica lists in which this controller, or another that hosts nothing, gives way."""
-        context = self._ports.context
+        context = self._parts.context
         seen = context.topic(name)
         mine = [each for each in self.partitions if each.topic == name]
         meant = [each for each in mine if self._hostless.intersection(context.replicas(each))]
@@ -176,11 +176,11 @@ class _InitialStates:
         for each in meant:
             replicas = without_stray_replicas(context, context.replicas(each), self._hostless, load)
             topic = topic.with_replicas(each.partition, replicas)
-        self._ports.core.note("replicas.gave_way", topic=name, partitions=len(meant))
+        self._parts.core.note("replicas.gave_way", topic=name, partitions=len(meant))
         try:
             data = topic.encode()
             self._changed[name] = topic
             return SetData(Topic.path(name), data, seen.version)
         except ConfigError as error:
-            self._ports.reader.report(Topic.path(name), str(error))
+            self._parts.reader.report(Topic.path(name), str(error))
             return None

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, without_replica
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionPhase
@@ -74,22 +74,22 @@ class UnconfirmedLeaders:
         for topic_partition in [each for each, (leader, _) in self._leaders.items() if leader == broker]:
             del self._leaders[topic_partition]
 
-    def in_sync(self, topic_partition: TopicPartition, isr: Brokers, unfit: Collection[int]) -> Brokers:
+    def in_sync(self, topic_partition: TopicPartition, isr: Brokers, offline: Collection[int]) -> Brokers:
         """The ISR; and where its only member could not serve, the ISR before its election.
 
-        unfit: brokers whose replica of the partition is offline.
+        offline: brokers whose replica of the partition is offline.
         """
         leader, before = self._leaders.get(topic_partition, (None, ()))
         if leader is None or isr != (leader,):
             return isr
-        return before if leader in unfit else isr
+        return before if leader in offline else isr
 
 
 class LeaderElections(Feature):
     """Elects leaders and removes replicas from ISRs, for every reason."""
 
-    def __init__(self, ports: Ports, initial_states: InitialStates) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, initial_states: InitialStates) -> None:
+        super().__init__(parts)
         self._initial_states = initial_states
         self._unconfirmed = UnconfirmedLeaders()
 
@@ -121,31 +121,30 @@ class LeaderElections(Feature):
             if each.error == ErrorCode.KAFKA_STORAGE_ERROR and each.topic_partition in self._context
         ]
         for topic_partition in broken:
-            self._context.failed_to_serve(topic_partition, broker)
+            self._context.replica_offline(topic_partition, broker)
         if broken:
             self._core.note("replica.offline", broker=broker, partitions=tuple(map(str, broken)))
-            self._events.enqueue(event_kinds.ELECTIONS)
-            self._events.enqueue(
-                event_kinds.REASSIGNMENT
-            )  # a deletion does not wait for one without a leader
+            self._events.enqueue(event_manager.ELECTIONS)
+            # A deletion does not wait for a reassignment without a leader.
+            self._events.enqueue(event_manager.REASSIGNMENT)
 
     def elect_offline(self, subject: str = "") -> Procedure[None]:
         """Elects for partitions without a leader, or with one that cannot serve; followers that cannot serve
         leave the ISR."""
-        unfit = [
+        offline = [
             each
-            for each, brokers in self._context.unfit.items()
+            for each, brokers in self._context.offline_replicas.items()
             if (leadership := self._context.leadership(each)) is not None and leadership.leader in brokers
         ]
-        self._move_partitions(unfit, PartitionPhase.OFFLINE)
+        self._move_partitions(offline, PartitionPhase.OFFLINE)
         batch = self._requests.batch()
         yield from self.elect_leaderless(batch)
-        yield from self.elect_restarted(batch)
+        yield from self.take_over_foreign_states(batch)
         yield from self.start_new_leader_epochs(batch)
-        yield from self._remove_unfit(batch)
+        yield from self._remove_offline(batch)
         self._requests.send(batch)
 
-    def _remove_unfit(self, batch: RequestBatch) -> Procedure[None]:
+    def _remove_offline(self, batch: RequestBatch) -> Procedure[None]:
         """Removes followers that cannot serve from the ISRs of live leaders, as Kafka since 1.0 does.
 
         They get the new leader epoch too, in which they fetch again once their files can be opened. A leader
@@ -154,10 +153,10 @@ class LeaderElections(Feature):
         context = self._context
         removals = [
             (each, broker)
-            for each, brokers in context.unfit.items()
+            for each, brokers in context.offline_replicas.items()
             if not context.is_going(each)
             and (leadership := context.leadership(each)) is not None
-            and leadership.leader in context.candidates(each, context.live)
+            and leadership.leader in context.with_online_replica(each, context.live)
             for broker in sorted(brokers & set(leadership.isr))
         ]
         if removals:
@@ -202,8 +201,8 @@ class LeaderElections(Feature):
         chosen = {each: choices[each] for each in carried.written}
         for topic_partition, choice in chosen.items():
             listed = (replicas or {}).get(topic_partition)
-            unfit = self._unfit_followers(topic_partition, listed or context.replicas(topic_partition))
-            recipients = dict.fromkeys((*choice.recipients, *unfit))
+            offline = self._offline_followers(topic_partition, listed or context.replicas(topic_partition))
+            recipients = dict.fromkeys((*choice.recipients, *offline))
             batch.leader_and_isr(recipients, topic_partition, listed)
             if len(choice.isr) == 1 and not choice.unclean and set(before[topic_partition]) > set(choice.isr):
                 self._unconfirmed.elected(topic_partition, choice.leader, before[topic_partition])
@@ -215,12 +214,14 @@ class LeaderElections(Feature):
         failed = {each: why for each, why in carried.refused.items() if each not in unneeded}
         return Led(chosen, failed, frozenset(unneeded & carried.refused.keys()))
 
-    def _unfit_followers(self, topic_partition: TopicPartition, replicas: Brokers) -> list[int]:
+    def _offline_followers(self, topic_partition: TopicPartition, replicas: Brokers) -> list[int]:
         """Live brokers that could not serve their replica: as followers they may fetch all of it again."""
         context = self._context
-        unfit = context.unfit.get(topic_partition, ())
-        deleting = self._pending_deletes.of(context, topic_partition) if unfit else ()
-        return [each for each in replicas if each in unfit and each in context.live and each not in deleting]
+        offline = context.offline_replicas.get(topic_partition, ())
+        deleting = self._pending_deletes.of(context, topic_partition) if offline else ()
+        return [
+            each for each in replicas if each in offline and each in context.live and each not in deleting
+        ]
 
     def elect_leaderless(
         self, batch: RequestBatch, put_off: Collection[TopicPartition] = ()
@@ -251,7 +252,7 @@ class LeaderElections(Feature):
         led = yield from self._elect_offline(rest, batch)
         failed = {each: why for each, why in created.refused.items() if each not in rest} | led.failed
         self._note(waiting, failed)
-        self._events.retry_denied(event_kinds.ELECTIONS, failed.values())
+        self._events.retry_denied(event_manager.ELECTIONS, failed.values())
         return Led(led.chosen, failed, led.unneeded)
 
     def _elect_offline(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> Procedure[Led]:
@@ -270,7 +271,7 @@ class LeaderElections(Feature):
             return selectors.offline(
                 context.replicas(topic_partition),
                 self.in_sync(topic_partition, leadership),
-                context.candidates(topic_partition, context.live),
+                context.with_online_replica(topic_partition, context.live),
                 unclean=topic_partition in allowed,
                 deleting=self._pending_deletes.of(context, topic_partition),
             )
@@ -345,13 +346,12 @@ class LeaderElections(Feature):
         """
         if self._context.is_slots(topic_partition.topic):
             deleting = self._pending_deletes.of(self._context, topic_partition)
-            return self._context.electable(topic_partition, leadership, deleting).isr
-        unfit = self._context.unfit.get(topic_partition, ())
-        return self._unconfirmed.in_sync(topic_partition, leadership.isr, unfit)
+            return self._context.leadership_for_election(topic_partition, leadership, deleting).isr
+        offline = self._context.offline_replicas.get(topic_partition, ())
+        return self._unconfirmed.in_sync(topic_partition, leadership.isr, offline)
 
-    def elect_restarted(self, batch: RequestBatch) -> Procedure[None]:
-        """Writes each state of a Kafka controller with this controller epoch and a new leader epoch (recipes
-        13).
+    def take_over_foreign_states(self, batch: RequestBatch) -> Procedure[None]:
+        """Writes each state of a Kafka controller with this controller epoch and a new leader epoch.
 
         A real controller that has lost its znode can go on with a batch; this makes its versions void. Leader
         and ISR stay where the leader lives, otherwise it becomes none. After `elect_leaderless`, whose
@@ -365,7 +365,7 @@ class LeaderElections(Feature):
             for each in context.partitions()
             if (leadership := context.leadership(each)) and leadership.controller_epoch <= last
         ]
-        live = context.reachable
+        live = context.live_or_shutting_down
 
         def decide(
             topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
@@ -376,7 +376,7 @@ class LeaderElections(Feature):
             return leadership.decided(leader, leadership.isr, self._identity.epoch)
 
         carried = yield from self._states.write_states(foreign, decide)
-        self._events.retry_denied(event_kinds.ELECTIONS, carried.refused.values())
+        self._events.retry_denied(event_manager.ELECTIONS, carried.refused.values())
         # Brokers may have deleted replicas of topics that are being deleted: LeaderAndIsr would create them
         # again.
         self._requests.to_replicas(batch, [each for each in carried.written if not context.is_going(each)])
@@ -389,9 +389,8 @@ class LeaderElections(Feature):
         """Starts a new leader epoch where a zkgroup broker has restarted since it was elected.
 
         A controller that sees the restart starts a new leader epoch at once; this is for a restart that none
-        has seen: the registration is younger than the state. Leaders of Kafka are not touched. After
-        `recover`, which writes anew whatever it finds. What is `put_off` is left for another call. The caller
-        sends the batch.
+        has seen: the registration is younger than the state. Leaders of Kafka are not touched. What is
+        `put_off` is left for another call. The caller sends the batch.
         """
         context = self._context
 
@@ -400,9 +399,9 @@ class LeaderElections(Feature):
         ) -> Choice | NoChoice | NotNeeded:
             if topic_partition not in self._context.restarted_leaders:
                 return NotNeeded(leadership.leader)
-            able = context.candidates(topic_partition, context.live)
+            able = context.with_online_replica(topic_partition, context.live)
             deleting = self._pending_deletes.of(context, topic_partition)
-            state = context.electable(topic_partition, leadership, deleting)
+            state = context.leadership_for_election(topic_partition, leadership, deleting)
             return selectors.started_again(context.replicas(topic_partition), state, able, deleting)
 
         mine = [
@@ -412,7 +411,7 @@ class LeaderElections(Feature):
         ]
         if mine:
             led = yield from self.elect(mine, select, batch)
-            self._events.retry_denied(event_kinds.ELECTIONS, led.failed.values())
+            self._events.retry_denied(event_manager.ELECTIONS, led.failed.values())
             self._core.note("leader_epochs.started", written=len(led.chosen), failed=len(led.failed))
 
     def online(self, partitions: Iterable[TopicPartition]) -> None:
@@ -427,7 +426,7 @@ class LeaderElections(Feature):
             each
             for each in partitions
             if (leadership := context.leadership(each))
-            and not context.candidates(each, live) & set(self.in_sync(each, leadership))
+            and not context.with_online_replica(each, live) & set(self.in_sync(each, leadership))
         ]
 
     def _carry_out_afresh(

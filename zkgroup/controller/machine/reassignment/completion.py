@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.open_reassignments import (
     Completion,
     OpenReassignments,
     ReassignmentRequest,
 )
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import transactions
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
@@ -39,8 +39,8 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 class ReassignmentCompletion(Feature):
     """Writes the ends of reassignments, and what follows from them."""
 
-    def __init__(self, ports: Ports, reassignments: OpenReassignments, strays: StrayReplicaDeletion) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, reassignments: OpenReassignments, strays: StrayReplicaDeletion) -> None:
+        super().__init__(parts)
         self._reassignments = reassignments
         self._strays = strays
 
@@ -105,7 +105,7 @@ class ReassignmentCompletion(Feature):
             return refusal, mine or completions
         self._pending_deletes.records.took(finishing.strays)
         if finishing.strays.operations:
-            self._events.enqueue(event_kinds.STRAY_RECORDS)  # an answer may have come meanwhile
+            self._events.enqueue(event_manager.STRAY_RECORDS)  # an answer may have come meanwhile
         left = {completion.topic_partition for completion in finishing.left}
         done = [completion for completion in completions if completion.topic_partition not in left]
         self._request_written(finishing.write.operations, done)
@@ -127,10 +127,10 @@ class ReassignmentCompletion(Feature):
             batch.update_metadata(known)
             self._requests.send(batch)
         if partitions:
-            self._events.enqueue(event_kinds.DELETIONS)
+            self._events.enqueue(event_manager.DELETIONS)
         if self._reassignments.request is None:
-            self._events.enqueue(event_kinds.PLANS)
-            self._events.enqueue(event_kinds.SLOT_REPLICAS)
+            self._events.enqueue(event_manager.PLANS)
+            self._events.enqueue(event_manager.SLOT_REPLICAS)
 
     def _unwritable(self, completions: Sequence[Completion]) -> frozenset[str]:
         """Topics into which others have put what cannot be written again; their moves wait at the end."""

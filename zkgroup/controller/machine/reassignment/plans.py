@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
@@ -73,15 +73,15 @@ class EntityConfigWrite(NamedTuple):
 class ReassignmentPlans(Feature):
     """Submits the phases of stored plans, and ends the plans."""
 
-    def __init__(self, ports: Ports, reassignments: OpenReassignments) -> None:
-        super().__init__(ports)
+    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+        super().__init__(parts)
         self._reassignments = reassignments
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.PLANS)
+        self._events.enqueue(event_manager.PLANS)
 
     def on_plans(self, _: str = "") -> Procedure[None]:
-        """The handler of `event_kinds.PLANS`: submits the next phase, or ends what has no more."""
+        """The handler of `event_manager.PLANS`: submits the next phase, or ends what has no more."""
         plans = yield from self._read()
         for plan in plans:
             self._events.set_blocked(f"plan {plan.id}", _submittable(plan.stored))
@@ -101,7 +101,7 @@ class ReassignmentPlans(Feature):
             has_ended = False
             yield from self._submit(plan)
         if has_ended:  # the next one may begin
-            self._events.enqueue(event_kinds.PLANS)
+            self._events.enqueue(event_manager.PLANS)
 
     def _missed(self, stored: StoredPlan) -> str | None:
         """What of the phase before is elsewhere, as after a cancellation: the next one may rest on it."""
@@ -120,7 +120,7 @@ class ReassignmentPlans(Feature):
     def _read(self) -> Procedure[list[_Plan]]:
         """Plans that run or are paused, or have throttles to be taken off: oldest first, each with a
         watch."""
-        (outcome,) = yield from ask(self._reader.watched(ListChildren(plans_path()), event_kinds.PLANS))
+        (outcome,) = yield from ask(self._reader.watched(ListChildren(plans_path()), event_manager.PLANS))
         names = sorted(list_done(outcome).children)
         for what in [each for each in self._events.blocked if each.startswith("plan ")]:
             self._events.set_blocked(what, None)
@@ -131,7 +131,7 @@ class ReassignmentPlans(Feature):
         if not running:
             return []
         outcomes = yield from ask(
-            *(self._reader.watched(Read(StoredPlan.path(name)), event_kinds.PLANS) for name in running)
+            *(self._reader.watched(Read(StoredPlan.path(name)), event_manager.PLANS) for name in running)
         )
         plans = []
         for name, read in zip(running, outcomes, strict=True):
@@ -168,7 +168,7 @@ class ReassignmentPlans(Feature):
         phase = stored.phases[stored.next_phase]
         if not phase:
             yield from self._store(plan, stored.at(stored.next_phase + 1, "running"))
-            self._events.enqueue(event_kinds.PLANS)
+            self._events.enqueue(event_manager.PLANS)
             return
         try:
             write = submit_write(plan.id, stored, plan.version)
@@ -193,7 +193,7 @@ class ReassignmentPlans(Feature):
         if refusal is None:
             self._core.note("plan.submitted", plan=plan.id, phase=stored.next_phase, moves=len(phase))
         if refusal is None or refusal.is_conflict:
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _end(self, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
         """Throttles off, then the state that says so; whether it is written."""
@@ -229,7 +229,7 @@ class ReassignmentPlans(Feature):
 
     def _put_off(self, plan: _Plan, why: str) -> None:
         self._events.set_blocked(f"plan {plan.id}", f"its throttles: {why}")
-        self._events.enqueue_later(event_kinds.PLANS, AGAIN_MS)
+        self._events.enqueue_later(event_manager.PLANS, AGAIN_MS)
 
     def _topics(self, partitions: Iterable[TopicPartition]) -> list[ConfigEntity]:
         """Configurations of the topics that there are; a plan may name others, which have none."""

@@ -17,7 +17,7 @@ controller comes in between.
     9              StopReplica, not eligible until it is answered (`PendingDeletes`)
     10, 11, 12     `ReassignmentCompletion`
 
-A write without an answer leaves its moves at `Stage.PLAN`, and everything is read again (`event_kinds.LOAD`).
+A write without an answer leaves its moves at `Stage.PLAN`, and everything is read again (`LOAD`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.deletion.deletion import TopicDeletions
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.topics import TopicChanges
+from zkgroup.controller.machine.feature import Feature, Parts
 from zkgroup.controller.machine.fenced_writes import Write, set_state
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import (
@@ -44,7 +45,6 @@ from zkgroup.controller.machine.open_reassignments import (
     ReassignmentRequest,
     Stage,
 )
-from zkgroup.controller.machine.ports import Feature, Ports
 from zkgroup.controller.machine.reassignment import steps, transactions
 from zkgroup.controller.machine.reassignment.completion import ListsSent, ReassignmentCompletion
 from zkgroup.controller.machine.reassignment.steps import (
@@ -111,7 +111,7 @@ class Reassignments(Feature):
 
     def __init__(
         self,
-        ports: Ports,
+        parts: Parts,
         reassignments: OpenReassignments,
         completion: ReassignmentCompletion,
         elections: LeaderElections,
@@ -119,7 +119,7 @@ class Reassignments(Feature):
         deletions: TopicDeletions,
         strays: StrayReplicaDeletion,
     ) -> None:
-        super().__init__(ports)
+        super().__init__(parts)
         self._reassignments = reassignments
         self._completion = completion
         self._elections = elections
@@ -128,10 +128,10 @@ class Reassignments(Feature):
         self._strays = strays
 
     def loaded(self) -> None:
-        self._events.enqueue(event_kinds.REASSIGNMENT)
+        self._events.enqueue(event_manager.REASSIGNMENT)
 
     def run_round(self, _: str = "") -> Procedure[None]:
-        """One round of all reassignments: the handler of `event_kinds.REASSIGNMENT`, which runs again while
+        """One round of all reassignments: the handler of `event_manager.REASSIGNMENT`, which runs again while
         something goes on.
         """
         if not (yield from self._read_request()):
@@ -142,7 +142,7 @@ class Reassignments(Feature):
         dropped, gone = moves.follow(context, begun)
         if any(each.topic in context.deletions for each in context.moves - before):
             self._events.enqueue(
-                event_kinds.ELECTIONS
+                event_manager.ELECTIONS
             )  # while they were being deleted, no leader was elected
         self._completion.forgotten(gone)
         yield from self._topics.host_topics()
@@ -155,16 +155,16 @@ class Reassignments(Feature):
             goes_on = yield from self._carried_out(todo)
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
             moves.plan_again(todo.written)
-            self._events.enqueue(event_kinds.LOAD)
+            self._events.enqueue(event_manager.LOAD)
             raise
         changed = yield from self._await(todo.syncing)
         if goes_on or changed:
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _read_request(self) -> Procedure[bool]:
         """Whether there is a request that can be read, or none. Its data is read once, not in every round."""
         path, moves = Reassignment.path(), self._reassignments
-        (outcome,) = yield from ask(self._reader.watched(Exists(path), event_kinds.REASSIGNMENT))
+        (outcome,) = yield from ask(self._reader.watched(Exists(path), event_manager.REASSIGNMENT))
         assert isinstance(outcome, ExistsDone), outcome
         stat, known = outcome.stat, moves.request
         if stat is None:
@@ -199,7 +199,7 @@ class Reassignments(Feature):
         if refusal is None:
             return True
         if refusal.is_conflict:
-            self._events.enqueue(event_kinds.REASSIGNMENT)
+            self._events.enqueue(event_manager.REASSIGNMENT)
         else:
             self._events.back_off(str(refusal), ["the request to move replicas"])
         return False
@@ -211,11 +211,11 @@ class Reassignments(Feature):
         """
         asked = []
         for each in partitions[:WATCHED_MAX]:
-            query = self._reader.watched(Read(PartitionState.path(each)), event_kinds.REASSIGNMENT)
+            query = self._reader.watched(Read(PartitionState.path(each)), event_manager.REASSIGNMENT)
             if query.on_watch is not None:
                 asked.append((each, query))
         if len(partitions) > WATCHED_MAX:
-            self._events.enqueue_later(event_kinds.REASSIGNMENT, REREAD_MS)
+            self._events.enqueue_later(event_manager.REASSIGNMENT, REREAD_MS)
         outcomes = (yield from ask(*(query for _, query in asked))) if asked else ()
         return any(
             _version(read_done(outcome)) != _version(self._context.leadership(each))
@@ -240,7 +240,7 @@ class Reassignments(Feature):
         def select(
             topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
         ) -> Choice | NoChoice:
-            able = context.candidates(topic_partition, context.live)
+            able = context.with_online_replica(topic_partition, context.live)
             return started_again(context.replicas(topic_partition), leadership, able)
 
         led = yield from self._elections.elect(cut, select, batch)
@@ -287,7 +287,7 @@ class Reassignments(Feature):
     def _carried_out(self, todo: _Round) -> Procedure[bool]:
         """All steps of a round. Returns whether there is more to do at once."""
         moves = self._reassignments
-        writes = _Writes(self._ports, self._reassignments, todo, self._read_request)
+        writes = _Writes(self._parts, self._reassignments, todo, self._read_request)
         items: list[str | TopicPartition] = [*todo.unions, *todo.states]
         if items:
             lists = ListsSent(self._context, self._reassignments, writes.lists())
@@ -358,12 +358,12 @@ class _Writes:
 
     def __init__(
         self,
-        ports: Ports,
+        parts: Parts,
         reassignments: OpenReassignments,
         todo: _Round,
         read_request: Callable[[], Procedure[bool]],
     ) -> None:
-        self._ports = ports
+        self._parts = parts
         self._reassignments = reassignments
         self._todo = todo
         self._read_request = read_request
@@ -390,38 +390,38 @@ class _Writes:
     def read_again(self, items: list[str | TopicPartition]) -> Procedure[None]:
         """What the writes of these rest on."""
         yield from self._read_request()
-        yield from self._ports.states.read_states(
+        yield from self._parts.states.read_states(
             [each for each in items if isinstance(each, TopicPartition)]
         )
         paths = {Topic.path(each): each for each in items if isinstance(each, str)}
-        found = yield from self._ports.reader.read_many(paths)
+        found = yield from self._parts.reader.read_many(paths)
         for path, name in paths.items():
-            znode, seen = found.get(path), self._ports.context.topic(name)
+            znode, seen = found.get(path), self._parts.context.topic(name)
             if znode is None or seen is None or znode.stat.version != seen.version:
                 self._changed.add(name)
-                self._ports.events.enqueue(event_kinds.TOPICS)
-                self._ports.events.enqueue(event_kinds.TOPIC, name)
+                self._parts.events.enqueue(event_manager.TOPICS)
+                self._parts.events.enqueue(event_manager.TOPIC, name)
 
     def _list(self, name: str) -> Write | str:
         """Step 1, of all partitions of the topic."""
         lists = self._todo.unions[name]
         if name in self._changed or self._request is None:
             return "the topic has changed"
-        keys = transactions.can_read_moves_in_topics(self._ports.context.brokers.values())
+        keys = transactions.can_read_moves_in_topics(self._parts.context.brokers.values())
         try:
             return transactions.write_unions(
-                self._ports.context, name, lists, self._request.version, keys=keys
+                self._parts.context, name, lists, self._request.version, keys=keys
             )
         except ConfigError as error:
-            self._ports.reader.report(Topic.path(name), str(error))
+            self._parts.reader.report(Topic.path(name), str(error))
             self._todo.unwritable[name] = str(error)
             return str(error)
 
     def _state(self, each: TopicPartition) -> Write | str:
         """Steps 2, 7 and 8."""
         step, now, _ = self._todo.states[each]
-        epoch, request = self._ports.identity.epoch, self._request
-        if _version(self._ports.context.leadership(each)) != now.version:
+        epoch, request = self._parts.identity.epoch, self._request
+        if _version(self._parts.context.leadership(each)) != now.version:
             return "the state has changed"
         if now.is_of_later_controller(epoch):
             return f"a later controller has decided it, in epoch {now.controller_epoch}"
@@ -432,6 +432,6 @@ class _Writes:
                 return transactions.shrink(each, now, step, version, epoch)
             return set_state(each, now, now.decided(leader, isr, epoch))
         except ConfigError as error:  # what others have put into it cannot be written again
-            self._ports.reader.report(PartitionState.path(each), str(error))
+            self._parts.reader.report(PartitionState.path(each), str(error))
             self._todo.unwritable[each] = str(error)
             return str(error)

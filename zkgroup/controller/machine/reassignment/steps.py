@@ -67,7 +67,7 @@ class Situation(NamedTuple):
             leader=now.leader,
             isr=now.isr,
             stage=move.stage,
-            live=context.candidates(each, context.live),
+            live=context.with_online_replica(each, context.live),
             deleting=pending_deletes.of(context, each),
             drop=move.drop,
             cancelled=move.is_cancelled,

@@ -145,12 +145,12 @@ class RequestBatch:
 
     def _led(self, context: ControllerContext) -> Collection[int]:
         """The brokers that get a LeaderAndIsr."""
-        asked = self._leaders.keys() & context.reachable
+        asked = self._leaders.keys() & context.live_or_shutting_down
         if not self.leads_all:
             return asked
         return asked | {
             broker
-            for broker in context.reachable
+            for broker in context.live_or_shutting_down
             if any(not context.is_going(each) for each in context.on_broker(broker))
         }
 
@@ -192,7 +192,7 @@ class RequestBatch:
         """One body for all that get the same: a hundred thousand partitions are encoded once."""
         if not self._has_metadata:
             return
-        reachable = view.context.reachable
+        reachable = view.context.live_or_shutting_down
         full = reachable if self._everything is None else self._everything & reachable
         for brokers, infos in (
             (full, view.of_all),
@@ -213,13 +213,13 @@ class RequestBatch:
             if context.is_going(each) and (context.leadership(each) or _is_unreadable(view, each))
         )
         return UpdateMetadataRequest(
-            self._controller, self._epoch, tuple(partitions), view.addresses(context.reachable)
+            self._controller, self._epoch, tuple(partitions), view.addresses(context.live_or_shutting_down)
         )
 
     def _stop_replicas(self, view: _View) -> Iterator[BrokerRequest]:
         """One request for each broker and flag; to stop comes before to delete."""
         for (delete, broker), partitions in sorted(self._stops.items()):
-            if partitions and broker in view.context.reachable:
+            if partitions and broker in view.context.live_or_shutting_down:
                 request = StopReplicaRequest(self._controller, self._epoch, delete, tuple(sorted(partitions)))
                 yield view.to(broker, request)
 
@@ -311,7 +311,7 @@ class _View:
 
     def addresses(self, brokers: Iterable[int]) -> tuple[BrokerEndPoint, ...]:
         found = []
-        for broker in sorted(self.context.reachable.intersection(brokers)):
+        for broker in sorted(self.context.live_or_shutting_down.intersection(brokers)):
             registration = self.context.brokers[broker].registration
             assert registration.host is not None
             found.append(BrokerEndPoint(broker, registration.host, registration.port))

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkgroup.controller.machine import event_kinds
+from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext, LiveBroker, PartitionSet
-from zkgroup.controller.machine.event_queue import EventKind
+from zkgroup.controller.machine.event_manager import EventKind
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
     BrokerRequest,
@@ -317,7 +317,7 @@ class RequestSender:
         built = batch.build(context, self._pending_deletes, self._reassignments.late)
         self._note_sent(batch)
         if self._reassignments.interrupted(batch.led(context), context, self._pending_deletes):
-            self._enqueue(event_kinds.REASSIGNMENT)
+            self._enqueue(event_manager.REASSIGNMENT)
         omitted: dict[int, list[TopicPartition]] = {}
         for broker, topic_partition in built.omitted_partitions:
             omitted.setdefault(broker, []).append(topic_partition)
@@ -361,7 +361,7 @@ class RequestSender:
             self.unsent = PartitionSet(filter(context.is_going, self.unsent.of(context.deletions)))
         live = context.live
         for topic_partition in [each for each in batch.named if each in self.unsent]:
-            able = context.candidates(topic_partition, live) - self._pending_deletes.of(
+            able = context.with_online_replica(topic_partition, live) - self._pending_deletes.of(
                 context, topic_partition
             )
             wanted = able.intersection(context.replicas(topic_partition))
@@ -382,8 +382,8 @@ class RequestSender:
             self._core.note("broker.refused", broker=broker, request=kind, error=describe(error))
         elif request.controller_epoch == self._epoch():
             if self._pending_deletes.answered(broker, event.incarnation) and self._context.moves:
-                self._enqueue(event_kinds.ELECTIONS)
-                self._enqueue(event_kinds.REASSIGNMENT)
+                self._enqueue(event_manager.ELECTIONS)
+                self._enqueue(event_manager.REASSIGNMENT)
             resolved = self._resolve(broker)
         return Delivered(response, resolved)
 
@@ -402,7 +402,7 @@ class RequestSender:
         unresolved = self.unresolved.setdefault(response.broker, UnresolvedDeletes())
         unresolved.responses.append(response)
         unresolved.epoch = None
-        self._enqueue(event_kinds.EPOCH_BUMP)
+        self._enqueue(event_manager.EPOCH_BUMP)
         return False
 
     def delete_is_over(self, response: BrokerResponse) -> None:
@@ -427,6 +427,6 @@ class RequestSender:
 
     def _released(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
-            self._enqueue(event_kinds.ELECTIONS)
-            self._enqueue(event_kinds.REASSIGNMENT)
-            self._enqueue(event_kinds.DELETIONS)
+            self._enqueue(event_manager.ELECTIONS)
+            self._enqueue(event_manager.REASSIGNMENT)
+            self._enqueue(event_manager.DELETIONS)

@@ -67,7 +67,7 @@ class FeatureList:
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class Parts:
     """The parts of one active controller that all features share. None of them is state of a feature."""
 
     core: ElectorContext
@@ -85,19 +85,19 @@ class Ports:
 class Feature:
     """Base of the features. A subclass overrides the hooks that concern it."""
 
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
-        self._core = ports.core
-        self._settings = ports.settings
-        self._identity = ports.identity
-        self._context = ports.context
-        self._events = ports.events
-        self._reader = ports.reader
-        self._states = ports.states
-        self._requests = ports.requests
-        self._pending_deletes = ports.pending_deletes
-        self._features = ports.features
-        ports.features.add(self)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._core = parts.core
+        self._settings = parts.settings
+        self._identity = parts.identity
+        self._context = parts.context
+        self._events = parts.events
+        self._reader = parts.reader
+        self._states = parts.states
+        self._requests = parts.requests
+        self._pending_deletes = parts.pending_deletes
+        self._features = parts.features
+        parts.features.add(self)
 
     def loaded(self) -> None:
         """Everything was read: the feature enqueues the events whose handlers have to run once."""

@@ -1,0 +1,282 @@
+"""Preferred leader elections, on request and periodically, and unclean elections that an operator requests.
+
+Preferred elections are those of kafka/controller/KafkaController.scala@0.8.2.2, mended as in 2.2: unknown
+partitions keep no request. In an unclean election any live replica may lead; it comes before the transaction
+that removes the request and records what became of it: a successor that finds the request repeats it, and
+finds a leader where there is one already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.event_manager import EventKind
+from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.fenced_writes import Write
+from zkgroup.controller.machine.leadership import selectors
+from zkgroup.controller.machine.leadership.leader_election import LeaderElections, Led
+from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.pending_deletes import PendingDeletes
+from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Read
+from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_done
+from zkgroup.znodes.admin_requests import (
+    ELECTIONS_KEPT,
+    PartitionVerdict,
+    PreferredElection,
+    UncleanElection,
+    UncleanElectionDone,
+    unclean_elections_path,
+)
+from zkgroup.znodes.brokers import PartitionState
+
+PREFERRED_ELECTION: Final = EventKind("preferred election")
+"""`/admin/preferred_replica_election`."""
+BALANCE: Final = EventKind("balance")
+"""The periodic check for partitions that are not led by their preferred replica."""
+UNCLEAN_ELECTION: Final = EventKind("unclean election")
+"""`/zkgroup/controller/elect`."""
+AGAIN_MS: Final = 1000
+"""Pause before a request is read again that another client has written meanwhile."""
+
+
+PERCENTAGE: Final = 10
+"""Kafka's `leader.imbalance.per.broker.percentage`."""
+
+
+class PreferredElections(Feature):
+    """Elects preferred leaders, on request and periodically."""
+
+    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+        super().__init__(parts)
+        self._elections = elections
+        self._is_balancing = False
+        """The first check was enqueued; each enqueues the next one."""
+
+    def loaded(self) -> None:
+        self._events.enqueue(PREFERRED_ELECTION)
+        if not self._is_balancing and self._settings.auto_rebalance:
+            self._is_balancing = True
+            self._events.enqueue_later(BALANCE, self._settings.rebalance_first_ms)
+
+    def on_request(self, subject: str = "") -> Procedure[None]:
+        """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it (K18)."""
+        path = PreferredElection.path()
+        (outcome,) = yield from ask(self._reader.watched(Read(path), PREFERRED_ELECTION))
+        znode = read_done(outcome)
+        if znode is None:
+            self._context.unreadable.pop(path, None)
+            return
+        request = self._reader.decoded(znode, PreferredElection.decode)
+        wanted = dict.fromkeys(request.partitions if request else ())
+        known = [each for each in wanted if each in self._context and not self._context.is_going(each)]
+        led = yield from self.elect_preferred(known)
+        self._core.note(
+            "election.preferred",
+            elected=len(led.chosen),
+            unneeded=len(led.unneeded),
+            failed={str(each): why for each, why in led.failed.items()},
+            unknown=tuple(str(each) for each in wanted if each not in known),
+        )
+        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))
+        if refusal is None:
+            self._context.unreadable.pop(path, None)
+        elif refusal.is_conflict:
+            self._events.enqueue_later(PREFERRED_ELECTION, AGAIN_MS)
+        else:
+            self._events.back_off(str(refusal))
+
+    def check_balance(self, subject: str = "") -> Procedure[None]:
+        """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
+        settings = self._settings
+        if not settings.auto_rebalance:
+            return
+        yield from self._states.read_states(self._led_elsewhere())
+        due = preferred_elections_due(self._context, self._pending_deletes, settings.rebalance_percentage)
+        if due:
+            led = yield from self.elect_preferred(due)
+            self._core.note("rebalance", elected=len(led.chosen), failed=len(led.failed))
+        self._events.enqueue_later(BALANCE, settings.rebalance_interval_ms)
+
+    def _led_elsewhere(self) -> list[TopicPartition]:
+        """Partitions with another leader than the preferred one: leaders of 0.8.2.2 report no change of an
+        ISR."""
+        context = self._context
+        return [
+            each
+            for each in context.partitions()
+            if (leadership := context.leadership(each)) is not None
+            and leadership.leader not in context.replicas(each)[:1]
+            and not context.is_going(each)
+        ]
+
+    def elect_preferred(self, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
+        """Elects the first replica of each where it is live and in sync, and sends LeaderAndIsr."""
+        context = self._context
+
+        def select(
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+        ) -> Choice | NoChoice | NotNeeded:
+            deleting = self._pending_deletes.of(context, topic_partition)
+            return selectors.preferred(
+                context.replicas(topic_partition),
+                context.leadership_for_election(topic_partition, leadership, deleting),
+                context.with_online_replica(topic_partition, context.live),
+                deleting,
+            )
+
+        batch = self._requests.batch()
+        led = yield from self._elections.elect(partitions, select, batch)
+        self._requests.send(batch)
+        return led
+
+
+def preferred_elections_due(
+    context: ControllerContext, pending_deletes: PendingDeletes, percentage: int = PERCENTAGE
+) -> tuple[TopicPartition, ...]:
+    """Partitions to be led by their first replica, as one batch by topic and number; often none.
+
+    A broker counts as out of balance when more than `percentage` of the partitions that prefer it are led by
+    others. None while any reassignment is open. Left out is what an election would refuse: a preferred
+    replica that is not live or not in sync, and topics that are being deleted.
+    """
+    if context.moves:
+        return ()
+    preferred_count: dict[int, int] = {}
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for topic_partition in context.partitions():
+        replicas = context.replicas(topic_partition)
+        if not replicas or context.is_going(topic_partition) or context.is_unhosted(topic_partition):
+            continue
+        preferred_count[replicas[0]] = preferred_count.get(replicas[0], 0) + 1
+        leadership = context.leadership(topic_partition)
+        if leadership and leadership.leader != replicas[0]:
+            elsewhere.setdefault(replicas[0], []).append(topic_partition)
+    live = context.live
+    return tuple(
+        sorted(
+            topic_partition
+            for broker, led_by_others in elsewhere.items()
+            if broker in live and len(led_by_others) * 100 > percentage * preferred_count[broker]
+            for topic_partition in led_by_others
+            if _can_lead(context, pending_deletes, topic_partition, broker)
+        )
+    )
+
+
+def _can_lead(
+    context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition, broker: int
+) -> bool:
+    leadership = context.leadership(topic_partition)
+    deleting = pending_deletes.of(context, topic_partition)
+    return (
+        leadership is not None
+        and broker in context.leadership_for_election(topic_partition, leadership, deleting).isr
+        and broker not in context.offline_replicas.get(topic_partition, ())
+        and broker not in deleting
+    )
+
+
+class UncleanElections(Feature):
+    """Carries out the requests for unclean elections."""
+
+    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+        super().__init__(parts)
+        self._elections = elections
+
+    def loaded(self) -> None:
+        self._events.enqueue(UNCLEAN_ELECTION)
+
+    def on_requests(self, subject: str = "") -> Procedure[None]:
+        """Carries out `/zkgroup/controller/elect`, and removes it with a record of what became of it."""
+        path = UncleanElection.path()
+        (outcome,) = yield from ask(self._reader.watched(Read(path), UNCLEAN_ELECTION))
+        znode = read_done(outcome)
+        if znode is None:
+            self._context.unreadable.pop(path, None)
+            return
+        request = self._reader.decoded(znode, UncleanElection.decode)
+        verdicts: tuple[PartitionVerdict, ...] = ()
+        if request is not None:
+            verdicts = yield from self._elect(request)
+        reason = "" if request else "the request cannot be read"
+        done = UncleanElectionDone(verdicts, self._identity.epoch, self._core.now.wall_ms, reason)
+        yield from ask(Query(CreateMissing((unclean_elections_path(),))))
+        record = Create(UncleanElectionDone.path(znode.stat.czxid), done.encode())
+        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version), record)))
+        if refusal is None:
+            self._context.unreadable.pop(path, None)
+            yield from self._prune()
+        elif refusal.is_conflict:
+            self._events.enqueue_later(UNCLEAN_ELECTION, AGAIN_MS)
+        else:
+            self._events.back_off(str(refusal))
+
+    def _elect(self, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:
+        """The result for each partition, in the order of the request."""
+        context = self._context
+        batch = self._requests.batch()
+        wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
+
+        def select(
+            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+        ) -> Choice | NoChoice | NotNeeded:
+            if self._has_leader(topic_partition, leadership):
+                return NotNeeded(leadership.leader)
+            deleting = self._pending_deletes.of(context, topic_partition)
+            return selectors.offline(
+                context.replicas(topic_partition),
+                context.leadership_for_election(topic_partition, leadership, deleting).isr,
+                context.with_online_replica(topic_partition, context.live),
+                unclean=True,
+                deleting=deleting,
+            )
+
+        led = yield from self._elections.elect(wanted, select, batch)
+        self._requests.send(batch)
+        verdicts = []
+        for each in dict.fromkeys(request.partitions):
+            choice, leadership = led.chosen.get(each), context.leadership(each)
+            if choice is not None:
+                verdict = PartitionVerdict(each, "unclean" if choice.unclean else "elected", choice.leader)
+            elif each in led.unneeded and leadership is not None:
+                verdict = PartitionVerdict(each, "not_needed", leadership.leader, "it has a live leader")
+            else:
+                why = led.failed.get(each) or self._obstacle(each) or "it changed meanwhile"
+                verdict = PartitionVerdict(each, "refused", None, why)
+            verdicts.append(verdict)
+        shown = {str(verdict.topic_partition): verdict.verdict for verdict in verdicts}
+        self._core.note("election.asked", by=request.by, verdicts=shown)
+        return tuple(verdicts)
+
+    def _obstacle(self, topic_partition: TopicPartition) -> str | None:
+        """Why no broker at all can be elected for it."""
+        if topic_partition not in self._context:
+            return "there is no such partition"
+        if self._context.is_going(topic_partition):
+            return "its topic is being deleted"
+        if self._context.leadership(topic_partition) is None:
+            if self._context.is_unhosted(topic_partition):
+                return "no broker hosts its topic"
+            path = PartitionState.path(topic_partition)
+            return self._context.unreadable.get(
+                path, "it has no state yet: it gets one when a replica is live"
+            )
+        return None
+
+    def _has_leader(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
+        return leadership.leader in self._context.with_online_replica(
+            topic_partition, self._context.live_or_shutting_down
+        )
+
+    def _prune(self) -> Procedure[None]:
+        """The oldest records go; the names are in the order of the requests."""
+        (outcome,) = yield from ask(Query(ListChildren(unclean_elections_path())))
+        names = list_done(outcome).children
+        kept = sorted(czxid for name in names if (czxid := UncleanElectionDone.czxid_of(name)) is not None)
+        surplus = kept[:-ELECTIONS_KEPT]
+        found = yield from self._reader.read_many(map(UncleanElectionDone.path, surplus))
+        for path, znode in found.items():
+            yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))
