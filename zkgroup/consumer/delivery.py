@@ -143,7 +143,7 @@ class Delivery:
             self._subscriptions.last_seek_id = seek.seek_id
             state = self._subscriptions.find(seek.topic_partition)
             if state is not None:
-                state.seek(seek.offset if seek.offset >= 0 else None)
+                state.move(seek.offset if seek.offset >= 0 else None)
         self._wake_fetcher()
 
     def committed(self, outcome: FinishCommit) -> None:

@@ -36,7 +36,7 @@ from zkgroup.controller.machine.failover.loading import Loading
 from zkgroup.controller.machine.failover.notifications import Notifications
 from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
-from zkgroup.controller.machine.feature import FeatureList, Parts
+from zkgroup.controller.machine.feature import FeatureList, SharedParts
 from zkgroup.controller.machine.leadership import requested_elections
 from zkgroup.controller.machine.leadership.controlled_shutdown import ControlledShutdowns
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
@@ -58,7 +58,7 @@ from zkgroup.runtime.procedures import Work
 class Features:
     """The features, as the table of handlers names them. A feature may call those above it."""
 
-    def __init__(self, parts: Parts, election: Elector, open_reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts, election: Elector, open_reassignments: OpenReassignments) -> None:
         self.parts = parts
         self.elections = LeaderElections(parts, InitialStates(parts))
         self.stray_replicas = StrayReplicaDeletion(parts, open_reassignments)
@@ -211,7 +211,7 @@ class ActiveController:
 
 def _parts(
     core: ElectorContext, election: Elector, settings: ControllerSettings, reassignments: OpenReassignments
-) -> Parts:
+) -> SharedParts:
     identity = ControllerIdentity(core, election)
     context = ControllerContext()
     events = EventManager(core, [row.kind for row in EVENT_HANDLERS])
@@ -227,6 +227,6 @@ def _parts(
     )
     states = StateWriter(core, context, identity, events, reader, requests)
     features = FeatureList(context, requests, states)
-    return Parts(
+    return SharedParts(
         core, settings, identity, context, events, reader, states, requests, pending_deletes, features
     )

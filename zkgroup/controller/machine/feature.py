@@ -67,7 +67,7 @@ class FeatureList:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SharedParts:
     """The parts of one active controller that all features share. None of them is state of a feature."""
 
     core: ElectorContext
@@ -85,7 +85,7 @@ class Parts:
 class Feature:
     """Base of the features. A subclass overrides the hooks that concern it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SharedParts) -> None:
         self._parts = parts
         self._core = parts.core
         self._settings = parts.settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.event_manager import EventManager
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
 from zkgroup.controller.machine.settings import PublishedStatus
@@ -36,7 +36,7 @@ class ControllerMetrics:
 class StatusPublisher(Feature):
     """Publishes the status of the controller."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SharedParts) -> None:
         super().__init__(parts)
         self._published = PublishedStatus()
 

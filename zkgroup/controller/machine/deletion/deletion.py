@@ -36,7 +36,7 @@ from zkgroup.controller.machine.deletion.decision import (
     RemoveMarker,
 )
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Fence, Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.requests.sender import BrokerResponse
@@ -76,7 +76,7 @@ class Removed(NamedTuple):
 class TopicDeletions(Feature):
     """Deletes the topics that are queued for deletion."""
 
-    def __init__(self, parts: Parts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
+    def __init__(self, parts: SharedParts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
         super().__init__(parts)
         self._elections = elections
         self._strays = strays
@@ -406,7 +406,7 @@ class _Removal:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SharedParts,
         strays: StrayReplicaDeletion,
         requested: Mapping[str, int],
         ends: Mapping[str, Collection[PartitionAndReplica]],
@@ -511,7 +511,7 @@ class EpochBump(Feature):
     a request of a higher epoch obeys it no more.
     """
 
-    def __init__(self, parts: Parts, election: Elector) -> None:
+    def __init__(self, parts: SharedParts, election: Elector) -> None:
         super().__init__(parts)
         self._election = election
 

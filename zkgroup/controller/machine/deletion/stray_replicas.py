@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.deletion import decision
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import (
@@ -73,7 +73,7 @@ class StrayRecordsWritten(NamedTuple):
 class StrayReplicaDeletion(Feature):
     """Has brokers delete the replicas that reassignments and deleted topics have left behind."""
 
-    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
         super().__init__(parts)
         self._reassignments = reassignments
         self._strays: dict[PartitionAndReplica, None] = {}

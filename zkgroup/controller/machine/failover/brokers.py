@@ -9,7 +9,7 @@ from typing import Final
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import LiveBroker
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
 from zkgroup.errors import PersistentZnodeError
@@ -27,7 +27,7 @@ PORTS: Final = range(1, 65536)
 class BrokerChanges(Feature):
     """Follows the registrations of brokers."""
 
-    def __init__(self, parts: Parts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
+    def __init__(self, parts: SharedParts, elections: LeaderElections, strays: StrayReplicaDeletion) -> None:
         super().__init__(parts)
         self._elections = elections
         self._strays = strays

@@ -28,7 +28,7 @@ from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDelet
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.state_writes import Alike
 from zkgroup.model import TopicPartition
@@ -61,7 +61,7 @@ class Loading(Feature):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SharedParts,
         election: Elector,
         brokers: BrokerChanges,
         topics: TopicChanges,
@@ -271,7 +271,7 @@ def _requests_step(found: list[Outcome]) -> Iterable[PipelinedStep]:
 class TopicLoader:
     """Reads all topics and states, pipelined; after the steps everything is in the context."""
 
-    def __init__(self, parts: Parts, topics: TopicChanges, names: Sequence[str]) -> None:
+    def __init__(self, parts: SharedParts, topics: TopicChanges, names: Sequence[str]) -> None:
         """`names`: the topics that are listed; others are no longer in the context."""
         self._parts = parts
         self._topics = topics

@@ -4,7 +4,7 @@ controller.md 5.10."""
 from __future__ import annotations
 
 from zkgroup.controller.machine import event_manager
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
@@ -17,7 +17,7 @@ from zkgroup.znodes.notifications import IsrChange, config_changes_path, isr_cha
 class Notifications(Feature):
     """Handles the notifications of changed ISRs and configurations."""
 
-    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
         super().__init__(parts)
         self._reassignments = reassignments
 

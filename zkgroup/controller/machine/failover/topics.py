@@ -19,7 +19,7 @@ from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, TopicContext
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.slots import Slots
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
@@ -63,7 +63,7 @@ class TopicChanges(Feature):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SharedParts,
         elections: LeaderElections,
         strays: StrayReplicaDeletion,
         reassignments: OpenReassignments,

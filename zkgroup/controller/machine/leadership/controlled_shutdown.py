@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
@@ -71,7 +71,7 @@ class ShutdownRequests:
 class ControlledShutdowns(Feature):
     """Moves leaderships away from brokers that will stop."""
 
-    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+    def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
         super().__init__(parts)
         self._elections = elections
         self._shutdowns = ShutdownRequests(self._core)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Denied, Write, create_state, state_parents
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.selectors import NoChoice
@@ -94,7 +94,7 @@ class _InitialStates:
     """The writes of one batch: a topic's own before those of its partitions."""
 
     def __init__(
-        self, parts: Parts, hostless: frozenset[int], partitions: tuple[TopicPartition, ...]
+        self, parts: SharedParts, hostless: frozenset[int], partitions: tuple[TopicPartition, ...]
     ) -> None:
         self._parts = parts
         self._hostless = hostless

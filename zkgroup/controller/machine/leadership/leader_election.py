@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, without_replica
@@ -88,7 +88,7 @@ class UnconfirmedLeaders:
 class LeaderElections(Feature):
     """Elects leaders and removes replicas from ISRs, for every reason."""
 
-    def __init__(self, parts: Parts, initial_states: InitialStates) -> None:
+    def __init__(self, parts: SharedParts, initial_states: InitialStates) -> None:
         super().__init__(parts)
         self._initial_states = initial_states
         self._unconfirmed = UnconfirmedLeaders()

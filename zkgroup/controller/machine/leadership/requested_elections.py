@@ -13,7 +13,7 @@ from typing import Final
 
 from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.event_manager import EventKind
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections, Led
@@ -49,7 +49,7 @@ PERCENTAGE: Final = 10
 class PreferredElections(Feature):
     """Elects preferred leaders, on request and periodically."""
 
-    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+    def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
         super().__init__(parts)
         self._elections = elections
         self._is_balancing = False
@@ -182,7 +182,7 @@ def _can_lead(
 class UncleanElections(Feature):
     """Carries out the requests for unclean elections."""
 
-    def __init__(self, parts: Parts, elections: LeaderElections) -> None:
+    def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
         super().__init__(parts)
         self._elections = elections
 

@@ -10,7 +10,7 @@ from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.open_reassignments import (
     Completion,
@@ -39,7 +39,9 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 class ReassignmentCompletion(Feature):
     """Writes the ends of reassignments, and what follows from them."""
 
-    def __init__(self, parts: Parts, reassignments: OpenReassignments, strays: StrayReplicaDeletion) -> None:
+    def __init__(
+        self, parts: SharedParts, reassignments: OpenReassignments, strays: StrayReplicaDeletion
+    ) -> None:
         super().__init__(parts)
         self._reassignments = reassignments
         self._strays = strays

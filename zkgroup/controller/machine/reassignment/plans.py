@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.znode_reader import ZnodeReader
@@ -73,7 +73,7 @@ class EntityConfigWrite(NamedTuple):
 class ReassignmentPlans(Feature):
     """Submits the phases of stored plans, and ends the plans."""
 
-    def __init__(self, parts: Parts, reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
         super().__init__(parts)
         self._reassignments = reassignments
 

@@ -31,7 +31,7 @@ from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEp
 from zkgroup.controller.machine.deletion.deletion import TopicDeletions
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.topics import TopicChanges
-from zkgroup.controller.machine.feature import Feature, Parts
+from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write, set_state
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import (
@@ -111,7 +111,7 @@ class Reassignments(Feature):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SharedParts,
         reassignments: OpenReassignments,
         completion: ReassignmentCompletion,
         elections: LeaderElections,
@@ -358,7 +358,7 @@ class _Writes:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SharedParts,
         reassignments: OpenReassignments,
         todo: _Round,
         read_request: Callable[[], Procedure[bool]],
