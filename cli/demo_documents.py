@@ -12,7 +12,7 @@ from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.demo.stage import CheckResult
 from zkgroup.history import ClusterFigures, Figures
 
-from .audit_documents import OWNER
+from .audit_rows import OWNER
 from .schema import COUNT, INTEGER, Document, JsonKey, Shape, given, list_of, object_of
 
 SEVERITIES = ("error", "warning", "info")

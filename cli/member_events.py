@@ -15,9 +15,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.sources.port import Record
 
 from .render import Output
-from .schema import STRING, Json, JsonEvent, JsonKey, Shape, list_of, nullable
+from .schema import STRING, Json, JsonEvent, JsonKey, Shape, base64_of, list_of, nullable, text_of
 from .serving import EventLines
-from .znode_documents import base64_of, text_of
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ A module of its own: the classes of the answers import the client of brokers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zkgroup.admin.cluster.brokers import BrokerDescription
 from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
@@ -14,47 +14,36 @@ from zkgroup.clients.log_ends import FailedReplicaReport, LogEnd, LogEnds
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
-from .cluster_documents import BROKER
-from .documents import TOPIC, TOPIC_PARTITION
-from .schema import INTEGER, Document, Inline, Json, Shape, given
+from .cluster import BROKER, TOPIC, TOPIC_PARTITION
+from .render import Output
+from .schema import INTEGER, Document, Inline, Json, KeyColumn, NamedKeys, Shape, given
 
 LOG_END = Shape(LogEnd, "broker", "log_end_offset", "high_watermark", "reason")
 FAILED_REPLICA = Shape(FailedReplicaReport)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLogs:
+class PartitionLogs(NamedTuple):
     """A partition, and the log end of each of its replicas."""
 
     partition: TopicPartitionDescription
     logs: Sequence[LogEnd]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLogs:
+class TopicLogs(NamedTuple):
     """A topic, and the log ends of the replicas of its partitions."""
 
     topic: TopicDescription
     partitions: Sequence[PartitionLogs]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReplicasDocument:
-    """`topic describe --replicas`."""
-
-    topics: Sequence[TopicLogs]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedLog:
+class HostedLog(NamedTuple):
     """The log end of a replica on the described broker."""
 
     topic_partition: TopicPartition
     end: LogEnd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerDocument:
+class DescribedBroker(NamedTuple):
     """`broker describe`; `logs` is null for a controller, `failed` also where a broker does not report it."""
 
     broker: BrokerDescription
@@ -64,12 +53,20 @@ class BrokerDocument:
 
 PARTITION_LOGS = Shape(PartitionLogs, Inline("partition", TOPIC_PARTITION), "logs")
 TOPIC_LOGS = Shape(TopicLogs, Inline("topic", TOPIC), "partitions")
-TOPIC_REPLICAS = Document("topic_replicas", Shape(TopicReplicasDocument))
-HOSTED_LOG = Shape(HostedLog, "topic_partition", "end.log_end_offset", "end.high_watermark", "end.reason")
+TOPIC_REPLICAS = Document("topic_replicas", NamedKeys(topics=Sequence[TopicLogs]))
+HOSTED_LOG = Shape(
+    HostedLog,
+    *("topic_partition", "end.log_end_offset", "end.high_watermark", "end.reason"),
+    columns=(
+        *(KeyColumn("topic", shorten="middle", least=12), "partition"),
+        *(KeyColumn("log_end_offset", "LEO"), KeyColumn("high_watermark", "HW")),
+        KeyColumn("reason", "NOTE", shorten="end", rank=1),
+    ),
+)
 BROKER_DOCUMENT = Document(
     "broker",
     Shape(
-        BrokerDocument,
+        DescribedBroker,
         Inline("broker.summary", BROKER),
         *("broker.session", "broker.rack", given("jmx_port", INTEGER, "broker.jmx_port")),
         *("broker.endpoints", "broker.replicas", "broker.leaders", "broker.preferred"),
@@ -81,25 +78,29 @@ BROKER_DOCUMENT = Document(
 def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
     """`topic describe --replicas`; `ends` has the log end of every replica."""
     topics = [
-        TopicLogs(
-            topic=topic, partitions=[_partition_logs(topic.topic, row, ends) for row in topic.partitions]
-        )
+        TopicLogs(topic, [_partition_logs(topic.topic, row, ends) for row in topic.partitions])
         for topic in described
     ]
-    return TOPIC_REPLICAS.json(as_of, TopicReplicasDocument(topics=topics))
+    return TOPIC_REPLICAS.json(as_of, topics=topics)
 
 
 def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> PartitionLogs:
     tp = TopicPartition(topic, row.partition)
-    return PartitionLogs(partition=row, logs=[ends[tp, broker] for broker in row.replicas])
+    return PartitionLogs(row, [ends[tp, broker] for broker in row.replicas])
 
 
-def broker(
-    as_of: AsOf, one: BrokerDescription, ends: LogEnds | None, failed: Iterable[FailedReplicaReport] | None
-) -> Json:
-    """`broker describe`; `ends` and `failed` are the broker's answers, None where it was not asked."""
-    logs = None
-    if ends is not None:
-        logs = [HostedLog(topic_partition=tp, end=ends[tp, one.summary.broker]) for tp in one.hosted]
-    made = BrokerDocument(broker=one, logs=logs, failed=None if failed is None else list(failed))
-    return BROKER_DOCUMENT.json(as_of, made)
+def hosted_logs(one: BrokerDescription, ends: LogEnds) -> list[HostedLog]:
+    """The log ends of all replicas of a broker."""
+    return [HostedLog(tp, ends[tp, one.summary.broker]) for tp in one.hosted]
+
+
+def print_broker(
+    out: Output,
+    as_of: AsOf,
+    one: BrokerDescription,
+    logs: Sequence[HostedLog] | None,
+    failed: Iterable[FailedReplicaReport] | None,
+) -> bool:
+    """The document of `broker describe`, if one is wanted."""
+    made = DescribedBroker(one, logs, None if failed is None else list(failed))
+    return BROKER_DOCUMENT.print(out, as_of, made)

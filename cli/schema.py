@@ -1,15 +1,16 @@
-"""JSON documents, events and their JSON Schema (draft 2020-12) from one declaration: type hints of a class.
+"""JSON documents, events, JSON Schemas (draft 2020-12) and tables from one declaration: a class's type hints.
 
-`Shape` derives object, schema and csv columns; the rest are the parts that schemas consist of.
+`Shape` derives object, schema, csv columns and table; the rest are the parts that schemas consist of.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -31,6 +32,7 @@ from zkgroup.groups.as_of import AsOf
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import hex_session
 
+from .render import Cell, CellValue, Output, TableColumn
 from .units import iso_time
 
 Schema = dict[str, Any]
@@ -117,6 +119,69 @@ class Entries(NamedTuple):
     value: str
 
 
+class KeyColumn:
+    """A column of a shape's table: the value of a key below the key's name, numbers on the right.
+
+    Args:
+        key: the key; any name for a column that `cell` or `at` makes, such as `note`.
+        header: where that is not the key in capitals; `{}` is what the table is of.
+        cell: makes the cell from the row.
+        at: makes it from the row and from what the table is of, as the time now.
+        styles: the style of each value.
+        when: says of all rows whether the column is shown; by default it is.
+        when_at: says the same of what the table is of.
+        layout: of `TableColumn`: `right`, `shorten`, `least`, `rank`, `lines`; or a function of all rows.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        header: str | None = None,
+        cell: Callable[[Any], CellValue] | None = None,
+        *,
+        at: Callable[[Any, Any], CellValue] | None = None,
+        styles: Mapping[Any, str] | None = None,
+        when: Callable[[Sequence[Any]], object] | None = None,
+        when_at: Callable[[Any], object] | None = None,
+        **layout: Any,
+    ) -> None:
+        self.key = key
+        self._header = key.upper().replace("_", " ") if header is None else header
+        self._cell, self._at, self._styles, self._layout = cell, at, styles, layout
+        self._when, self._when_at = when, when_at
+
+    def is_shown(self, rows: Sequence[Any], at: Any) -> bool:
+        """Whether a table of these rows has the column."""
+        when, when_at = self._when, self._when_at
+        return (when is None or bool(when(rows))) and (when_at is None or bool(when_at(at)))
+
+    def of(self, member: JsonKey | None, rows: Sequence[Any], at: Any) -> TableColumn[Any]:
+        """The column of a table of these rows; `member` is the key of the shape, if it is one."""
+        make, cell = self._at, self._cell
+        if make is not None:
+            cell = lambda row: make(row, at)  # noqa: E731
+        elif cell is None:
+            assert member is not None, f"{self.key} is no key: give the column a cell"
+            get, styles = member.get, self._styles
+            cell = lambda row: _shown(get(row), styles)  # noqa: E731
+        layout = {name: one(rows) if callable(one) else one for name, one in self._layout.items()}
+        layout.setdefault("right", member is not None and _is_number(member.schema))
+        return TableColumn(self._header.format(at), cell, **layout)
+
+
+def _shown(value: Any, styles: Mapping[Any, str] | None) -> CellValue:
+    """A plain value as a cell."""
+    if styles is not None and value is not None:
+        return Cell(str(value), styles.get(value))
+    if isinstance(value, list):
+        return (", " if value and isinstance(value[0], str) else ",").join(map(str, value))
+    return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
+def _is_number(schema: Schema) -> bool:
+    return bool(schema.get("anyOf", [schema])[0].get("type") == "integer")
+
+
 def given(key: str, schema: Schema, attribute: str | None = None) -> JsonKey:
     """An attribute with another schema than its hint has; of the key's name unless `attribute` names it."""
     get = _getter(attribute or key)
@@ -130,13 +195,14 @@ def _plain(value: Any) -> Any:
 
 
 class Shape(Generic[T]):
-    """How values of a class become JSON objects: document, schema and csv columns, from its type hints.
+    """Values of a class as JSON objects and rows: document, schema, csv columns and table, by its type hints.
 
     Args:
     kind: a class with type hints: a dataclass, a NamedTuple, or one with typed properties.
     names: the attributes that are keys, in order, `key=attribute` for one of another name, a `JsonKey`, an
         `Inline` or `Entries`; by default every field of the dataclass or NamedTuple. `a.b` is `b` of the
         value of `a`, and None where that is None. A key that is named again replaces the first, at its place.
+    columns: those of the table, from left to right: a `KeyColumn`, or only a key.
 
     A `TopicPartition` becomes two keys, `topic` and `partition`. `since_ms` becomes `since`, a time;
     `took_s`, seconds as a float, becomes `took_ms`; `session` and `session_id` become `session`, in hex.
@@ -144,9 +210,12 @@ class Shape(Generic[T]):
     its own `Shape`.
     """
 
-    def __init__(self, kind: type[T], *names: str | JsonKey | Inline | Entries) -> None:
+    def __init__(
+        self, kind: type[T], *names: str | JsonKey | Inline | Entries, columns: Sequence[str | KeyColumn] = ()
+    ) -> None:
         self._kind = kind
         self._names = names or _fields(kind)
+        self._columns = [KeyColumn(one) if isinstance(one, str) else one for one in columns]
         SHAPES.setdefault(kind, self)
 
     @cached_property
@@ -187,6 +256,15 @@ class Shape(Generic[T]):
         """The keys in order: the columns of csv."""
         return tuple(self.members)
 
+    def columns(self, rows: Sequence[T], at: Any = None) -> list[TableColumn[T]]:
+        """The columns of a table of these rows."""
+        shown = [one for one in self._columns if one.is_shown(rows, at)]
+        return [one.of(self.members.get(one.key), rows, at) for one in shown]
+
+    def table(self, out: Output, rows: Sequence[T], at: Any = None) -> None:
+        """Prints one row a value; `at` is for the columns that need it."""
+        out.table(self.columns(rows, at), rows)
+
     @cached_property
     def _getters(self) -> list[tuple[str, Callable[[Any], Any]]]:
         """Key to what gives its plain value: documents have many thousands of some objects."""
@@ -208,6 +286,27 @@ class Shape(Generic[T]):
 
 SHAPES: dict[Any, Shape[Any]] = {}
 """Class to its shape, for values inside of others."""
+
+
+class NamedKeys(Shape[Mapping[str, Any]]):
+    """The shape of values that are given by name, each with its type hint, or with its schema."""
+
+    def __init__(self, **hints: Any) -> None:
+        self._hints = hints
+
+    @cached_property
+    def members(self) -> Mapping[str, JsonKey]:
+        found = []
+        for name, hint in self._hints.items():
+            coded = (name, (hint, _plain)) if isinstance(hint, dict) else _member(name, hint)
+            key, (schema, encode) = coded
+            found.append(JsonKey(key, schema, _composed(encode, itemgetter(name))))
+        return {one.key: one for one in found}
+
+    def json(self, value: Mapping[str, Any]) -> Json:
+        if value.keys() != self._hints.keys():
+            raise TypeError(f"expected {', '.join(self._hints)}, found {', '.join(value)}")
+        return super().json(value)
 
 
 def _fields(kind: Any) -> tuple[str, ...]:
@@ -371,23 +470,52 @@ AS_OF = Shape(AsOf)
 class Document(Generic[T]):
     """A whole document: `schema` and `as_of`, then the keys of a shape.
 
-    `as_of` is the shape of the moment, where it is not always known; None for a document without one.
+    Args:
+        name: as in `zkgroup.<name>/1`.
+        shape: of its value; `NamedKeys` where the values are given by name.
+        as_of: the shape of the moment, where it is not always known; None for a document without one.
+        rows: the key of the list whose items are the lines of csv and ndjson; without it there is one line.
+        columns: those of csv, where they are not the keys of an item.
     """
 
-    def __init__(self, name: str, shape: Shape[T], as_of: Shape[Any] | None = AS_OF) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Shape[T],
+        as_of: Shape[Any] | None = AS_OF,
+        *,
+        rows: str | None = None,
+        columns: Sequence[str] = (),
+    ) -> None:
         self.name = f"zkgroup.{name}/1"
         self.shape = shape
         self._as_of = as_of
+        self._rows, self._columns = rows, columns
 
     @property
     def schema(self) -> Schema:
         moment = {} if self._as_of is None else {"as_of": self._as_of.schema}
         return object_of(schema={"const": self.name}, **moment, **self.shape.schemas)
 
-    def json(self, as_of: SnapshotMoment | None, value: T) -> Json:
-        """`as_of` is None where the document has no moment."""
+    def json(self, as_of: SnapshotMoment | None, value: T | None = None, /, **values: Any) -> Json:
+        """The document of a value, or of values by name. `as_of` is None where it has no moment."""
         moment = {} if self._as_of is None else {"as_of": self._as_of.json(as_of)}
-        return {"schema": self.name, **moment, **self.shape.json(value)}
+        return {
+            "schema": self.name,
+            **moment,
+            **self.shape.json(cast("T", values) if value is None else value),
+        }
+
+    def print(
+        self, out: Output, as_of: SnapshotMoment | None, value: T | None = None, /, **values: Any
+    ) -> bool:
+        """Prints it unless the format is `table`; returns whether it did."""
+        if out.is_table:
+            return False
+        columns = self._columns
+        if self._rows and not columns:
+            columns = tuple(self.shape.schemas[self._rows]["items"].get("properties", ()))
+        return out.document(self.json(as_of, value, **values), self._rows, columns)
 
 
 class JsonEvent(Generic[T]):
@@ -410,3 +538,16 @@ class JsonEvent(Generic[T]):
     def json(self, value: T, time: str | None = None) -> Json:
         """`time` is the text of the moment, for an event that has one."""
         return {"event": self.name, **({"time": time} if self._is_timed else {}), **self._shape.json(value)}
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Bytes as text; None for None and where they are not UTF-8."""
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def base64_of(data: bytes | None) -> str | None:
+    """Bytes that are not UTF-8 as base64; None for all others, which `text_of` gives."""
+    return None if data is None or text_of(data) is not None else base64.b64encode(data).decode("ascii")

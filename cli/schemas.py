@@ -11,42 +11,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import audit_documents as audit
 from . import broker_events, member_events, serving
-from . import cluster_documents as cluster
-from . import coordinator_documents as coordinator
+from . import cluster as topic
 from . import demo_documents as demo
-from . import documents as base
-from . import reassign_documents as reassign
+from . import groups as group
+from . import reassignments as reassign
 from . import replica_documents as replicas
+from .commands import broker, config, controller, coordinator, elect, status, undo, znode, zookeeper
+from .commands import cluster as usage
+from .commands.audit import findings, history, inspect, summary, tree
 from .commands.produce import PRODUCE
 from .schema import Document, JsonEvent, Schema, list_of, object_of
 
 _DOCUMENTS: tuple[Document[Any], ...] = (
     *(demo.GROUP_DEMO, demo.BROKERS_DEMO, demo.COORDINATOR_DEMO, demo.AUDIT_DEMO),
-    *(base.GROUPS, base.GROUP, base.VERIFICATION, base.PREVIEW, base.NUDGE, base.GROUP_DELETION),
-    *(base.OFFSETS, base.OFFSET_EXPORT, base.OFFSET_CHANGES, base.OFFSET_CHANGES_LIST),
-    *(base.CHROOT, base.RESTORATION, base.UNDO_LIST),
-    *(base.TOPICS, replicas.TOPIC_REPLICAS, base.TOPIC_LIST, PRODUCE, base.TOPIC_CREATION),
-    *(base.TOPIC_DELETION, cluster.TOPIC_ALTERATION, cluster.BROKERS_DOCUMENT, replicas.BROKER_DOCUMENT),
-    *(cluster.CONTROLLER, cluster.CONTROLLER_HISTORY, cluster.FORGETTING, cluster.RESIGNATION),
+    *(group.GROUPS, group.GROUP, group.VERIFICATION, group.PREVIEW, group.NUDGE, group.GROUP_DELETION),
+    *(group.OFFSETS, group.OFFSET_EXPORT, group.OFFSET_CHANGES, group.OFFSET_CHANGES_LIST),
+    *(zookeeper.CHROOT, undo.RESTORATION, undo.UNDO_LIST),
+    *(topic.TOPICS, replicas.TOPIC_REPLICAS, topic.TOPIC_LIST, PRODUCE, topic.TOPIC_CREATION),
+    *(topic.TOPIC_DELETION, topic.TOPIC_ALTERATION, broker.BROKERS, replicas.BROKER_DOCUMENT),
+    *(controller.CONTROLLER, controller.HISTORY, broker.FORGETTING, controller.RESIGNATION),
     *(coordinator.COORDINATOR, coordinator.GROUP_RELEASE),
-    *(cluster.CLUSTER_USAGE, cluster.CONFIGS, cluster.CONFIG_ALTERATION),
-    *(cluster.ELECTION, cluster.UNCLEAN_ELECTION),
+    *(usage.CLUSTER_USAGE, config.CONFIGS, config.CONFIG_ALTERATION),
+    *(elect.ELECTION, elect.UNCLEAN_ELECTION),
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),
     *(reassign.STORED_PLAN_DOCUMENT, reassign.CANCELLATION, reassign.PLAN),
-    *(audit.FILES, audit.TREE, audit.DIFF, audit.OWNERS, audit.OFFSETS, audit.SESSIONS),
-    *(audit.FINDINGS, audit.SUMMARY, audit.REPORT, audit.RUN, audit.EXPORT),
-    *(base.ZNODE_DOCUMENT, base.ZNODE_LIST, base.ZNODES, base.STATUS, base.FINDINGS, base.FIX),
+    *(inspect.FILES, tree.TREE, tree.DIFF, history.OWNERS, history.OFFSETS, history.SESSIONS),
+    *(findings.FINDINGS, summary.SUMMARY, findings.REPORT, findings.RUN, tree.EXPORT),
+    *(znode.ZNODE_DOCUMENT, znode.ZNODE_LIST, znode.ZNODES, status.STATUS, status.FINDINGS, status.FIX),
 )
 
 SCHEMAS: Mapping[str, Schema] = {
     **{one.name: one.schema for one in _DOCUMENTS},
     # One name for two documents: `group list` has summaries, `group describe` of several groups whole ones.
-    base.GROUPS.name: object_of(
+    group.GROUPS.name: object_of(
         **{
-            **base.GROUPS.schema["properties"],
-            "groups": list_of({"anyOf": [base.GROUP_SUMMARY.schema, base.GROUP.schema]}),
+            **group.GROUPS.schema["properties"],
+            "groups": list_of({"anyOf": [group.GROUP_SUMMARY.schema, group.GROUP.schema]}),
         }
     ),
 }

@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from zkgroup.admin.cluster import brokers as admin
-from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.errors import PartlyDoneError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 
-from .. import cluster_documents
 from ..app import group as make_group
 from ..app import output, shared
+from ..cluster import BROKER, broker_note
 from ..confirm import run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..params import confirm_options, set_option
-from ..render import Output, TableColumn, echo_err
+from ..render import Output, echo_err
+from ..schema import INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
 from ..serving import StopSignals, keep_freed_memory, rare_collections
 from ..units import counted, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.broker.controller_only import ControllerOnly
     from zkgroup.broker.settings import BrokerSettings
-    from zkgroup.clients.log_ends import LogEnd, LogEnds
 
     from ..broker_events import BrokerPrinter
 
@@ -45,27 +44,19 @@ broker = make_group(
 _NAMED = 8
 
 
-_BROKER_COLUMNS: list[TableColumn[admin.BrokerSummary]] = [
-    TableColumn("BROKER", lambda row: row.broker, right=True),
-    TableColumn("HOST", lambda row: row.host, shorten="middle"),
-    TableColumn("PORT", lambda row: row.port, right=True),
-    TableColumn("REGISTERED", lambda row: iso_time(row.registered_at_ms), rank=2),
-    TableColumn("VERSION", lambda row: row.version, right=True, rank=3),
-    TableColumn("KIND", lambda row: row.kind, rank=1),
-    TableColumn("NOTE", lambda row: _note(row)),
-]
-_LEFT_COLUMNS: list[TableColumn[admin.LeftReplicas]] = [
-    TableColumn("TOPIC", lambda row: row.topic, shorten="middle", least=12),
-    TableColumn("PARTITIONS", lambda row: ",".join(map(str, row.partitions)), shorten="end"),
-    TableColumn("NOTE", lambda row: "moved away" if row.is_there else "deleted"),
-]
-_LOG_COLUMNS: list[TableColumn[tuple[TopicPartition, LogEnd]]] = [
-    TableColumn("TOPIC", lambda row: row[0].topic, shorten="middle", least=12),
-    TableColumn("PARTITION", lambda row: row[0].partition, right=True),
-    TableColumn("LEO", lambda row: row[1].log_end_offset, right=True),
-    TableColumn("HW", lambda row: row[1].high_watermark, right=True),
-    TableColumn("NOTE", lambda row: row[1].reason, shorten="end", rank=1),
-]
+BROKERS = Document("brokers", NamedKeys(brokers=Sequence[admin.BrokerSummary]), rows="brokers")
+LEFT_REPLICAS = Shape(
+    admin.LeftReplicas,
+    *("topic", given("czxid", nullable(INTEGER)), "partitions", "is_there"),
+    columns=(
+        KeyColumn("topic", shorten="middle", least=12),
+        KeyColumn("partitions", shorten="end"),
+        KeyColumn("note", cell=lambda row: "moved away" if row.is_there else "deleted"),
+    ),
+)
+FORGETTING = Document(
+    "broker_forgetting", NamedKeys(broker=int, executed=bool, left=Sequence[admin.LeftReplicas]), rows="left"
+)
 
 
 @broker.command("list")
@@ -79,8 +70,8 @@ def list_() -> None:
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = admin.list_brokers(ensemble)
-    if not out.document(cluster_documents.brokers(as_of, rows), "brokers", cluster_documents.BROKER.keys):
-        out.table(_BROKER_COLUMNS, rows)
+    if not BROKERS.print(out, as_of, brokers=rows):
+        BROKER.table(out, rows)
         if not rows and not unreadable:
             echo_err("no broker is registered")
     if unreadable:
@@ -112,8 +103,12 @@ def describe(broker: int) -> None:
         failed = failed_replicas(ends) if one.summary.kind == "zkgroup" else None
     from .. import replica_documents
 
-    if not out.document(replica_documents.broker(as_of, one, ends, failed)):
-        _show(out, one, ends)
+    logs = None if ends is None else replica_documents.hosted_logs(one, ends)
+    if not replica_documents.print_broker(out, as_of, one, logs, failed):
+        _show(out, one)
+        if logs:
+            out.line()
+            replica_documents.HOSTED_LOG.table(out, logs)
         for each in failed or ():
             where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
             out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
@@ -140,28 +135,17 @@ def forget(broker: int, execute: bool, yes: bool) -> None:
         plan = admin.plan_forgetting(ensemble, broker)
         change = admin.forget_broker_change(ensemble, plan)
         wanted = run_change(
-            change, lambda stderr: _show_left(stderr, plan), execute=execute, yes=yes
+            change, lambda stderr: LEFT_REPLICAS.table(stderr, plan.left), execute=execute, yes=yes
         ).executed
-    if not out.document(
-        cluster_documents.forgetting(plan, executed=wanted), "left", cluster_documents.LEFT_REPLICAS.keys
-    ):
-        _show_left(out, plan)
+    if not FORGETTING.print(out, plan.as_of, broker=plan.broker, executed=wanted, left=plan.left):
+        LEFT_REPLICAS.table(out, plan.left)
         out.line(f"{'forgotten' if wanted else 'would forget'}: {counted(len(plan.znodes), 'record')}")
 
 
-def _show_left(out: Output, plan: ForgettingPlan) -> None:
-    out.table(_LEFT_COLUMNS, plan.left)
-
-
-def _note(row: admin.BrokerSummary) -> str:
-    notes = ["controller"] if row.controller else []
-    return ", ".join([*notes, "hosts nothing"] if row.role == "controller" else notes)
-
-
-def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> None:
+def _show(out: Output, one: admin.BrokerDescription) -> None:
     row = one.summary
     rows = [
-        ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := _note(row)) else ''})"),
+        ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := broker_note(row)) else ''})"),
         ("address", f"{row.host or '-'}:{row.port}"),
         ("endpoints", ", ".join(one.endpoints)),
         ("rack", one.rack or "-"),
@@ -172,9 +156,6 @@ def _show(out: Output, one: admin.BrokerDescription, ends: LogEnds | None) -> No
     ]
     for name, value in rows:
         out.line(f"{out.paint(f'{name:<11}', 'dim')} {value}")
-    if ends:
-        out.line()
-        out.table(_LOG_COLUMNS, [(tp, ends[tp, row.broker]) for tp in one.hosted])
 
 
 CHECK_S = 0.5

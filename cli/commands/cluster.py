@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from zkgroup.admin.cluster.usage import ClusterUsage, Estimate, Usage, read_usage
+from zkgroup.admin.cluster.usage import ClusterUsage, Counts, Estimate, Usage, read_usage
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model.text import named
-from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
+from zkgroup.zookeeper.four_letter_words import ADMIN_PORT, ServerStatus
 from zkgroup.zookeeper.settings import Address
 
-from .. import cluster_documents
 from ..app import group as make_group
 from ..app import output, shared
 from ..context import connected, target
-from ..render import Cell, Output, TableColumn, echo_err
+from ..render import Cell, Output, echo_err
+from ..schema import Document, KeyColumn, Shape, given, nullable, word
 from ..units import counted
 
 cluster = make_group(
@@ -26,7 +26,39 @@ cluster = make_group(
       zkgroup cluster usage""",
 )
 
-_KEYS = ("quantity", "early", "corrected", "measured", "measured_by", "reason")
+
+def _formula(estimate: Estimate | None) -> Cell | None:
+    return None if estimate is None else Cell(estimate.formula, "dim")
+
+
+COUNTS = Shape(Counts)
+SERVER = Shape(ServerStatus)
+USAGE = Shape(
+    Usage,
+    given("quantity", word("connections", "watches", "leaf_znodes", "znodes")),
+    *("early=early.value", "early_formula=early.formula"),
+    *("corrected=corrected.value", "corrected_formula=corrected.formula"),
+    *("measured", "measured_by", "reason"),
+    columns=(
+        KeyColumn("quantity", cell=lambda row: row.quantity.replace("_", " ")),
+        KeyColumn("early", "SEED FORMULA"),
+        KeyColumn("early_formula", "FORMULA", lambda row: _formula(row.early), rank=2),
+        KeyColumn("corrected", "CORRECTED FORMULA"),
+        KeyColumn("corrected_formula", "FORMULA OF {}", lambda row: _formula(row.corrected), rank=1),
+        "measured",
+        KeyColumn("measured_by", "BY", lambda row: Cell(row.measured_by, "dim") if row.measured_by else None),
+    ),
+)
+CLUSTER_USAGE = Document(
+    "cluster_usage",
+    Shape(
+        ClusterUsage,
+        *("counts", given("release", nullable(word("0.8.2", "1.1-2.6", "2.7+", "zkgroup")))),
+        *("usage=rows", "servers", "unreadable"),
+    ),
+    rows="usage",
+    columns=("quantity", "early", "corrected", "measured", "measured_by", "reason"),
+)
 
 
 @cluster.command()
@@ -55,7 +87,7 @@ def usage(admin_port: int) -> None:
     encrypted = bool(where.tls_ca or where.tls_cert or where.tls_key)
     with connected() as ensemble:
         found = read_usage(ensemble, address.hosts, admin_port=admin_port or None, words=not encrypted)
-    if not out.document(cluster_documents.usage(found), "usage", _KEYS):
+    if not CLUSTER_USAGE.print(out, found.as_of, found):
         _show(out, found)
     if found.unreadable:
         raise PartlyDoneError(f"not counted: {named(found.unreadable)}")
@@ -69,16 +101,7 @@ def _show(out: Output, found: ClusterUsage) -> None:
         f"{counted(n.notifications, 'change notification')} (C), {counted(n.requests, 'request')} (A)"
     )
     out.line()
-    columns: list[TableColumn[Usage]] = [
-        TableColumn("QUANTITY", lambda row: row.quantity.replace("_", " ")),
-        TableColumn("SEED FORMULA", lambda row: _value(row.early), right=True),
-        TableColumn("FORMULA", lambda row: _formula(row.early), rank=2),
-        TableColumn("CORRECTED FORMULA", lambda row: _value(row.corrected), right=True),
-        TableColumn(f"FORMULA OF {found.release or '-'}", lambda row: _formula(row.corrected), rank=1),
-        TableColumn("MEASURED", lambda row: row.measured, right=True),
-        TableColumn("BY", lambda row: Cell(row.measured_by, "dim") if row.measured_by else None),
-    ]
-    out.table(columns, found.rows)
+    USAGE.table(out, found.rows, found.release or "-")
     reasons: dict[str, list[str]] = {}
     for row in found.rows:
         if row.reason:
@@ -90,11 +113,3 @@ def _show(out: Output, found: ClusterUsage) -> None:
         echo_err(f"note: {paths} may not be read: the formulas may count too little")
     if found.release is None:
         echo_err("note: no formulas: no broker is registered that may be read, or one of 0.9 to 0.10.1")
-
-
-def _value(estimate: Estimate | None) -> int | None:
-    return None if estimate is None else estimate.value
-
-
-def _formula(estimate: Estimate | None) -> Cell | None:
-    return None if estimate is None else Cell(estimate.formula, "dim")

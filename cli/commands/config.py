@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from zkgroup.admin import ConfigEntity, EntityKind, NotifyFormat
-from zkgroup.admin.configs import alter_config_change, describe_configs, plan_config
+from zkgroup.admin.configs import (
+    ConfigDescription,
+    ConfigPlan,
+    alter_config_change,
+    describe_configs,
+    plan_config,
+)
 from zkgroup.errors import PartlyDoneError, ZkGroupError
 
-from .. import cluster_documents, topic_tables
 from ..app import group as make_group
 from ..app import output
+from ..cluster import SETTING_CHANGE, SettingChange, setting_changes
 from ..confirm import (
     run_change,
 )
 from ..context import connected
 from ..params import confirm_options, set_option
-from ..render import TableColumn, echo_err
+from ..render import echo_err
+from ..schema import STRING, Document, JsonKey, KeyColumn, NamedKeys, Shape
 from ..units import is_whole
 
 
@@ -91,10 +98,38 @@ def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-_SETTING_COLUMNS: list[TableColumn[tuple[str, str]]] = [
-    TableColumn("SETTING", lambda row: row[0]),
-    TableColumn("VALUE", lambda row: row[1], shorten="end"),
-]
+def entity_name(row: ConfigDescription | ConfigPlan) -> str:
+    """The owner of a configuration as below its kind: `orders`, `alice/clients/<default>`."""
+    return row.entity.entity_path.partition("/")[2]
+
+
+class SettingValue(NamedTuple):
+    """A setting that differs from the default."""
+
+    setting: str
+    value: str
+
+
+_SETTING = Shape(SettingValue, columns=("setting", KeyColumn("value", shorten="end")))
+CONFIG = Shape(
+    ConfigDescription,
+    JsonKey("entity_type", STRING, lambda row: row.entity.kind),
+    JsonKey("entity", STRING, entity_name),
+    "configs",
+)
+CONFIGS = Document("configs", NamedKeys(configs=Sequence[ConfigDescription]), rows="configs")
+CONFIG_ALTERATION = Document(
+    "config_alteration",
+    NamedKeys(
+        entity_type=str,
+        entity=str,
+        executed=bool,
+        undo=str | None,
+        notification=NotifyFormat,  # in which brokers are notified
+        configs=Sequence[SettingChange],
+    ),
+    rows="configs",
+)
 
 
 @config.command()
@@ -112,16 +147,16 @@ def describe(**owner: Any) -> None:
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = describe_configs(ensemble, [entity] if entity else [], kind)
-    if not out.document(cluster_documents.configs(as_of, rows), "configs", cluster_documents.CONFIG.keys):
+    if not CONFIGS.print(out, as_of, configs=rows):
         for number, row in enumerate(rows):
             if number:
                 out.line()
-            title = f"{row.entity.kind} {cluster_documents.entity_name(row)}"
+            title = f"{row.entity.kind} {entity_name(row)}"
             if not row.configs:
                 out.line(f"{out.paint(title, 'bold')}  nothing is set")
                 continue
             out.line(out.paint(title, "bold"))
-            out.table(_SETTING_COLUMNS, sorted(row.configs.items()))
+            _SETTING.table(out, [SettingValue(*one) for one in sorted(row.configs.items())])
         if not rows and not unreadable:
             echo_err("no configuration of that kind differs from its default")
     if unreadable:
@@ -197,12 +232,23 @@ def alter(
         )
         change = alter_config_change(ensemble, plan)
         result = run_change(
-            change, lambda stderr: topic_tables.setting_changes(stderr, plan), execute=execute, yes=yes
+            change,
+            lambda stderr: SETTING_CHANGE.table(stderr, setting_changes(plan)),
+            execute=execute,
+            yes=yes,
         )
-    document = cluster_documents.config_alteration(plan, executed=result.executed, undo=result.undo_id)
-    if not out.document(document, "configs", cluster_documents.SETTING_CHANGE.keys):
+    if not CONFIG_ALTERATION.print(
+        out,
+        plan.as_of,
+        entity_type=plan.entity.kind,
+        entity=entity_name(plan),
+        executed=result.executed,
+        undo=result.undo_id,
+        notification=plan.format,
+        configs=setting_changes(plan),
+    ):
         if plan.changes:
-            topic_tables.setting_changes(out, plan)
+            SETTING_CHANGE.table(out, setting_changes(plan))
         else:
             out.line(f"{entity} has these settings already: nothing to do")
 

@@ -17,7 +17,7 @@ from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from ..app import command, output, shared
 from ..context import add_connect_timeout, client_settings, connecting, target
-from ..documents import threads_text
+from ..groups import threads_text
 from ..param_types import (
     DURATION,
     NameAndCount,

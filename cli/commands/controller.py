@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from zkgroup.admin.cluster import controller as admin
 from zkgroup.admin.cluster.controller import (
+    ControllerDescription,
+    PastController,
     Resignation,
     ResignationPlan,
 )
 
-from .. import cluster_documents
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
 from ..confirm import command_text, run_change
 from ..context import connected
 from ..params import confirm_options, wait_options, wait_s
-from ..render import TableColumn, echo_err
-from ..units import iso_time
+from ..render import echo_err
+from ..schema import Document, KeyColumn, NamedKeys, Shape, given, word
 
 controller = make_group(
     "controller",
@@ -26,6 +29,38 @@ controller = make_group(
     \b
     Example:
       zkgroup controller describe""",
+)
+
+
+CONTROLLER = Document(
+    "controller",
+    Shape(
+        ControllerDescription,
+        *("controller", "epoch", "elected_at_ms", "session"),
+        *(given("kind", word("zkgroup", "kafka")), "last_processed_zxid"),
+    ),
+)
+EPOCH = Shape(
+    PastController,
+    *("epoch", "record.broker", "record.session", "record.reason", "record.from_ms", "record.until_ms"),
+    *("record.load_ms", "record.ended"),
+    columns=(
+        *("epoch", "broker", "from", "until", KeyColumn("load_ms", rank=1)),
+        *(KeyColumn("reason", "WHY", shorten="end"), KeyColumn("ended", shorten="end", rank=2)),
+    ),
+)
+HISTORY = Document("controller_history", NamedKeys(epochs=Sequence[PastController]), rows="epochs")
+RESIGNATION = Document(
+    "controller_resignation",
+    NamedKeys(
+        controller=int,
+        epoch=int | None,
+        czxid=int,
+        executed=bool,
+        # null where it was not waited for a successor
+        resigned=bool | None,
+        successor=int | None,
+    ),
 )
 
 
@@ -40,22 +75,11 @@ def describe_controller() -> None:
     out = output()
     with connected() as ensemble:
         as_of, one = admin.describe_controller(ensemble)
-    document = cluster_documents.controller(as_of, one)
-    if not out.document(document):
+    if not CONTROLLER.print(out, as_of, one):
+        document = CONTROLLER.json(as_of, one)
         for name in ("controller", "epoch", "elected_at", "session", "kind", "last_processed_zxid"):
             value = document[name]
             out.line(f"{out.paint(f'{name:<20}', 'dim')} {'-' if value is None else value}")
-
-
-_EPOCH_COLUMNS: list[TableColumn[admin.PastController]] = [
-    TableColumn("EPOCH", lambda row: row.epoch, right=True),
-    TableColumn("BROKER", lambda row: row.record.broker, right=True),
-    TableColumn("FROM", lambda row: iso_time(row.record.from_ms)),
-    TableColumn("UNTIL", lambda row: iso_time(row.record.until_ms)),
-    TableColumn("LOAD MS", lambda row: row.record.load_ms, right=True, rank=1),
-    TableColumn("WHY", lambda row: row.record.reason, shorten="end"),
-    TableColumn("ENDED", lambda row: row.record.ended, shorten="end", rank=2),
-]
 
 
 @controller.command()
@@ -71,10 +95,8 @@ def history() -> None:
     out = output()
     with connected() as ensemble:
         as_of, rows, unreadable = admin.controller_history(ensemble)
-    if not out.document(
-        cluster_documents.controller_history(as_of, rows), "epochs", cluster_documents.EPOCH.keys
-    ):
-        out.table(_EPOCH_COLUMNS, rows)
+    if not HISTORY.print(out, as_of, epochs=rows):
+        EPOCH.table(out, rows)
         if not rows:
             echo_err("no zkgroup controller has been active here")
     for text in unreadable:
@@ -106,7 +128,16 @@ def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool
             wait_s=longest,
         )
     outcome = result.outcome
-    if not out.document(cluster_documents.resignation(plan, outcome, executed=result.executed)):
+    if not RESIGNATION.print(
+        out,
+        outcome.as_of if outcome else plan.as_of,
+        controller=plan.controller,
+        epoch=plan.epoch,
+        czxid=plan.czxid,
+        executed=result.executed,
+        resigned=outcome.resigned if outcome else None,
+        successor=outcome.successor if outcome else None,
+    ):
         out.line(_summary(plan, outcome, executed=result.executed))
     if outcome is not None and outcome.successor is None:
         echo_err(

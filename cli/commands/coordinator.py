@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import click
 
 from zkgroup.admin.coordinated_groups import plan_release, release_group_change
-from zkgroup.admin.coordinator import describe_coordinator
+from zkgroup.admin.coordinator import (
+    CoordinatedGroupDescription,
+    CoordinatedMember,
+    CoordinatorDescription,
+    SlotDescription,
+    describe_coordinator,
+)
 from zkgroup.errors import PartlyDoneError
 
-from .. import coordinator_documents as documents
-from .. import coordinator_tables
 from ..app import group as make_group
 from ..app import output
 from ..confirm import run_change
 from ..context import connected
 from ..params import confirm_options, group_argument
+from ..render import Cell, Output, short_name
+from ..schema import COUNT, INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
 from ..units import counted
 
 coordinator = make_group(
@@ -27,6 +36,129 @@ coordinator = make_group(
     \b
     Example:
       zkgroup coordinator describe billing""",
+)
+
+
+def _seconds(key: str, header: str, rank: int = 0) -> KeyColumn:
+    """A duration that is milliseconds in JSON: `2.9 s`."""
+    return KeyColumn(key, header, lambda row: _duration(getattr(row, key)), right=True, rank=rank)
+
+
+def _duration(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else f"{milliseconds / 1000:.1f} s"
+
+
+def _waits_cell(row: CoordinatedMember) -> Cell | str | None:
+    if row.has_joined is None:
+        return None
+    return "the others" if row.has_joined else "sync" if row.is_awaiting_sync else Cell("")
+
+
+def _phase_cell(row: CoordinatedGroupDescription) -> Cell | str:
+    phase = row.phase or row.state
+    return Cell("no answer", "bad") if phase is None else phase
+
+
+def _used_cell(row: SlotDescription) -> Cell | str | None:
+    """The greatest share that the groups of a slot have used of one of its bounds."""
+    uses = (
+        (len(row.groups), row.groups_max),
+        (row.offsets, row.offsets_max),
+        (row.metadata_bytes, row.metadata_bytes_max),
+    )
+    ratios = [used / most for used, most in uses if used is not None and most]
+    if not ratios:
+        return None
+    return Cell(f"{max(ratios):.0%}", "bad" if max(ratios) >= 1 else None)
+
+
+MEMBER = Shape(
+    CoordinatedMember,
+    *("member", "client_id", "host", "instance_id", "topics", "partitions"),
+    *(
+        given(key, nullable(COUNT))
+        for key in ("session_timeout_ms", "rebalance_timeout_ms", "session_expires_in_ms")
+    ),
+    *("has_joined", "is_awaiting_sync"),
+    columns=(
+        KeyColumn("member", shorten="middle", least=24),
+        KeyColumn("client_id", shorten="end", least=9, rank=3),
+        KeyColumn("host", shorten="end", least=6, rank=4),
+        KeyColumn("instance_id", shorten="end", least=11, rank=5),
+        KeyColumn("leads", at=lambda row, leader: "yes" if row.member == leader else Cell(""), rank=2),
+        KeyColumn("waits for", cell=_waits_cell),
+        KeyColumn(
+            "partitions",
+            cell=lambda row: None if row.partitions is None else len(row.partitions),
+            right=True,
+        ),
+        _seconds("session_timeout_ms", "SESSION TIMEOUT", 6),
+        _seconds("session_expires_in_ms", "EXPIRES IN"),
+    ),
+)
+"""The table is of the member that leads the group."""
+GROUP = Shape(
+    CoordinatedGroupDescription,
+    *("group", "slot", "leader", "state", "phase", given("phase_ends_in_ms", nullable(COUNT))),
+    *("generation", "stored_generation", "reserved_generation", "protocol_type", "protocol"),
+    *("group_leader", "marked", "pending_members", "members", "detail"),
+    columns=(
+        KeyColumn("group", shorten="middle"),
+        KeyColumn("slot", rank=1),
+        KeyColumn(
+            "leader", "COORDINATOR", lambda row: Cell("none", "bad") if row.leader is None else row.leader
+        ),
+        KeyColumn("phase", cell=_phase_cell),
+        _seconds("phase_ends_in_ms", "ENDS IN", 2),
+        "generation",
+        KeyColumn("members", cell=lambda row: len(row.members), right=True),
+        KeyColumn("pending_members", "PENDING", rank=3),
+        KeyColumn("protocol", shorten="end", least=8, rank=4),
+    ),
+)
+SLOT = Shape(
+    SlotDescription,
+    *("slot", "leader", "leader_epoch", given("owner", nullable(INTEGER))),
+    *(given("owner_epoch", nullable(INTEGER)), "led", "groups", "detail"),
+    columns=(
+        *("slot", "leader", KeyColumn("leader_epoch", rank=1)),
+        KeyColumn("owner", cell=lambda row: "operator" if row.owner == -1 else row.owner, rank=2),
+        KeyColumn("owner_epoch", rank=3),
+        KeyColumn("used", cell=_used_cell, right=True),
+        KeyColumn("groups", shorten="end", least=10),
+        KeyColumn(
+            *("detail", "PROBLEM", lambda row: Cell(row.detail or "", "bad")),
+            when=lambda rows: any(row.detail for row in rows),
+            shorten="end",
+            least=20,
+        ),
+    ),
+)
+COORDINATOR = Document(
+    "coordinator",
+    Shape(CoordinatorDescription, "slot_count", "slots", "groups", "unanswered"),
+    rows="slots",
+)
+GROUP_RELEASE = Document(
+    "group_release", NamedKeys(group=str, executed=bool, slot=int, leader=int | None, members=Sequence[str])
+)
+
+
+class _Leader(NamedTuple):
+    """A broker that leads slots; None for the slots that none leads."""
+
+    broker: int | None
+    slots: int
+    groups: int
+    members: int
+
+
+_LEADER = Shape(
+    _Leader,
+    columns=(
+        KeyColumn("broker", cell=lambda row: Cell("none", "bad") if row.broker is None else row.broker),
+        *("slots", "groups", "members"),
+    ),
 )
 
 
@@ -47,14 +179,13 @@ def describe(group: str | None) -> None:
     out = output()
     with connected() as ensemble:
         found = describe_coordinator(ensemble, group)
-    document = documents.COORDINATOR.json(found.as_of, found)
     if group is None:
-        if not out.document(document, "slots", documents.SLOT.keys):
-            coordinator_tables.coordinator(out, found)
+        if not COORDINATOR.print(out, found.as_of, found):
+            _show(out, found)
     elif out.format == "csv":
-        out.document(document["groups"][0], "members", documents.COORDINATED_MEMBER.keys)
-    elif not out.document(document):
-        coordinator_tables.group(out, found.groups[0], found.slots[0])
+        out.document(GROUP.json(found.groups[0]), "members", MEMBER.keys)
+    elif not out.document(COORDINATOR.json(found.as_of, found)):
+        _show_group(out, found.groups[0], found.slots[0])
     if found.unanswered:
         raise PartlyDoneError("; ".join(found.unanswered))
 
@@ -81,8 +212,70 @@ def release(group: str, execute: bool, yes: bool) -> None:
         result = run_change(
             change, lambda stderr: stderr.line(f"would release {named}"), execute=execute, yes=yes
         )
-    done = documents.GroupRelease(
-        group=group, executed=result.executed, slot=plan.slot, leader=plan.leader, members=plan.members
-    )
-    if not out.document(documents.GROUP_RELEASE.json(plan.as_of, done)):
+    if not GROUP_RELEASE.print(
+        out,
+        plan.as_of,
+        group=group,
+        executed=result.executed,
+        slot=plan.slot,
+        leader=plan.leader,
+        members=plan.members,
+    ):
         out.line(f"{'released' if result.executed else 'would release'} {named}")
+
+
+def _show(out: Output, found: CoordinatorDescription) -> None:
+    """How many slots each broker leads, the slots with groups or without a leader, and the groups."""
+    parts = [
+        out.paint(counted(found.slot_count, "slot"), "bold"),
+        counted(len(found.groups), "group"),
+        out.paint(f"zxid 0x{found.as_of.zxid:x}", "dim"),
+    ]
+    out.line("  ".join(parts))
+    out.line()
+    _LEADER.table(out, _leaders(found))
+    shown = [slot for slot in found.slots if slot.groups]
+    if shown:
+        out.line()
+        SLOT.table(out, shown)
+    if found.groups:
+        out.line()
+        GROUP.table(out, found.groups)
+
+
+def _leaders(found: CoordinatorDescription) -> list[_Leader]:
+    brokers = sorted({slot.leader for slot in found.slots if slot.led and slot.leader is not None})
+    rows = []
+    for broker in [*brokers, *([None] if not all(slot.led for slot in found.slots) else [])]:
+        led = [slot for slot in found.slots if (slot.leader if slot.led else None) == broker]
+        members = sum(len(group.members) for group in found.groups if group.leader == broker)
+        rows.append(_Leader(broker, len(led), sum(len(slot.groups) for slot in led), members))
+    return rows
+
+
+def _show_group(out: Output, one: CoordinatedGroupDescription, slot: SlotDescription) -> None:
+    """A headline and the members with their timers."""
+    ends = _duration(one.phase_ends_in_ms)
+    coordinated = (
+        out.paint("no coordinator", "bad")
+        if one.leader is None
+        else f"broker {one.leader}, leader epoch {slot.leader_epoch}"
+    )
+    parts = [
+        out.paint(one.group, "bold"),
+        f"slot {one.slot}",
+        coordinated,
+        one.phase or one.state or out.paint("no answer", "bad"),
+        *([f"ends in {ends}"] if ends else []),
+        *([] if one.generation is None else [f"generation {one.generation}"]),
+        *([short_name(one.protocol)] if one.protocol else []),
+        counted(len(one.members), "member"),
+        *([f"{one.pending_members} pending"] if one.pending_members else []),
+        "marked" if one.marked else "not marked",
+    ]
+    out.line("  ".join(parts))
+    if slot.detail:
+        out.line(out.paint(slot.detail, "bad"))
+    if one.members:
+        out.line()
+        MEMBER.table(out, one.members, one.group_leader)

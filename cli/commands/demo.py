@@ -15,12 +15,12 @@ import click
 from zkgroup.model.text import escaped
 
 from ..app import EXIT_CHECK_FAILED, Shared, command, shared
+from ..audit_rows import hex_zxid
 from ..context import client_settings, target
 from ..render import Cell, Output, TableColumn, echo_err
 from ..units import counted
 from .audit.history import show_owners
 from .audit.incident_text import WIDTH
-from .audit.inputs import hex_zxid
 
 if TYPE_CHECKING:
     from zkgroup.demo.audit import AuditDemoReport, Planted

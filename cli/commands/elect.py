@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Literal, NamedTuple
 
 import click
 
-from zkgroup.admin import NO_LEADER, UncleanElectionDone
+from zkgroup.admin import NO_LEADER, PartitionVerdict, UncleanElectionDone
 from zkgroup.admin.elections import (
     BEING_DELETED,
     CLEAN,
@@ -17,6 +17,7 @@ from zkgroup.admin.elections import (
     UNCLEAN,
     Candidate,
     ElectionPlan,
+    Leaderless,
     UncleanPlan,
     all_led,
     check_outcomes,
@@ -28,10 +29,8 @@ from zkgroup.admin.elections import (
 from zkgroup.admin.files import parse_partitions
 from zkgroup.admin.topics.listing import partitions_named
 
-from .. import cluster_documents
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..cluster_documents import UncleanPartition, unclean_partitions
 from ..confirm import (
     command_text,
     run_change,
@@ -47,7 +46,20 @@ from ..params import (
     wait_options,
     wait_s,
 )
-from ..render import Cell, Output, TableColumn, echo_err
+from ..render import Cell, Output, echo_err
+from ..schema import (
+    BROKERS,
+    INTEGER,
+    STRING,
+    Document,
+    JsonKey,
+    KeyColumn,
+    NamedKeys,
+    Shape,
+    given,
+    nullable,
+    word,
+)
 from ..units import counted
 
 elect = make_group(
@@ -68,6 +80,96 @@ _STYLES = {
     "led": "dim",
     "unreadable": "bad",
 }
+
+
+class UncleanPartition(NamedTuple):
+    """A partition of an unclean election as it was, and the controller's verdict once there is one."""
+
+    candidate: Leaderless
+    result: PartitionVerdict | None
+
+
+def unclean_partitions(plan: UncleanPlan, done: UncleanElectionDone | None) -> list[UncleanPartition]:
+    """The partitions of a plan; with the results once there are some."""
+    results = {each.topic_partition: each for each in done.partitions} if done else {}
+    return [UncleanPartition(row, results.get(row.topic_partition)) for row in plan.rows]
+
+
+def _outcome(outcome: str) -> Cell:
+    return Cell(outcome.replace("_", " "), _STYLES.get(outcome, "warn"))
+
+
+def _leader(leader: int | None) -> Cell | int | None:
+    return Cell("none", "bad") if leader == NO_LEADER else leader
+
+
+def _listed(brokers: Sequence[int] | None) -> str | None:
+    return None if brokers is None else ",".join(map(str, brokers)) or "none"
+
+
+_IMPOSSIBLE = ("not_live", "no_state", "unreadable", "being_deleted", "unhosted")
+_PLACE = (KeyColumn("topic", shorten="middle"), "partition")
+CANDIDATE = Shape(
+    Candidate,
+    *("topic_partition", given("leader", nullable(INTEGER)), given("preferred", nullable(INTEGER))),
+    given(
+        "outcome",
+        word(
+            *("elects", "leads", "not_live", "not_in_isr", "no_state", "unreadable", "being_deleted"),
+            "unhosted",
+        ),
+    ),
+    columns=(
+        *_PLACE,
+        KeyColumn("leader", cell=lambda row: "none" if row.leader == NO_LEADER else row.leader),
+        *("preferred", KeyColumn("outcome", cell=lambda row: _outcome(row.outcome))),
+    ),
+)
+ELECTION = Document(
+    "election",
+    NamedKeys(
+        election=Literal["preferred"],
+        executed=bool,
+        converged=bool | None,
+        partitions=Sequence[Candidate],
+    ),
+    rows="partitions",
+)
+UNCLEAN_PARTITION = Shape(
+    UncleanPartition,
+    *("candidate.topic_partition", given("replicas", BROKERS, "candidate.replicas")),
+    given("leader", nullable(INTEGER), "candidate.leader"),
+    given("isr", nullable(BROKERS), "candidate.isr"),
+    given("live", BROKERS, "candidate.live"),
+    given("outcome", word("unclean", "clean", "led", *_IMPOSSIBLE), "candidate.outcome"),
+    *("result.verdict", "elected=result.leader"),
+    JsonKey("reason", nullable(STRING), lambda row: (row.result and row.result.reason) or None),
+    columns=(
+        *_PLACE,
+        KeyColumn("leader", cell=lambda row: _leader(row.candidate.leader)),
+        KeyColumn("isr", "IN SYNC", lambda row: _listed(row.candidate.isr), shorten="end"),
+        KeyColumn("live", cell=lambda row: _listed(row.candidate.live), shorten="end"),
+        KeyColumn(  # as the controller has reported, else what the request would lead to
+            "outcome",
+            cell=lambda row: _outcome(row.result.verdict if row.result else row.candidate.outcome),
+        ),
+        KeyColumn("elected", "LED BY", when_at=bool),
+        KeyColumn(
+            "reason", "WHY", lambda row: row.result.reason if row.result else "", shorten="end", when_at=bool
+        ),
+    ),
+)
+"""The table is of the outcome that the controller has reported, None before."""
+UNCLEAN_ELECTION = Document(
+    "unclean_election",
+    NamedKeys(
+        executed=bool,
+        converged=bool | None,
+        epoch=int | None,  # of the controller that carried it out
+        partitions=Sequence[UncleanPartition],
+    ),
+    rows="partitions",
+)
 
 
 @elect.command()
@@ -123,8 +225,14 @@ def preferred(
             wait_s=longest,
         )
     converged, wanted = result.outcome, result.executed
-    document = cluster_documents.election(plan, executed=wanted, converged=converged)
-    if not out.document(document, "partitions", cluster_documents.CANDIDATE.keys):
+    if not ELECTION.print(
+        out,
+        plan.as_of,
+        election="preferred",
+        executed=wanted,
+        converged=converged,
+        partitions=plan.rows,
+    ):
         _show(out, plan, executed=wanted)
     if converged is False:
         echo_err("not every partition is led by its first replica; `zkgroup topic describe` shows them")
@@ -179,8 +287,14 @@ def unclean(
     converged = (
         None if longest is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
     )
-    document = cluster_documents.unclean_election(plan, done, executed=wanted, converged=converged)
-    if not out.document(document, "partitions", cluster_documents.UNCLEAN_PARTITION.keys):
+    if not UNCLEAN_ELECTION.print(
+        out,
+        plan.as_of,
+        executed=wanted,
+        converged=converged,
+        epoch=done.epoch if done else None,
+        partitions=unclean_partitions(plan, done),
+    ):
         _show_unclean(out, plan, done, executed=wanted)
     if converged is False:
         if done is None:
@@ -193,15 +307,6 @@ def unclean(
     check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=execute)
 
 
-_PREFERRED_COLUMNS: list[TableColumn[Candidate]] = [
-    TableColumn("TOPIC", lambda row: row.topic_partition.topic, shorten="middle"),
-    TableColumn("PARTITION", lambda row: row.topic_partition.partition, right=True),
-    TableColumn("LEADER", lambda row: "none" if row.leader == NO_LEADER else row.leader, right=True),
-    TableColumn("PREFERRED", lambda row: row.preferred, right=True),
-    TableColumn("OUTCOME", lambda row: Cell(row.outcome.replace("_", " "), _STYLES.get(row.outcome, "warn"))),
-]
-
-
 def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     rows = [row for row in plan.rows if row.outcome != "leads"]
     if not rows:
@@ -209,7 +314,7 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
             led = "every partition is led by its first replica: nothing to do"
             out.line(led if plan.rows else "nothing to elect")
         return
-    out.table(_PREFERRED_COLUMNS, rows)
+    CANDIDATE.table(out, rows)
     if not plan.wanted:
         out.line("nothing to elect")
         return
@@ -220,36 +325,7 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
 def _show_unclean(
     out: Output, plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool
 ) -> None:
-    rows = unclean_partitions(plan, done)
-    out.table([*_UNCLEAN_COLUMNS, *(_RESULT_COLUMNS if done else [])], rows)
+    UNCLEAN_PARTITION.table(out, unclean_partitions(plan, done), done)
     verb = "asked for" if executed else "would ask for"
     lost = f"; {counted(len(plan.losing), 'partition')} may lose records" if plan.losing else ""
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}{lost}" if plan.wanted else "nothing to elect")
-
-
-def _outcome(row: UncleanPartition) -> Cell:
-    """What the controller has reported, else what the request would lead to."""
-    word = row.result.verdict if row.result else row.candidate.outcome
-    return Cell(word.replace("_", " "), _STYLES.get(word, "warn"))
-
-
-_UNCLEAN_COLUMNS: list[TableColumn[UncleanPartition]] = [
-    TableColumn("TOPIC", lambda row: row.candidate.topic_partition.topic, shorten="middle"),
-    TableColumn("PARTITION", lambda row: row.candidate.topic_partition.partition, right=True),
-    TableColumn("LEADER", lambda row: _leader(row.candidate.leader), right=True),
-    TableColumn("IN SYNC", lambda row: _listed(row.candidate.isr), shorten="end"),
-    TableColumn("LIVE", lambda row: _listed(row.candidate.live), shorten="end"),
-    TableColumn("OUTCOME", _outcome),
-]
-_RESULT_COLUMNS: list[TableColumn[UncleanPartition]] = [
-    TableColumn("LED BY", lambda row: row.result.leader if row.result else None, right=True),
-    TableColumn("WHY", lambda row: row.result.reason if row.result else "", shorten="end"),
-]
-
-
-def _leader(leader: int | None) -> Cell | int | None:
-    return Cell("none", "bad") if leader == NO_LEADER else leader
-
-
-def _listed(brokers: Sequence[int] | None) -> str | None:
-    return None if brokers is None else ",".join(map(str, brokers)) or "none"

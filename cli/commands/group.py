@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,10 +11,11 @@ from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
 from zkgroup.errors import NotFoundError, PartlyDoneError
 from zkgroup.groups import reads as admin
+from zkgroup.groups.descriptions import GroupDescription
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
-from .. import documents, group_tables
+from .. import groups as shown
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
 from ..confirm import run_change
@@ -26,7 +28,7 @@ from ..params import (
     wait_options,
     wait_s,
 )
-from ..render import echo_err
+from ..render import Output, echo_err
 from ..sources import asking, log_ends
 from ..units import counted, is_whole
 
@@ -55,10 +57,8 @@ def list_(source: str | None) -> None:
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
         as_of, rows, denied = admin.list_groups(ensemble, ends, asking(ensemble))
-    if not out.document(
-        documents.GROUPS.json(as_of, documents.Groups(groups=rows)), "groups", documents.GROUP_SUMMARY.keys
-    ):
-        group_tables.groups(out, rows)
+    if not shown.GROUPS.print(out, as_of, groups=rows):
+        shown.GROUP_SUMMARY.table(out, rows)
         if not rows and not denied:
             echo_err("no group has ever joined; start a member with `zkgroup consume GROUP --topic TOPIC`")
     if denied:
@@ -82,24 +82,26 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
         described = [admin.describe(ensemble, name, ends, asking(ensemble)) for name in groups]
-    many = len(described) > 1
-    document = (
-        documents.DESCRIBED_GROUPS.json(described[-1].as_of, documents.DescribedGroups(groups=described))
-        if many
-        else documents.GROUP.json(described[0].as_of, described[0])
-    )
     if out.format == "csv":
         rows = [
-            {"group": one.group, **documents.GROUP_PARTITION.json(row)}
+            {"group": one.group, **shown.GROUP_PARTITION.json(row)}
             for one in described
             for row in one.partitions
         ]
-        out.document({"partitions": rows}, "partitions", ("group", *documents.GROUP_PARTITION.keys))
-    elif not out.document(document, "groups" if many else None):
+        out.document({"partitions": rows}, "partitions", ("group", *shown.GROUP_PARTITION.keys))
+    elif not _printed(out, described):
         for number, one in enumerate(described):
             if number:
                 out.line()
-            group_tables.group(out, one)
+            shown.group(out, one)
+
+
+def _printed(out: Output, described: Sequence[GroupDescription]) -> bool:
+    """The document of one group, or of several; False where none is wanted."""
+    last = described[-1]
+    if len(described) == 1:
+        return shown.GROUP.print(out, last.as_of, last)
+    return shown.DESCRIBED_GROUPS.print(out, last.as_of, groups=shown.described_groups(described))
 
 
 @group.command()
@@ -126,8 +128,8 @@ def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -
                 raise
             echo_err(f"not converged in time: {error}")
             ctx.exit(EXIT_CHECK_FAILED)
-    if not out.document(documents.VERIFICATION.json(found.as_of, found), "problems", documents.PROBLEM.keys):
-        group_tables.verification(out, found)
+    if not shown.VERIFICATION.print(out, found.as_of, found):
+        shown.verification(out, found)
     ctx.exit(0 if found.converged else EXIT_CHECK_FAILED)
 
 
@@ -162,10 +164,10 @@ def preview(group: str, **what: Any) -> None:
     )
     out = output()
     with connected() as ensemble:
-        shown = admin.preview(ensemble, group, change)
-    if not out.document(documents.PREVIEW.json(shown.as_of, shown), "partitions", documents.PREVIEW_ROW.keys):
-        group_tables.preview(out, shown)
-    for note in shown.notes:
+        found = admin.preview(ensemble, group, change)
+    if not shown.PREVIEW.print(out, found.as_of, found):
+        shown.preview(out, found)
+    for note in found.notes:
         echo_err(f"note: {note}")
 
 
@@ -190,10 +192,7 @@ def nudge(group: str, execute: bool, yes: bool) -> None:
         result = run_change(
             change, lambda stderr: stderr.line(f"would nudge {named}"), execute=execute, yes=yes
         )
-    document = documents.NUDGE.json(
-        plan.as_of, documents.Nudge(group=group, executed=result.executed, members=plan.members)
-    )
-    if not out.document(document):
+    if not shown.NUDGE.print(out, plan.as_of, group=group, executed=result.executed, members=plan.members):
         out.line(f"{'nudged' if result.executed else 'would nudge'} {named}")
 
 
@@ -217,15 +216,16 @@ def delete(group: str, execute: bool, yes: bool) -> None:
         result = run_change(
             change, lambda stderr: stderr.line(f"would delete {named}"), execute=execute, yes=yes
         )
-    deletion = documents.GroupDeletion(
+    if not shown.GROUP_DELETION.print(
+        out,
+        plan.as_of,
         group=group,
         executed=result.executed,
         undo=result.undo_id,
         members=plan.members,
         offsets=len(plan.offsets),
         znodes=count if result.written is None else result.written,
-    )
-    if not out.document(documents.GROUP_DELETION.json(plan.as_of, deletion)):
+    ):
         out.line(f"{'deleted' if result.executed else 'would delete'} {named}")
 
 

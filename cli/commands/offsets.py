@@ -24,7 +24,7 @@ from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offset
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 
-from .. import documents, group_tables
+from .. import groups as shown
 from ..app import group as make_group
 from ..app import output
 from ..confirm import run_changes
@@ -94,9 +94,8 @@ def show(group: str, source: str | None) -> None:
         snapshot = read_snapshot(ensemble, group)
         known = known_ends(ends, snapshot.offsets)
     rows = describe_offsets(snapshot, known)
-    document = documents.OFFSETS.json(snapshot.as_of, documents.Offsets(group=group, offsets=rows))
-    if not out.document(document, "offsets", documents.OFFSET.keys):
-        group_tables.offsets(out, rows, snapshot.as_of.time_ms)
+    if not shown.OFFSETS.print(out, snapshot.as_of, group=group, offsets=rows):
+        shown.OFFSET.table(out, rows, snapshot.as_of.time_ms)
         if not rows:
             echo_err(f"group {group} has committed nothing")
     for error in unreadable_offsets(snapshot):
@@ -125,8 +124,7 @@ def export(groups: tuple[str, ...]) -> None:
         for row in describe_offsets(snapshot)
         if row.offset is not None
     ]
-    document = documents.OFFSET_EXPORT.json(as_of, documents.OffsetExport(offsets=saved))
-    if not out.document(document, "offsets", documents.SAVED_OFFSET.keys):
+    if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)
     unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
@@ -298,7 +296,7 @@ def run_offset_changes(
     results = run_changes(
         changes,
         f"Change {counted(count, 'offset')} of {groups}?",
-        lambda stderr: group_tables.offset_plan(stderr, plans, executed=False),
+        lambda stderr: shown.offset_plan(stderr, plans, executed=False),
         execute=execute,
         yes=yes,
         wait_s=longest,
@@ -327,26 +325,24 @@ _STANDINGS = {
 def _report(out: Output, results: Sequence[OffsetsResult]) -> None:
     executed, plans = any(one.executed for one in results), [one.plan for one in results]
     if out.is_table:
-        group_tables.offset_plan(out, plans, executed=executed)
+        shown.offset_plan(out, plans, executed=executed)
         return
     changes = [
-        (
+        shown.OFFSET_CHANGES.json(
             one.plan.as_of,
-            documents.OffsetChanges(
-                group=one.plan.group,
-                executed=executed,
-                undo=one.undo_id,
-                changes=one.plan.changes,
-                members=one.plan.members,
-                standing=one.outcome,
-            ),
+            group=one.plan.group,
+            executed=executed,
+            undo=one.undo_id,
+            changes=one.plan.changes,
+            members=one.plan.members,
+            standing=one.outcome,
         )
         for one in results
     ]
-    many = documents.OFFSET_CHANGES_LIST.json(plans[-1].as_of, documents.OffsetChangesList(groups=changes))
-    shown = many["groups"]
-    if out.format == "json":
-        out.document(shown[0] if len(shown) == 1 else many)
-        return
-    rows = [{"group": one["group"], **row} for one in shown for row in one["changes"]]
-    out.document({"changes": rows}, "changes", ("group", *documents.OFFSET_CHANGE.keys))
+    if out.format == "json" and len(changes) == 1:
+        out.document(changes[0])
+    elif out.format == "json":
+        shown.OFFSET_CHANGES_LIST.print(out, plans[-1].as_of, groups=changes)
+    else:
+        rows = [{"group": one["group"], **row} for one in changes for row in one["changes"]]
+        out.document({"changes": rows}, "changes", ("group", *shown.OFFSET_CHANGE.keys))

@@ -42,7 +42,7 @@ from zkgroup.admin.reassign.stored_plans import (
 from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 
-from .. import reassign_documents, reassign_tables
+from .. import reassignments
 from ..app import EXIT_CHECK_FAILED, Group, output
 from ..app import group as make_group
 from ..confirm import (
@@ -276,11 +276,9 @@ def list_() -> None:
     with connected() as ensemble:
         plans, unreadable = list_plans(ensemble)
         as_of = ensemble.as_of()
-    if not out.document(
-        reassign_documents.plans(as_of, plans, unreadable), "plans", reassign_documents.STORED_PLAN.keys
-    ):
+    if not reassignments.PLANS.print(out, as_of, plans=plans, unreadable=unreadable):
         if plans:
-            reassign_tables.plans(out, plans)
+            show(out, plans)
         elif not unreadable:
             out.line("no plan is stored")
     if unreadable:
@@ -380,11 +378,8 @@ def _make(
             stored = run_at_once(change, dry_run=dry_run).written
         elif change is not None:
             stored, rollback = _start(change, found, longest, execute=execute, yes=yes)
-    document = reassign_documents.plan(
-        found, files, stored, executed=execute and stored is not None, rollback_file=rollback
-    )
-    if not out.document(document, "changes", reassign_documents.PLANNED_CHANGE.keys):
-        reassign_tables.phased(out, found, files)
+    if not _print(out, found, files, stored, executed=execute and stored is not None, rollback=rollback):
+        reassignments.phased(out, found, files)
         if stored:
             out.line()
             show(out, [stored])
@@ -397,6 +392,34 @@ def _make(
         _echo_how_to_execute(files, throttle)
     if found.unreadable:
         raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
+
+
+def _print(
+    out: Output,
+    found: PhasedPlan,
+    files: Sequence[str],
+    stored: PlanDescription | None,
+    *,
+    executed: bool,
+    rollback: Path | None,
+) -> bool:
+    return reassignments.PLAN.print(
+        out,
+        found.as_of,
+        intent=found.plan.intent,
+        moves=found.plan.moves,
+        least_moves=found.plan.least_moves,
+        bytes=found.plan.bytes,
+        leader_changes=found.plan.leader_changes,
+        files=files,
+        phases=found.phases,
+        changes=[reassignments.PLANNED_CHANGE.json(one) for one in found.plan.changes],
+        loads=reassignments.broker_loads(found),
+        notes=found.notes,
+        executed=executed,
+        rollback_file=None if rollback is None else str(rollback),
+        kept=stored,
+    )
 
 
 def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> PhasedPlan:
@@ -449,7 +472,7 @@ def _start(
         return None, None
     result = run_change(
         change,
-        lambda stderr: reassign_tables.phased(stderr, found, []),
+        lambda stderr: reassignments.phased(stderr, found, []),
         execute=execute,
         yes=yes,
         wait_s=longest_s or 0.0,
@@ -495,7 +518,8 @@ def _resume(plan_id: str, longest_s: float | None, *, execute: bool, yes: bool) 
             change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes, wait_s=longest_s
         )
         one = result.outcome or result.written or change.plan
-    if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
+    shown = reassignments.ShownPlan(result.executed, one)
+    if not reassignments.STORED_PLAN_DOCUMENT.print(out, one.as_of, shown):
         show(out, [one])
     return echo_next_step(one, waited=result.executed and longest_s is not None)
 
@@ -512,7 +536,8 @@ def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
         one = change.plan if result.written is None else result.written
         if result.executed:
             is_zkgroup = read_controller_info(ensemble).is_zkgroup
-    if not out.document(reassign_documents.stored_plan(one, executed=result.executed)):
+    shown = reassignments.ShownPlan(result.executed, one)
+    if not reassignments.STORED_PLAN_DOCUMENT.print(out, one.as_of, shown):
         show(out, [one])
     if result.executed:
         echo_err(f"moves under way continue: {command_text('reassign', 'list')}")
@@ -526,7 +551,7 @@ def _told() -> Iterator[Mapping[str, Callable[[Any], object]]]:
     """Shows the progress of a plan that runs, and says at its end that the throttle is removed."""
     removed: list[int] = []
     try:
-        with reassign_tables.progress() as progress:
+        with reassignments.progress() as progress:
             yield {"progress": progress, "throttle_removed": removed.append}
     finally:
         for written in removed:
@@ -552,4 +577,4 @@ def resume_command(name: str) -> str:
 
 def show(out: Output, plans: Sequence[PlanDescription]) -> None:
     """One row a plan."""
-    reassign_tables.plans(out, plans)
+    reassignments.STORED_PLAN.table(out, plans)

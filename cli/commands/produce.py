@@ -25,8 +25,8 @@ from ..app import command, output
 from ..context import connected
 from ..param_types import SOME_TIME
 from ..params import complete_topics
-from ..render import Output, TableColumn, echo_err
-from ..schema import Document, Shape, given, word
+from ..render import Output, echo_err
+from ..schema import Document, KeyColumn, Shape, given, word
 from ..units import counted
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def produce(
             finally:
                 producer.close()
         summary.error = None if error is None else str(error)
-        document = PRODUCE.json(ensemble.as_of(), summary)
-    if not out.document(document, "partitions", PARTITION_SUMMARY.keys):
+        as_of = ensemble.as_of()
+    if not PRODUCE.print(out, as_of, summary):
         summary.show(out)
     if error is not None:
         raise _verdict(error, summary)
@@ -256,14 +256,6 @@ class PartitionSummary:
     last_offset: int | None = None
 
 
-_PARTITION_COLUMNS: list[TableColumn[PartitionSummary]] = [
-    TableColumn("PARTITION", lambda one: one.partition, right=True),
-    TableColumn("RECORDS", lambda one: one.records, right=True),
-    TableColumn("FIRST", lambda one: one.first_offset, right=True),
-    TableColumn("LAST", lambda one: one.last_offset, right=True),
-]
-
-
 @dataclass
 class Summary:
     """Counts of records. Deliveries are counted on the producer's thread."""
@@ -323,7 +315,7 @@ class Summary:
     def show(self, out: Output) -> None:
         """As text."""
         if self.partitions:
-            out.table(_PARTITION_COLUMNS, self.rows)
+            PARTITION_SUMMARY.table(out, self.rows)
         out.line(progress_text(self))
 
     def _of(self, delivery: DeliveryReport) -> PartitionSummary:
@@ -337,7 +329,9 @@ class Summary:
 
 
 PARTITION_SUMMARY = Shape(
-    PartitionSummary, "partition", "records", "lines=records", "first_offset", "last_offset"
+    PartitionSummary,
+    *("partition", "records", "lines=records", "first_offset", "last_offset"),
+    columns=("partition", "records", KeyColumn("first_offset", "FIRST"), KeyColumn("last_offset", "LAST")),
 )
 PRODUCE = Document(
     "produce",
@@ -346,6 +340,7 @@ PRODUCE = Document(
         *("topic", given("acks", word("0", "1", "all")), "lines", "records", "acknowledged"),
         *("may_be_repeated", "sent", "failed", "unknown", "first_failed_line", "error", "partitions=rows"),
     ),
+    rows="partitions",
 )
 
 

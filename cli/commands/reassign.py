@@ -35,7 +35,7 @@ from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedE
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
-from .. import reassign_documents, reassign_tables
+from .. import reassignments
 from ..app import EXIT_CHECK_FAILED, output, shared
 from ..app import group as make_group
 from ..confirm import (
@@ -145,7 +145,7 @@ def generate(
             compat=assignment_compat,
             rack_mode="disabled" if disable_rack_aware else "enforced",
         )
-    if not out.document(reassign_documents.PROPOSAL.json(found.as_of, found)):
+    if not reassignments.PROPOSAL.print(out, found.as_of, found):
         out.line("Current partition replica assignment")
         out.line(reassignment_text(found.current))
         out.line()
@@ -194,7 +194,7 @@ def execute(
         plan = plan_reassignment(ensemble, moves, throttle=throttle, force=force, format=notify_format)
         result = _run(
             lambda progress: reassign_change(ensemble, plan, progress),
-            lambda stderr: reassign_tables.plan(stderr, plan, executed=False),
+            lambda stderr: reassignments.plan(stderr, plan, executed=False),
             longest,
             clear,
             execute=execute,
@@ -203,15 +203,18 @@ def execute(
     if result.executed and longest is None and clear is not None:
         echo_err(f"when it is done, remove the throttle: {clear}")
     status = result.outcome.status if result.outcome else None
-    document = reassign_documents.reassignment(
-        plan,
+    if not reassignments.REASSIGNMENT.print(
+        out,
+        plan.as_of,
         executed=result.executed,
         undo=result.undo_id,
         rollback_file=result.rollback_file,
+        throttle=plan.throttle,
+        moves=plan.moves,
+        partitions=plan.rows,
         status=status,
-    )
-    if not out.document(document, "partitions", reassign_documents.REPLICA_MOVE.keys):
-        reassign_tables.plan(out, plan, executed=result.executed)
+    ):
+        reassignments.plan(out, plan, executed=result.executed)
     if status not in (None, DONE):
         echo_err(f"not every move is done: {command_text('reassign', 'list')}")
         ctx.exit(EXIT_CHECK_FAILED)
@@ -257,16 +260,14 @@ def verify(
         if longest is None:
             as_of, rows = verify_reassignments(ensemble, moves)
         else:
-            with reassign_tables.progress() as show:
+            with reassignments.progress() as show:
                 as_of, rows = wait_for_reassignments(ensemble, moves, longest, show)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
             topics = {move.topic_partition.topic for move in moves}
             _clear_throttles(ensemble, topics, rows, execute=execute, yes=yes)
-    if not out.document(
-        reassign_documents.reassignments(as_of, rows), "reassignments", reassign_documents.MOVE_STATUS.keys
-    ):
-        reassign_tables.moves(out, rows)
+    if not reassignments.REASSIGNMENTS.print(out, as_of, reassignments=rows, plans=None, unreadable=None):
+        reassignments.moves(out, rows)
     ctx.exit(0 if all_done else EXIT_CHECK_FAILED)
 
 
@@ -275,9 +276,7 @@ def _verify_none(out: Output, *, execute: bool, yes: bool) -> int:
     with connected() as ensemble:
         all_gone = _clear_throttles(ensemble, None, None, execute=execute, yes=yes)
         as_of = ensemble.as_of()
-    out.document(
-        reassign_documents.reassignments(as_of, ()), "reassignments", reassign_documents.MOVE_STATUS.keys
-    )
+    reassignments.REASSIGNMENTS.print(out, as_of, reassignments=(), plans=None, unreadable=None)
     return 0 if all_gone else EXIT_CHECK_FAILED
 
 
@@ -297,15 +296,16 @@ def list_() -> None:
         as_of, rows, unreadable = list_reassignments(ensemble)
         plans, broken = list_plans(ensemble)
     unreadable = (*unreadable, *broken)
-    document = reassign_documents.reassignments(as_of, rows, plans, unreadable)
-    if not out.document(document, "reassignments", reassign_documents.MOVE_STATUS.keys):
+    if not reassignments.REASSIGNMENTS.print(
+        out, as_of, reassignments=rows, plans=plans, unreadable=unreadable
+    ):
         if rows:
-            reassign_tables.moves(out, rows)
+            reassignments.moves(out, rows)
         elif not unreadable:
             out.line("nothing is being moved")
         if plans:
             out.line()
-            reassign_tables.plans(out, plans)
+            reassignments.STORED_PLAN.table(out, plans)
     if unreadable:
         if any(error.path == Reassignment.path() for error in unreadable):
             echo_err(
@@ -360,7 +360,7 @@ def cancel_(
         clear = clear_throttle_command() if plan.throttled else None
         result = _run(
             lambda progress: cancel_reassignments_change(ensemble, plan, progress),
-            lambda stderr: reassign_tables.cancelled(stderr, plan),
+            lambda stderr: reassignments.cancelled(stderr, plan),
             longest,
             clear,
             execute=execute,
@@ -369,15 +369,17 @@ def cancel_(
     if result.executed and longest is None and clear is not None:
         echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
     status = result.outcome.status if result.outcome else None
-    document = reassign_documents.cancellation(
-        plan,
+    if not reassignments.CANCELLATION.print(
+        out,
+        plan.as_of,
         executed=result.executed,
         undo=result.undo_id,
         rollback_file=result.rollback_file,
+        partitions=reassignments.cancelled_moves(plan),
         status=status,
-    )
-    if not out.document(document, "partitions", reassign_documents.CANCELLED_MOVE.keys):
-        reassign_tables.cancelled(out, plan, executed=result.executed)
+        unreadable=None,
+    ):
+        reassignments.cancelled(out, plan, executed=result.executed)
     if status not in (None, DONE):
         echo_err(f"not every move is back: {command_text('reassign', 'list')}")
         ctx.exit(EXIT_CHECK_FAILED)
@@ -395,8 +397,16 @@ def _remove_request(
     result = run_change(
         change, lambda stderr: _show_removal(stderr, plan, executed=False), execute=execute, yes=yes
     )
-    document = reassign_documents.removal(plan, executed=result.executed, undo=result.undo_id)
-    if not out.document(document, "partitions", reassign_documents.CANCELLED_MOVE.keys):
+    if not reassignments.CANCELLATION.print(
+        out,
+        plan.as_of,
+        executed=result.executed,
+        undo=result.undo_id,
+        rollback_file=None,
+        partitions=(),
+        status=None,
+        unreadable=plan.error,
+    ):
         _show_removal(out, plan, executed=result.executed)
 
 
@@ -456,7 +466,7 @@ def _run(
     """
     stays, outcome = False, None
     try:
-        with reassign_tables.progress() as progress:
+        with reassignments.progress() as progress:
             change = change_of(progress)
             result = run_change(change, show, execute=execute, yes=yes)
             if result.executed and longest_s is not None and change.wait is not None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 
+from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.persistent import (
     FIX_PERSISTENT,
+    PersistentZnode,
     RemovalPlan,
     by_parent,
     plan_removal,
     remove_persistent_change,
 )
+from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.status import (
     CLEAR_THROTTLE,
     Status,
@@ -25,14 +28,30 @@ from zkgroup.admin.status import (
     read_findings,
     read_status,
 )
+from zkgroup.admin.topics.listing import MissingBroker
 from zkgroup.errors import PartlyDoneError
 
-from .. import documents, group_tables
 from ..app import EXIT_CHECK_FAILED, command, output, shared
 from ..confirm import run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
+from ..groups import GROUP_SUMMARY
 from ..params import confirm_options
 from ..render import Output
+from ..schema import (
+    BROKERS,
+    COUNT,
+    INTEGER,
+    STRING,
+    Document,
+    Entries,
+    JsonKey,
+    NamedKeys,
+    Shape,
+    given,
+    list_of,
+    nullable,
+    word,
+)
 from ..units import counted
 
 Severity = Literal["error", "warning"]
@@ -40,6 +59,60 @@ Severity = Literal["error", "warning"]
 _ALL_LED = {False: "all led", True: "all led by their states"}
 """The second where the controller does not list all that it waits for."""
 _STYLES = {"error": "bad", "warning": "warn", "info": "dim"}
+
+
+class StatusAt(NamedTuple):
+    """The status, and the ensemble that it is of."""
+
+    status: Status
+    zookeeper: str
+
+
+FINDING = Shape(DoctorFinding)
+FINDINGS = Document("doctor", NamedKeys(findings=Sequence[DoctorFinding]), rows="findings")
+PERSISTENT_ZNODE = Shape(PersistentZnode)
+FIX = Document(
+    "doctor_fix",
+    NamedKeys(executed=bool, undo=str | None, znodes=Sequence[PersistentZnode]),
+    rows="znodes",
+)
+MISSING_BROKER = Shape(MissingBroker, given("broker", INTEGER), "partitions", "out_of_sync_since_ms")
+STATUS_BROKERS = Shape(
+    Brokers,
+    *(given("data", BROKERS), given("controller_only", BROKERS, "controllers_only"), "unreadable"),
+)
+THROTTLE_LEFT = Shape(
+    Throttled,
+    *(given("brokers", BROKERS), given("topics", list_of(STRING))),
+    JsonKey("next", STRING, lambda _: CLEAR_THROTTLE),
+)
+COORDINATOR_STATUS = Shape(CoordinatorStatus)
+STATUS = Document(
+    "status",
+    Shape(
+        StatusAt,
+        *("zookeeper", "status.session_timeout_ms", "status.brokers"),
+        given("controller", nullable(INTEGER), "status.controller"),
+        given("controller_epoch", nullable(INTEGER), "status.controller_epoch"),
+        given("controller_kind", nullable(word("zkgroup", "kafka")), "status.health.kind"),
+        *("controller_hung=status.health.hung", "status.health.last_processed_zxid"),
+        Entries("status.unreadable", "path", "detail"),
+        Entries("status.health.refetching", "broker", "partitions"),
+        Entries("status.health.restart", "broker", "why"),
+        Entries("status.health.waiting", "what", "why"),
+        "status.health.left_off",
+        JsonKey("topics", COUNT, lambda one: len(one.status.topics)),
+        JsonKey("partitions", COUNT, lambda one: sum(topic.partitions or 0 for topic in one.status.topics)),
+        *("offline_partitions=status.offline", "under_replicated_partitions=status.under_replicated"),
+        *("reassigning=status.moving", "status.plans", "status.missing", "status.persistent"),
+        JsonKey(
+            "throttle_left",
+            nullable(THROTTLE_LEFT.schema),
+            lambda one: THROTTLE_LEFT.json(one.status.throttle_left) if one.status.throttle_left else None,
+        ),
+        *("status.coordinator", "status.groups"),
+    ),
+)
 
 
 @command("status")
@@ -58,9 +131,7 @@ def status(ctx: click.Context, checks: bool) -> None:
     with connected() as ensemble:
         found = read_status(ensemble)
         findings = read_diagnosis(ensemble, found, wanted_timeout_ms=SESSION_TIMEOUT_MS) if checks else ()
-    whole = documents.StatusDocument(status=found, zookeeper=target(shared()).zookeeper)
-    document = documents.STATUS.json(found.as_of, whole)
-    if not out.document(document):
+    if not STATUS.print(out, found.as_of, StatusAt(found, target(shared()).zookeeper)):
         _show(out, found)
     _exit_if_found(ctx, findings, "warning")
 
@@ -97,8 +168,7 @@ def doctor(ctx: click.Context, fail_on: Severity | None, fix: bool, execute: boo
     out = output()
     with connected() as ensemble:
         as_of, findings = read_findings(ensemble, wanted_timeout_ms=SESSION_TIMEOUT_MS)
-    document = documents.FINDINGS.json(as_of, documents.Findings(findings=findings))
-    if not out.document(document, "findings", documents.FINDING.keys):
+    if not FINDINGS.print(out, as_of, findings=findings):
         for finding in findings:
             label = out.paint(f"{finding.severity:<8}", _STYLES[finding.severity])
             out.line(f"{label} {out.paint(finding.subject, 'bold')}: {finding.detail}")
@@ -123,9 +193,7 @@ def _fix(*, execute: bool, yes: bool) -> None:
         result = run_change(
             change, lambda stderr: _show_persistent(stderr, plan, executed=False), execute=execute, yes=yes
         )
-    whole = documents.FixDocument(executed=result.executed, undo=result.undo_id, znodes=plan.rows)
-    document = documents.FIX.json(plan.as_of, whole)
-    if not out.document(document, "znodes", documents.PERSISTENT_ZNODE.keys):
+    if not FIX.print(out, plan.as_of, executed=result.executed, undo=result.undo_id, znodes=plan.rows):
         _show_persistent(out, plan, executed=result.executed)
     if plan.hidden:
         raise PartlyDoneError(f"not read, as an ACL hides them: {', '.join(plan.hidden)}")
@@ -167,7 +235,7 @@ def _show(out: Output, found: Status) -> None:
     _show_health(out, found)
     if found.groups:
         out.line()
-        group_tables.groups(out, found.groups)
+        GROUP_SUMMARY.table(out, found.groups)
 
 
 def _controller(out: Output, health: ControllerHealth) -> str:

@@ -25,7 +25,7 @@ from zkgroup.errors import ConflictError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
-from .. import cluster_documents, documents, topic_tables
+from .. import cluster as shown
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
 from ..confirm import (
@@ -125,8 +125,7 @@ def create(
             lists = {row.partition: row.replicas for row in described.partitions}
             with _leaders_progress() as progress:
                 seen = until_led(ensemble, topic, lists, progress)(None, longest)
-    document = documents.topic_creation(as_of, described, created=created, undo=undo, seen=seen)
-    if not out.document(document):
+    if not shown.print_creation(out, as_of, described, created=created, undo=undo, seen=seen):
         verb = "created" if created else "would create" if dry_run else "kept"
         out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
     end_of_creation(seen)
@@ -152,12 +151,8 @@ def list_() -> None:
     out = output()
     with connected() as ensemble:
         as_of, rows = admin.list_topics(ensemble)
-    if not out.document(
-        documents.TOPIC_LIST.json(as_of, documents.TopicList(topics=rows)),
-        "topics",
-        documents.TOPIC_SUMMARY.keys,
-    ):
-        topic_tables.topics(out, rows)
+    if not shown.TOPIC_LIST.print(out, as_of, topics=rows):
+        shown.TOPIC_SUMMARY.table(out, rows)
         if not rows:
             echo_err(NO_TOPIC)
 
@@ -191,17 +186,17 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
 
         ends = read_log_ends(readable(entries), _replicas(described))
     if ends is None:
-        document = documents.TOPICS.json(as_of, documents.Topics(topics=described))
+        document = shown.TOPICS.json(as_of, topics=described)
     else:
         from ..replica_documents import topic_replicas
 
         document = topic_replicas(as_of, described, ends)
     if out.format == "csv":
         rows = [{"topic": one["topic"], **row} for one in document["topics"] for row in one["partitions"]]
-        keys = ("topic", *documents.TOPIC_PARTITION.keys, *(["logs"] if replicas else []))
+        keys = ("topic", *shown.TOPIC_PARTITION.keys, *(["logs"] if replicas else []))
         out.document({"partitions": rows}, "partitions", keys)
     elif not out.document(document, "topics"):
-        topic_tables.described(out, described, ends, by_zkgroup=hosts_topics(readable(entries)))
+        shown.described(out, described, ends, by_zkgroup=hosts_topics(readable(entries)))
         if not described and not unreadable:
             echo_err("no partition matches" if whole else NO_TOPIC)
     errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
@@ -281,17 +276,14 @@ def alter(
             echo_err("note: brokers apply settings without an answer: there is nothing to wait for")
         result = run_change(
             alter_topic_change(ensemble, plan, progress),
-            lambda stderr: topic_tables.alteration(stderr, plan),
+            lambda stderr: shown.alteration(stderr, plan),
             execute=execute,
             yes=yes,
             wait_s=longest,
         )
     seen = result.outcome
-    document = cluster_documents.topic_alteration(
-        plan, executed=result.executed, undo=result.undo_id, seen=seen
-    )
-    if not out.document(document):
-        topic_tables.alteration(out, plan, executed=result.executed)
+    if not shown.print_alteration(out, plan, executed=result.executed, undo=result.undo_id, seen=seen):
+        shown.alteration(out, plan, executed=result.executed)
     end_of_creation(seen)
 
 
@@ -352,7 +344,7 @@ def delete(
                 wait_s=longest,
             )
             seen, undo = result.outcome, result.undo_id
-    if not out.document(documents.topic_deletion(plan, undo=undo, seen=seen)):
+    if not shown.print_deletion(out, plan, undo=undo, seen=seen):
         gone = seen is not None and seen.gone
         out.line(_summary(plan, executed=undo is not None, gone=gone))
     if undo and plan.controller is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,12 +15,12 @@ from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 
-from .. import documents
 from ..app import command, output, shared
 from ..confirm import command_text, run_change
 from ..context import connected, target
 from ..params import confirm_options, force_option, wait_options
-from ..render import Cell, Output, TableColumn, echo_err
+from ..render import Cell, Output, echo_err
+from ..schema import BOOLEAN, Document, JsonKey, KeyColumn, NamedKeys, Shape
 from ..units import age, counted
 from .offsets import run_offset_changes
 
@@ -28,6 +28,37 @@ from .offsets import run_offset_changes
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
     names = ["list", *reversed(default_undo_folder().ids())]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _undo_cell(record: UndoRecord) -> Cell | str:
+    return record.summary if record.no_undo is None else Cell(f"no: {record.summary}", "dim")
+
+
+class _TimeAlone(NamedTuple):
+    """The moment of a document that is of no snapshot."""
+
+    time_ms: int
+    zxid: int | None = None
+
+
+UNDO = Shape(
+    UndoRecord,
+    *("undo=undo_id", "time_ms", "command", "zookeeper"),
+    JsonKey("undoable", BOOLEAN, lambda record: record.no_undo is None),
+    "detail=summary",
+    columns=(
+        KeyColumn("undo", "ID"),
+        KeyColumn("age", at=lambda record, now: age(record.time_ms, now[0]), right=True),
+        KeyColumn("zookeeper", "ENSEMBLE", when_at=lambda now: now[1] is None, shorten="middle", least=14),
+        KeyColumn("detail", "UNDO", _undo_cell, shorten="end", least=16),
+        KeyColumn("command", shorten="end", least=20),
+    ),
+)
+"""The table is of the time now, and of the ensemble; None for all."""
+UNDO_LIST = Document(
+    "undo_list", NamedKeys(undos=Sequence[UndoRecord]), Shape(_TimeAlone, "zxid", "time_ms"), rows="undos"
+)
+RESTORATION = Document("restoration", NamedKeys(undone=str, executed=bool, znodes=Sequence[str]))
 
 
 @command("undo")
@@ -114,10 +145,7 @@ def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bo
     wanted = run_change(
         change, lambda stderr: stderr.line(f"would create {named}"), execute=execute, yes=yes
     ).executed
-    document = documents.RESTORATION.json(
-        plan.as_of, documents.RestorationDocument(undone=record.undo_id, executed=wanted, znodes=paths)
-    )
-    if out.document(document):
+    if RESTORATION.print(out, plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths):
         return
     if not paths:
         out.line("every znode is there already: nothing to create")
@@ -140,30 +168,11 @@ def _list(out: Output, *, everywhere: bool) -> None:
     shown = [one for one in records if where is None or one.zookeeper == where]
     shown.sort(key=lambda one: (one.time_ms, one.undo_id), reverse=True)
     now_ms = time.time_ns() // 1_000_000
-    document = documents.UNDO_LIST.json(documents.TimeAlone(now_ms), documents.Undos(undos=shown))
-    if not out.document(document, "undos", documents.UNDO.keys):
-        _table(out, shown, now_ms, with_ensemble=where is None)
+    if not UNDO_LIST.print(out, _TimeAlone(now_ms), undos=shown):
+        UNDO.table(out, shown, (now_ms, where))
         if not shown:
             echo_err(
                 f"{folder.path}: no change {'at all' if where is None else f'of {where}'} was made from here"
             )
     if broken:
         raise PartlyDoneError(f"not listed: {'; '.join(broken)}")
-
-
-def _table(out: Output, records: Sequence[UndoRecord], now_ms: int, *, with_ensemble: bool) -> None:
-    ensemble: list[TableColumn[UndoRecord]] = [
-        TableColumn("ENSEMBLE", lambda one: one.zookeeper, shorten="middle", least=14)
-    ]
-    columns: list[TableColumn[UndoRecord]] = [
-        TableColumn("ID", lambda one: one.undo_id),
-        TableColumn("AGE", lambda one: age(one.time_ms, now_ms), right=True),
-        *(ensemble if with_ensemble else []),
-        TableColumn("UNDO", _undo_cell, shorten="end", least=16),
-        TableColumn("COMMAND", lambda one: one.command, shorten="end", least=20),
-    ]
-    out.table(columns, records)
-
-
-def _undo_cell(record: UndoRecord) -> Cell | str:
-    return record.summary if record.no_undo is None else Cell(f"no: {record.summary}", "dim")

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
 from zkgroup.admin import znodes as admin
-from zkgroup.model import Znode
-from zkgroup.model.requests import hex_session
+from zkgroup.model import Znode, ZnodeStat
+from zkgroup.model.requests import STAT_NAMES, hex_session
 from zkgroup.model.text import escaped
 
-from .. import documents
 from ..app import group as make_group
 from ..app import output
 from ..context import connected
 from ..render import Output, shorten
+from ..schema import (
+    INTEGER,
+    STRING,
+    Document,
+    Json,
+    JsonKey,
+    NamedKeys,
+    Shape,
+    base64_of,
+    nullable,
+    object_of,
+    text_of,
+)
 from ..units import iso_time
-from ..znode_documents import ZNODE, stat
 
 znode = make_group(
     "znode",
@@ -34,6 +46,31 @@ _LINE = 100
 """Longer JSON is spread over lines."""
 
 
+def stat(values: ZnodeStat) -> Json:
+    """A Stat with ZooKeeper's own names."""
+    return dict(zip(STAT_NAMES, values, strict=True))
+
+
+class ZnodeChild(NamedTuple):
+    """A row of `znode ls`."""
+
+    name: str
+    path: str
+
+
+ZNODE = Shape(
+    Znode,
+    "path",
+    JsonKey("data", nullable(STRING), lambda one: text_of(one.data)),
+    JsonKey("data_base64", nullable(STRING), lambda one: base64_of(one.data)),
+    JsonKey("stat", object_of(**dict.fromkeys(STAT_NAMES, INTEGER)), lambda one: stat(one.stat)),
+)
+ZNODE_CHILD = Shape(ZnodeChild)
+ZNODE_DOCUMENT = Document("znode", ZNODE, columns=ZNODE.keys)
+ZNODE_LIST = Document("znode_list", NamedKeys(path=str, children=Sequence[ZnodeChild]), rows="children")
+ZNODES = Document("znodes", NamedKeys(path=str, znodes=Sequence[Znode]), rows="znodes")
+
+
 @znode.command()
 @click.argument("path")
 def get(path: str) -> None:
@@ -47,7 +84,7 @@ def get(path: str) -> None:
     with connected() as ensemble:
         found = admin.get(ensemble, path)
         as_of = ensemble.as_of()
-    if not out.document(documents.ZNODE_DOCUMENT.json(as_of, found), columns=ZNODE.keys):
+    if not ZNODE_DOCUMENT.print(out, as_of, found):
         _show(out, found)
 
 
@@ -64,9 +101,8 @@ def ls(path: str) -> None:
     with connected() as ensemble:
         names = admin.children(ensemble, path)
         as_of = ensemble.as_of()
-    rows = [documents.ZnodeChild(name, admin.join(path, name)) for name in names]
-    document = documents.ZNODE_LIST.json(as_of, documents.ZnodeList(path=path, children=rows))
-    if not out.document(document, "children", documents.ZNODE_CHILD.keys):
+    rows = [ZnodeChild(name, admin.join(path, name)) for name in names]
+    if not ZNODE_LIST.print(out, as_of, path=path, children=rows):
         for name in names:
             out.line(name)
 
@@ -85,8 +121,7 @@ def tree(path: str, depth: int | None) -> None:
     with connected() as ensemble:
         found = admin.tree(ensemble, path, depth)
         as_of = ensemble.as_of()
-    document = documents.ZNODES.json(as_of, documents.Znodes(path=found[0].path, znodes=found))
-    if not out.document(document, "znodes", ZNODE.keys):
+    if not ZNODES.print(out, as_of, path=found[0].path, znodes=found):
         draw(out, found)
 
 

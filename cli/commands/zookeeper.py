@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,12 @@ import click
 from zkgroup.admin.znodes import create_chroot_change, plan_chroot
 from zkgroup.errors import EmbeddedServerError
 
-from .. import documents
 from ..app import group, output, shared
 from ..confirm import run_at_once
 from ..context import connected, target
 from ..param_types import Size
 from ..render import Output, echo_err
+from ..schema import Document, NamedKeys
 from ..serving import READY, ServersReady, StopSignals
 from ..units import counted
 
@@ -33,6 +34,8 @@ zookeeper = group(
     Example:
       zkgroup zookeeper start""",
 )
+
+CHROOT = Document("chroot", NamedKeys(chroot=str, executed=bool, znodes=Sequence[str]))
 
 _CHECK_S = 1.0
 MIB = 1024**2
@@ -117,8 +120,7 @@ def create_chroot(dry_run: bool) -> None:
         wanted = run_at_once(create_chroot_change(ensemble, plan), dry_run=dry_run).executed
         as_of = ensemble.as_of()
     levels = plan.missing
-    document = documents.CHROOT.json(as_of, documents.Chroot(chroot=chroot, executed=wanted, znodes=levels))
-    if out.document(document):
+    if CHROOT.print(out, as_of, chroot=chroot, executed=wanted, znodes=levels):
         return
     if not levels:
         out.line(f"{chroot} is there already: nothing to create")

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import Found, audit
+from zkgroup.audit.documents import cause_fields, counts_of, findings_document
+from zkgroup.audit.engine import Found, Skipped, audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
+from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
+from zkgroup.audit.incidents.incident import PartitionDamage
 from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.report.writing import FINDINGS as FINDINGS_FILE
 from zkgroup.audit.report.writing import (
-    FINDINGS,
     AuditReport,
     ReportPlace,
     report_of,
@@ -32,15 +33,29 @@ from zkgroup.audit.spark.inputs import require_inputs, require_output
 from zkgroup.audit.spark.session import require_spark, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
-from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, Command, output, shared
+from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document, hex_zxid
 from ...param_types import (
     NameValue,
     nearest,
 )
-from ...render import Cell, TableColumn, echo_err
-from ...units import counted
-from .brief import Brief
+from ...render import echo_err
+from ...schema import (
+    COUNT,
+    STRING,
+    TIME,
+    Document,
+    Inline,
+    JsonKey,
+    KeyColumn,
+    NamedKeys,
+    Shape,
+    given,
+    map_of,
+    nullable,
+    object_of,
+)
+from ...units import counted, iso_time
 from .incident_text import STYLES, show_incidents
 from .inputs import (
     Inputs,
@@ -48,7 +63,6 @@ from .inputs import (
     chroot_given,
     command,
     echo_notes,
-    hex_zxid,
     input_options,
     opened,
     progress,
@@ -60,6 +74,93 @@ if TYPE_CHECKING:
 
 
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+
+
+# The objects of findings, incidents and runs are built by `zkgroup.audit`, which writes them as findings.json
+# too; tests/pure/cli/test_documents.py and tests/real/spark/test_run_document.py compare them with these.
+FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", SESSION_KEY, *SPAN, "detail")
+SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
+NUMBERED_FINDING = Shape(
+    NumberedFinding,
+    *(Inline("finding", FINDING), "incident"),
+    columns=(
+        KeyColumn("from", at=lambda row, brief: brief.time(row.finding.from_ms), rank=2),
+        KeyColumn("severity", styles=STYLES),
+        KeyColumn("finding", shorten="wrap", least=12),
+        KeyColumn("incident", rank=3),
+        KeyColumn("group", shorten="middle", least=8, rank=1),
+        KeyColumn("place", "PARTITION", lambda row: _place(row.finding), shorten="middle", least=8, rank=1),
+        KeyColumn("from_zxid", "ZXID", lambda row: hex_zxid(row.finding.from_zxid), rank=3),
+        KeyColumn("detail", shorten="below", least=40),
+    ),
+)
+# Nullable in the published schema, also where a row always knows it.
+_LENGTHS = (given("unowned_ms", COUNT), given("leaderless_ms", COUNT))
+DAMAGE = Shape(PartitionDamage, *("group", "topic", "partition", "delivered_again"), *_LENGTHS)
+_CAUSE = object_of(
+    kind=STRING, what=STRING, session=SESSION_KEY.schema, zxid=nullable(COUNT), time=nullable(TIME)
+)
+INCIDENT = Shape(
+    NumberedIncident,
+    *("number", "incident.title", "incident.severity", "incident.group"),
+    *("incident.from_zxid", "incident.to_zxid"),
+    JsonKey("from", nullable(TIME), lambda row: iso_time(row.incident.from_ms)),
+    JsonKey("to", nullable(TIME), lambda row: iso_time(row.incident.to_ms)),
+    JsonKey("cause", nullable(_CAUSE), lambda row: cause_fields(row.incident.cause)),
+    *("incident.damage", "incident.act"),
+    JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.incident.findings)),
+)
+FINDINGS = document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
+
+
+class ReportFile(NamedTuple):
+    """A file that `audit report` wrote."""
+
+    path: Path
+    bytes: int
+
+
+REPORT_FILE = Shape(ReportFile)
+REPORT = document(
+    "report", NamedKeys(files=Sequence[ReportFile], errors=int, warnings=int, notes=int), rows="files"
+)
+
+
+class EnsembleIncident(NamedTuple):
+    """An incident of `audit run`, which reads several ensembles; numbers are those within its ensemble."""
+
+    ensemble: str
+    incident: NumberedIncident
+
+
+class EnsembleFinding(NamedTuple):
+    """A finding of `audit run`, and the number of its incident in its ensemble."""
+
+    ensemble: str
+    finding: NumberedFinding
+
+
+class EnsembleRun(NamedTuple):
+    """An ensemble of `audit run`, beside its findings; `damage` has damaged or missing files, in words."""
+
+    ensemble: str
+    as_of: LastTransaction
+    skipped: Sequence[Skipped]
+    damage: Sequence[str]
+
+
+ENSEMBLE_INCIDENT = Shape(EnsembleIncident, "ensemble", Inline("incident", INCIDENT))
+ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", NUMBERED_FINDING))
+ENSEMBLE_RUN = Shape(EnsembleRun)
+RUN = Document(
+    "audit_run",
+    NamedKeys(
+        ensembles=Sequence[EnsembleRun],
+        incidents=Sequence[EnsembleIncident],
+        findings=Sequence[EnsembleFinding],
+    ),
+    as_of=None,  # each ensemble has its own moment
+)
 
 
 class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
@@ -149,15 +250,13 @@ def findings(
     if only:
         found, incidents = only_of(only, found, incidents)
     fields = findings_document(found, as_bad_as(severity or "info", incidents))
-    rows, shape = (
-        ("incidents", documents.INCIDENT) if as_incidents else ("findings", documents.NUMBERED_FINDING)
-    )
+    rows, shape = ("incidents", INCIDENT) if as_incidents else ("findings", NUMBERED_FINDING)
     if not out.document(fields, rows, shape.keys):
         chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), incidents)
         if as_rows:
             brief = Brief(out, (one.finding.from_ms for one in chosen_ones.findings))
             brief.show_dates()
-            out.table(_columns(brief), chosen_ones.findings)
+            NUMBERED_FINDING.table(out, chosen_ones.findings, brief)
         else:
             show_incidents(out, chosen_ones.incidents)
         summary(found, incidents)
@@ -187,19 +286,6 @@ def as_bad_as(severity: Severity, found: FoundIncidents) -> FoundIncidents:
         [one for one in found.findings if one.finding.severity in wanted],
         found.skipped,
     )
-
-
-def _columns(brief: Brief) -> list[TableColumn[NumberedFinding]]:
-    return [
-        TableColumn("FROM", lambda row: brief.time(row.finding.from_ms), rank=2),
-        TableColumn("SEVERITY", lambda row: Cell(row.finding.severity, STYLES[row.finding.severity])),
-        TableColumn("FINDING", lambda row: row.finding.finding, shorten="wrap", least=12),
-        TableColumn("INCIDENT", lambda row: row.incident, right=True, rank=3),
-        TableColumn("GROUP", lambda row: row.finding.group, shorten="middle", least=8, rank=1),
-        TableColumn("PARTITION", lambda row: _place(row.finding), shorten="middle", least=8, rank=1),
-        TableColumn("ZXID", lambda row: hex_zxid(row.finding.from_zxid), right=True, rank=3),
-        TableColumn("DETAIL", lambda row: row.finding.detail, shorten="below", least=40),
-    ]
 
 
 def _counts(counts: Mapping[Severity, int]) -> str:
@@ -272,7 +358,7 @@ def report(
     if not spark and (master is not None or settings):
         raise click.UsageError("--master and --set are for --spark")
     place = ReportPlace.of(page, data_dir)
-    for path in (page, place.folder / FINDINGS):
+    for path in (page, place.folder / FINDINGS_FILE):
         inputs.require_outside(path)
     require_free(place, overwrite=overwrite)
     if spark:
@@ -287,16 +373,14 @@ def report(
             written = write_report(place, made, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in made.found.findings]
-    fields = documents.AuditReportDocument(
-        [documents.ReportFile(path, path.stat().st_size) for path in written],
+    if not REPORT.print(
+        out,
+        LastTransaction.of(made.found.facts.end_zxid, made.found.facts.end_ms),
+        files=[ReportFile(path, path.stat().st_size) for path in written],
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("info"),
-    )
-    document = documents.REPORT.json(
-        documents.LastTransaction.of(made.found.facts.end_zxid, made.found.facts.end_ms), fields
-    )
-    if not out.document(document, "files", documents.REPORT_FILE.keys):
+    ):
         for path in written:
             echo_err(f"wrote {path}")
         summary(made.found, made.incidents)
@@ -430,14 +514,14 @@ def run(
             progress=report,
         )
     if out.is_table:
-        out.table(_RUN_COLUMNS, audited)
+        _RUN_ROW.table(out, [_RunRow.of(one) for one in audited])
         echo_err(f"incidents and findings: {target.rstrip('/')}/{results.FINDINGS_FILE}")
         is_of_all = not (only or chosen or chroot or group or start or end)
         if is_of_all and is_converted(path_of(target)):
             which = "" if len(audited) == 1 else " --ensemble NAME"
             echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
     else:
-        out.document(results.document(audited), "findings", documents.ENSEMBLE_FINDING.keys)
+        out.document(results.document(audited), "findings", ENSEMBLE_FINDING.keys)
     for each in audited:
         echo_notes(_notes_of(each, chroot), each.damages)
     if any(each.damages or each.count("error") for each in audited):
@@ -461,11 +545,20 @@ def _names_in_errors() -> Iterator[None]:
         raise ConfigError(f"{error}, or give each ensemble a NAME of its own: --input NAME=FOLDER") from error
 
 
-_RUN_COLUMNS: list[TableColumn[Audited]] = [
-    TableColumn("ENSEMBLE", lambda one: one.ensemble),
-    TableColumn("ERRORS", lambda one: one.count("error"), right=True),
-    TableColumn("WARNINGS", lambda one: one.count("warning"), right=True),
-    TableColumn("NOTES", lambda one: one.count("info"), right=True),
-    TableColumn("INCIDENTS", lambda one: len(one.rows.incidents), right=True),
-    TableColumn("NOT SEARCHED FOR", lambda one: len(one.skipped), right=True),
-]
+class _RunRow(NamedTuple):
+    """An ensemble in the table of `audit run`."""
+
+    ensemble: str
+    errors: int
+    warnings: int
+    notes: int
+    incidents: int
+    not_searched_for: int
+
+    @classmethod
+    def of(cls, one: Audited) -> _RunRow:
+        errors, warnings, notes = (one.count(severity) for severity in SEVERITIES)
+        return cls(one.ensemble, errors, warnings, notes, len(one.rows.incidents), len(one.skipped))
+
+
+_RUN_ROW = Shape(_RunRow, columns=_RunRow._fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -16,25 +17,146 @@ from zkgroup.audit.views.owners import owners_of
 from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.model import TopicPartition
 
-from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, output
-from ...render import Cell, Output, TableColumn, echo_err
+from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, hex_zxid, life_columns, session_text
+from ...render import Cell, Output, echo_err
+from ...schema import COUNT, SESSION, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from ...units import counted
-from .brief import Brief
 from .inputs import (
     MOMENT,
     Inputs,
     OnePartition,
     between_options,
     command,
-    hex_zxid,
     input_options,
     opened,
     read_partitions,
     read_sessions,
 )
 
-_OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}
+_SESSION_STYLES = {"expired": "bad", "open": "good"}
+_OWNED = {True: "yes", False: Cell("no", "bad"), None: None}
+_FROM = KeyColumn("from", at=lambda row, brief: brief.time(row.from_ms))
+_TO = KeyColumn("to", at=lambda row, brief: brief.time(row.to_ms))
+
+
+class PartitionOwner(NamedTuple):
+    """An ownership, and of which partition."""
+
+    topic_partition: TopicPartition
+    life: OwnerLife
+
+
+class PartitionOffset(NamedTuple):
+    """A write of an offset, and of which partition."""
+
+    where: GroupPartition
+    write: OffsetRow
+
+
+class GroupMemberId(NamedTuple):
+    """A member of a group."""
+
+    group: str
+    member: str
+
+
+PARTITION_OWNER = Shape(
+    PartitionOwner,
+    *(Inline("life", OWNER), "topic_partition"),
+    columns=(
+        KeyColumn("place", "PARTITION", lambda row: str(row.topic_partition), shorten="middle", least=10),
+        *life_columns(lambda row: row.life),
+    ),
+)
+OWNERS = document(
+    "owners",
+    NamedKeys(
+        group=str,
+        # null for all of the group
+        topic=str | None,
+        partition=int | None,
+        intervals=Sequence[PartitionOwner],
+    ),
+    rows="intervals",
+)
+
+
+def _position(offset: int | None) -> int | None:
+    """A committed offset; None for a negative one, which stands for none."""
+    return None if offset is None or offset < 0 else offset
+
+
+def _offset_cell(row: PartitionOffset) -> Cell | int | None:
+    return Cell(str(row.write.offset), "bad") if row.write.is_rewind else _position(row.write.offset)
+
+
+def _offsets(group_rank: int) -> Shape[PartitionOffset]:
+    """With the rank of the group in the table."""
+    return Shape(
+        PartitionOffset,
+        *("where.group", "where.topic_partition", "write.zxid", "write.time_ms"),
+        JsonKey("session", nullable(SESSION), lambda row: session_text(row.write.session)),
+        *("write.members", "write.kind"),
+        JsonKey("offset", nullable(COUNT), lambda row: _position(row.write.offset)),
+        JsonKey("previous", nullable(COUNT), lambda row: _position(row.write.previous)),
+        *("write.owned", "write.owner", "rewind=write.is_rewind"),
+        columns=(
+            KeyColumn("time", at=lambda row, brief: brief.time(row.write.time_ms)),
+            KeyColumn("group", shorten="middle", least=8, rank=group_rank),
+            KeyColumn(
+                *("place", "PARTITION", lambda row: str(row.where.topic_partition)),
+                shorten="middle",
+                least=10,
+            ),
+            KeyColumn("kind", rank=3),
+            KeyColumn("offset", cell=_offset_cell),
+            KeyColumn("previous", "BEFORE"),
+            KeyColumn("owned", cell=lambda row: _OWNED[row.write.owned], rank=4),
+            KeyColumn("zxid", cell=lambda row: hex_zxid(row.write.zxid), rank=2),
+            KeyColumn("session", at=lambda row, brief: brief.session(row.write.session), right=True),
+            KeyColumn(
+                *("members", "MEMBER", lambda row: ", ".join(row.write.members) or None),
+                shorten="middle",
+                least=8,
+                rank=1,
+            ),
+            KeyColumn("owner", shorten="middle", least=8, rank=1),
+        ),
+    )
+
+
+OFFSET, _OFFSET_OF_GROUP = _offsets(0), _offsets(5)
+OFFSETS = document("offsets", NamedKeys(group=str | None, offsets=Sequence[PartitionOffset]), rows="offsets")
+
+
+def _who(row: SessionRow) -> str | None:
+    parts = [f"broker {broker}" for broker in row.brokers]
+    parts += ["controller"] if row.was_controller else []
+    parts += [f"{group}/{member}" for group, member in row.members]
+    return ", ".join(parts) or None
+
+
+_MEMBER = Shape(GroupMemberId)
+AUDITED_SESSION = Shape(
+    SessionRow,
+    *("session", "server", "timeout_ms", *SPAN, "ended", "writes", "silence_ms", "ephemerals", "created"),
+    JsonKey(
+        "members",
+        list_of(_MEMBER.schema),
+        lambda row: [_MEMBER.json(GroupMemberId(*one)) for one in row.members],
+    ),
+    *("brokers", "controller=was_controller"),
+    columns=(
+        # whole ids, by which the short ones of other tables can be found
+        KeyColumn("session", cell=lambda row: session_text(row.session), right=True),
+        *(_FROM, _TO),
+        KeyColumn("ended", styles=_SESSION_STYLES),
+        *(KeyColumn("writes", rank=2), KeyColumn("silence_ms", "SILENT MS", rank=1)),
+        *(KeyColumn("timeout_ms", rank=3), KeyColumn("who", cell=_who, shorten="wrap", least=12)),
+    ),
+)
+SESSIONS = document("sessions", NamedKeys(sessions=Sequence[SessionRow]), rows="sessions")
 
 
 @command()
@@ -88,20 +210,23 @@ def owners(
             require_partition(partition, mine, facts)
             mine = {where: mine[where] for where in (GroupPartition(group, partition),) if where in mine}
         lives = [
-            documents.PartitionOwner(where.topic_partition, life)
+            PartitionOwner(where.topic_partition, life)
             for where, events in sorted(mine.items())
             for life in owners_of(events, facts, *where)
             if is_within(life.from_zxid, life.to_zxid, zxids)
         ]
-    document = documents.OWNERS.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
-        documents.AuditOwnersDocument(group, partition, lives),
-    )
-    if not out.document(document, "intervals", documents.PARTITION_OWNER.keys):
+    if not OWNERS.print(
+        out,
+        LastTransaction.of(facts.end_zxid, facts.end_ms),
+        group=group,
+        topic=partition and partition.topic,
+        partition=None if partition is None else partition.partition,
+        intervals=lives,
+    ):
         if partition is None:
             brief = _brief(out, [each.life for each in lives], facts.sessions)
             brief.show_dates()
-            out.table(_group_columns(brief), lives)
+            PARTITION_OWNER.table(out, lives, brief)
         else:
             show_owners(out, [each.life for each in lives], facts.sessions)
         if not lives:
@@ -119,41 +244,6 @@ def _is_of_past(facts: Facts) -> bool:
     return facts.has_log
 
 
-def _owner_columns(brief: Brief) -> list[TableColumn[OwnerLife]]:
-    return [
-        TableColumn("FROM", lambda life: brief.time(life.from_ms)),
-        TableColumn("TO", lambda life: brief.time(life.to_ms)),
-        TableColumn("OWNER", lambda life: life.thread, shorten="middle", least=8),
-        TableColumn(
-            *("ENDED BY", lambda life: Cell(life.ended_by, _OWNER_STYLES.get(life.ended_by))),
-            shorten="wrap",
-            least=11,
-        ),
-        TableColumn("FROM ZXID", lambda life: hex_zxid(life.from_zxid), right=True, rank=2),
-        TableColumn("TO ZXID", lambda life: hex_zxid(life.to_zxid), right=True, rank=3),
-        TableColumn("SESSION", lambda life: brief.session(life.session), right=True, rank=1),
-    ]
-
-
-def _of_life(column: TableColumn[OwnerLife]) -> TableColumn[documents.PartitionOwner]:
-    return TableColumn(
-        column.header,
-        lambda row: column.value(row.life),
-        right=column.right,
-        shorten=column.shorten,
-        least=column.least,
-        rank=column.rank,
-        lines=column.lines,
-    )
-
-
-def _group_columns(brief: Brief) -> list[TableColumn[documents.PartitionOwner]]:
-    return [
-        TableColumn("PARTITION", lambda row: str(row.topic_partition), shorten="middle", least=10),
-        *map(_of_life, _owner_columns(brief)),
-    ]
-
-
 def _brief(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]) -> Brief:
     return Brief(out, (time for life in lives for time in (life.from_ms, life.to_ms)), sessions)
 
@@ -162,7 +252,7 @@ def show_owners(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]
     """One row an ownership; `sessions` are all of the history."""
     brief = _brief(out, lives, sessions)
     brief.show_dates()
-    out.table(_owner_columns(brief), lives)
+    OWNER.table(out, lives, brief)
 
 
 @command()
@@ -200,7 +290,7 @@ def offsets(
         if partition is not None:
             require_partition(partition, mine, facts)
         found = [
-            documents.PartitionOffset(where, row)
+            PartitionOffset(where, row)
             for where, events in mine.items()
             if partition in (None, where.topic_partition)
             for row in offsets_of(events, facts, *where)
@@ -208,49 +298,16 @@ def offsets(
     found = sorted(
         (one for one in found if one.write.is_rewind or not rewinds), key=lambda one: one.write.zxid
     )
-    document = documents.OFFSETS.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
-        documents.AuditOffsetsDocument(group, found),
-    )
-    if not out.document(document, "offsets", documents.OFFSET.keys):
+    last = LastTransaction.of(facts.end_zxid, facts.end_ms)
+    if not OFFSETS.print(out, last, group=group, offsets=found):
         brief = Brief(out, (one.write.time_ms for one in found), facts.sessions)
         brief.show_dates()
-        out.table(_offset_columns(brief, of_one_group=group is not None), found)
+        (OFFSET if group is None else _OFFSET_OF_GROUP).table(out, found, brief)
         if _is_of_past(facts):
             rewound = sum(row.is_rewind for _, row in found)
             echo_err(f"{counted(len(found), 'write')}, {rewound} of them rewinds")
     if source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
-
-
-_OWNED = {True: "yes", False: Cell("no", "bad"), None: None}
-
-
-def _offset_columns(brief: Brief, *, of_one_group: bool) -> list[TableColumn[documents.PartitionOffset]]:
-    return [
-        TableColumn("TIME", lambda row: brief.time(row.write.time_ms)),
-        TableColumn(
-            *("GROUP", lambda row: row.where.group), shorten="middle", least=8, rank=5 if of_one_group else 0
-        ),
-        TableColumn("PARTITION", lambda row: str(row.where.topic_partition), shorten="middle", least=10),
-        TableColumn("KIND", lambda row: row.write.kind, rank=3),
-        TableColumn("OFFSET", lambda row: _offset_cell(row.write), right=True),
-        TableColumn("BEFORE", lambda row: documents.position(row.write.previous), right=True),
-        TableColumn("OWNED", lambda row: _OWNED[row.write.owned], rank=4),
-        TableColumn("ZXID", lambda row: hex_zxid(row.write.zxid), right=True, rank=2),
-        TableColumn("SESSION", lambda row: brief.session(row.write.session), right=True),
-        TableColumn(
-            "MEMBER", lambda row: ", ".join(row.write.members) or None, shorten="middle", least=8, rank=1
-        ),
-        TableColumn("OWNER", lambda row: row.write.owner, shorten="middle", least=8, rank=1),
-    ]
-
-
-def _offset_cell(write: OffsetRow) -> Cell | int | None:
-    return Cell(str(write.offset), "bad") if write.is_rewind else documents.position(write.offset)
-
-
-_SESSION_STYLES = {"expired": "bad", "open": "good"}
 
 
 @command()
@@ -282,13 +339,10 @@ def sessions(
             for row in all_sessions
             if (group is None or _is_of(row, group)) and is_within(row.from_zxid, row.to_zxid, zxids)
         ]
-    document = documents.SESSIONS.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms), documents.AuditSessionsDocument(found)
-    )
-    if not out.document(document, "sessions", documents.AUDITED_SESSION.keys):
+    if not SESSIONS.print(out, LastTransaction.of(facts.end_zxid, facts.end_ms), sessions=found):
         brief = Brief(out, (time for row in found for time in (row.from_ms, row.to_ms)))
         brief.show_dates()
-        out.table(_session_columns(brief), found)
+        AUDITED_SESSION.table(out, found, brief)
         if _is_of_past(facts):
             expired = sum(row.ended == "expired" for row in found)
             echo_err(f"{counted(len(found), 'session')}, {expired} expired")
@@ -298,24 +352,3 @@ def sessions(
 
 def _is_of(row: SessionRow, group: str) -> bool:
     return any(of == group for of, _ in row.members)
-
-
-def _session_columns(brief: Brief) -> list[TableColumn[SessionRow]]:
-    """With whole session ids, by which the short ones of other tables can be found."""
-    return [
-        TableColumn("SESSION", lambda row: documents.session_text(row.session), right=True),
-        TableColumn("FROM", lambda row: brief.time(row.from_ms)),
-        TableColumn("TO", lambda row: brief.time(row.to_ms)),
-        TableColumn("ENDED", lambda row: Cell(row.ended, _SESSION_STYLES.get(row.ended))),
-        TableColumn("WRITES", lambda row: row.writes, right=True, rank=2),
-        TableColumn("SILENT MS", lambda row: row.silence_ms, right=True, rank=1),
-        TableColumn("TIMEOUT MS", lambda row: row.timeout_ms, right=True, rank=3),
-        TableColumn("WHO", lambda row: _who(row), shorten="wrap", least=12),
-    ]
-
-
-def _who(row: SessionRow) -> str | None:
-    parts = [f"broker {broker}" for broker in row.brokers]
-    parts += ["controller"] if row.was_controller else []
-    parts += [f"{group}/{member}" for group, member in row.members]
-    return ", ".join(parts) or None

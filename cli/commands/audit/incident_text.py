@@ -13,9 +13,9 @@ from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.rules import Severity
 from zkgroup.model.text import escaped
 
+from ...audit_rows import hex_zxid
 from ...render import Output
 from ...units import iso_time
-from .inputs import hex_zxid
 
 WIDTH = 80
 """Where no terminal says another."""

@@ -351,11 +351,6 @@ def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def hex_zxid(zxid: int | None) -> str | None:
-    """As ZooKeeper's own tools write it."""
-    return None if zxid is None else f"0x{zxid:x}"
-
-
 FIRST_AFTER_S = 0.5
 """Before that no line is written."""
 EVERY_S = 0.2

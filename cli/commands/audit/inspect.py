@@ -12,18 +12,74 @@ from zkgroup.audit.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.exports import EXPORT, is_export
+from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 from zkgroup.zkfiles.window import bytes_text
+from zkgroup.zkfiles.zxids import Hole
 
-from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, command, output
-from ...render import Cell, TableColumn, echo_err
+from ...audit_rows import LastTransaction, document, hex_zxid
+from ...render import Cell, echo_err
+from ...schema import STRING, JsonKey, KeyColumn, NamedKeys, Shape, given, nullable, word
 from ...units import counted
-from .inputs import hex_zxid, progress
+from .inputs import progress
 
 _EXPECTED = "a snapshot, a transaction log or an export"
 _MAGICS = {b"ZKSN": SNAPSHOT, b"ZKLG": LOG}
+
+
+def _health(one: FileHealth) -> Cell:
+    if not one.is_healthy:
+        return Cell("damaged", "bad")
+    return Cell("too large", "bad") if one.oversized else Cell("good", "good")
+
+
+def _common(files: Sequence[FileHealth]) -> str:
+    """The folder that all files have in common."""
+    return os.path.commonpath([one.path.absolute().parent for one in files]) if len(files) > 1 else ""
+
+
+def _below(one: FileHealth, common: str) -> str:
+    return str(one.path.absolute().relative_to(common)) if common else str(one.path)
+
+
+def _longest(files: Sequence[FileHealth]) -> int:
+    return max((len(one.path.name) for one in files), default=0)
+
+
+def _zxid(key: str, rank: int, header: str | None = None) -> KeyColumn:
+    return KeyColumn(key, header, lambda one: hex_zxid(getattr(one, key)), rank=rank)
+
+
+OVERSIZED = Shape(Oversized, "zxid", "time_ms", "bytes=size")
+FILE = Shape(
+    FileHealth,
+    *("path", given("kind", word("snapshot", "log", "export")), "first_zxid", "last_zxid", "records"),
+    *("healthy=is_healthy", "good_until_zxid", "exact=is_exact"),
+    JsonKey("detail", nullable(STRING), lambda one: one.detail or None),
+    "oversized",
+    columns=(
+        KeyColumn(
+            "path",
+            "FILE",
+            at=_below,
+            shorten="wrap",
+            least=_longest,
+        ),
+        KeyColumn("health", cell=_health),
+        *(_zxid("first_zxid", 2, "FIRST"), _zxid("last_zxid", 1, "LAST"), KeyColumn("records", rank=3)),
+        *(_zxid("good_until_zxid", 1, "GOOD UNTIL"), KeyColumn("exact", rank=4)),
+        KeyColumn("detail", cell=lambda one: one.detail, shorten="wrap", least=20),
+    ),
+)
+"""The table is of the folder that all files have in common."""
+HOLE = Shape(Hole, "from_zxid=first_missing", "to_zxid=last_missing")
+FILES = document(
+    "files",
+    NamedKeys(files=Sequence[FileHealth], missing=Sequence[Hole]),  # missing between the logs of folders
+    rows="files",
+)
 
 
 @command()
@@ -64,11 +120,8 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
     folders = {path for path in given if path.is_dir()}
     of_folders = [one for one in found if folders & {one.path.parent, one.path.parent.parent}]
     holes = holes_of(of_folders)  # files that are named one by one may be some of those there are
-    document = documents.FILES.json(
-        documents.LastTransaction(latest, None), documents.AuditFilesDocument(found, holes)
-    )
-    if not out.document(document, "files", documents.FILE.keys):
-        out.table(_columns(found), found)
+    if not FILES.print(out, LastTransaction(latest, None), files=found, missing=holes):
+        FILE.table(out, found, _common(found))
     damaged = sum(not one.is_healthy for one in found)
     if damaged:
         echo_err(f"{counted(damaged, 'file')} of {len(found)} damaged")
@@ -127,31 +180,3 @@ def _kind(path: Path) -> str:
     if magic not in _MAGICS:
         raise NotZooKeeperFileError(str(path), _EXPECTED, f"a file that starts with {bytes_text(magic)}")
     return _MAGICS[magic]
-
-
-def _health(one: FileHealth) -> Cell:
-    if not one.is_healthy:
-        return Cell("damaged", "bad")
-    return Cell("too large", "bad") if one.oversized else Cell("good", "good")
-
-
-def _columns(files: Sequence[FileHealth]) -> list[TableColumn[FileHealth]]:
-    """The paths are below the folder that all files have in common."""
-    common = os.path.commonpath([one.path.absolute().parent for one in files]) if len(files) > 1 else ""
-
-    def path(one: FileHealth) -> str:
-        return str(one.path.absolute().relative_to(common)) if common else str(one.path)
-
-    longest_name = max((len(one.path.name) for one in files), default=0)
-    return [TableColumn("FILE", path, shorten="wrap", least=longest_name), *_COLUMNS]
-
-
-_COLUMNS: list[TableColumn[FileHealth]] = [
-    TableColumn("HEALTH", lambda one: _health(one)),
-    TableColumn("FIRST", lambda one: hex_zxid(one.first_zxid), right=True, rank=2),
-    TableColumn("LAST", lambda one: hex_zxid(one.last_zxid), right=True, rank=1),
-    TableColumn("RECORDS", lambda one: one.records, right=True, rank=3),
-    TableColumn("GOOD UNTIL", lambda one: hex_zxid(one.good_until_zxid), right=True, rank=1),
-    TableColumn("EXACT", lambda one: "yes" if one.is_exact else "no", rank=4),
-    TableColumn("DETAIL", lambda one: one.detail, shorten="wrap", least=20),
-]

@@ -12,9 +12,10 @@ from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.summary import SummaryRow, summaries
 from zkgroup.audit.points_in_time import PointInTime
 
-from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, output
-from ...render import Cell, TableColumn, echo_err
+from ...audit_rows import LastTransaction, document
+from ...render import Cell, echo_err
+from ...schema import KeyColumn, NamedKeys, Shape
 from ...units import counted, iso_time
 from .findings import echo_skipped
 from .inputs import Inputs, between_options, command, input_options, opened
@@ -25,6 +26,36 @@ GROUPS = 15
 """As many groups are shown."""
 _AROUND = 5
 """Lines of a screen that are no rows: the time, the heads, two lines below the table, the next prompt."""
+
+
+def _bad(count: int, style: str) -> Cell:
+    return Cell(str(count), style if count else "dim")
+
+
+def _lines(rows: Sequence[SummaryRow]) -> int:
+    """Titles have two lines, or one where the table would not fit on a screen otherwise."""
+    lines = sum(1 if row.worst is None else 2 for row in rows)
+    return 2 if lines + _AROUND < SCREEN else 1
+
+
+GROUP_SUMMARY = Shape(
+    SummaryRow,
+    columns=(
+        KeyColumn(
+            "group",
+            cell=lambda row: "(cluster)" if row.group is None else row.group,
+            shorten="middle",
+            least=12,
+        ),
+        KeyColumn("members", cell=lambda row: None if row.group is None else row.members, rank=1),
+        *(KeyColumn("rebalances", rank=3), KeyColumn("expiries", rank=2)),
+        KeyColumn("errors", cell=lambda row: _bad(row.errors, "bad")),
+        KeyColumn("warnings", cell=lambda row: _bad(row.warnings, "warn")),
+        KeyColumn("notes", rank=4),
+        KeyColumn("worst", shorten="wrap", least=44, lines=_lines),
+    ),
+)
+SUMMARY = document("summary", NamedKeys(start_ms=int | None, groups=Sequence[SummaryRow]), rows="groups")
 
 
 @command()
@@ -49,45 +80,15 @@ def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: 
     facts = found.facts
     rows = summaries(incidents_of(found.findings, facts), facts)
     start_ms = facts.start_ms if facts.has_log else None
-    document = documents.SUMMARY.json(
-        documents.LastTransaction.of(facts.end_zxid, facts.end_ms),
-        documents.AuditSummaryDocument(start_ms, rows),
-    )
-    if not out.document(document, "groups", documents.GROUP_SUMMARY.keys):
+    last = LastTransaction.of(facts.end_zxid, facts.end_ms)
+    if not SUMMARY.print(out, last, start_ms=start_ms, groups=rows):
         *groups, cluster = rows
         if start_ms is not None:
             out.line(f"{iso_time(start_ms)} to {iso_time(facts.end_ms)}")
         shown = [*groups[:GROUPS], cluster]
-        out.table(columns(shown), shown)
+        GROUP_SUMMARY.table(out, shown)
         if len(groups) > GROUPS:
             echo_err(f"{counted(len(groups) - GROUPS, 'group')} more, with fewer errors and warnings")
         echo_skipped(found)
     if any(row.errors for row in rows) or source.damages():
         ctx.exit(EXIT_CHECK_FAILED)
-
-
-def _bad(count: int, style: str) -> Cell:
-    return Cell(str(count), style if count else "dim")
-
-
-_COLUMNS: list[TableColumn[SummaryRow]] = [
-    TableColumn(
-        "GROUP", lambda row: "(cluster)" if row.group is None else row.group, shorten="middle", least=12
-    ),
-    TableColumn("MEMBERS", lambda row: None if row.group is None else row.members, right=True, rank=1),
-    TableColumn("REBALANCES", lambda row: row.rebalances, right=True, rank=3),
-    TableColumn("EXPIRIES", lambda row: row.expiries, right=True, rank=2),
-    TableColumn("ERRORS", lambda row: _bad(row.errors, "bad"), right=True),
-    TableColumn("WARNINGS", lambda row: _bad(row.warnings, "warn"), right=True),
-    TableColumn("NOTES", lambda row: row.notes, right=True, rank=4),
-]
-
-
-def columns(rows: Sequence[SummaryRow]) -> list[TableColumn[SummaryRow]]:
-    """Titles have two lines, or one where the table would not fit on a screen otherwise."""
-    lines = sum(1 if row.worst is None else 2 for row in rows)
-    at_most = 2 if lines + _AROUND < SCREEN else 1
-    worst: TableColumn[SummaryRow] = TableColumn(
-        "WORST", lambda row: row.worst, shorten="wrap", least=44, lines=at_most
-    )
-    return [*_COLUMNS, worst]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -21,21 +22,71 @@ from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exp
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.settings import Address
 
-from ... import audit_documents as documents
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, output, shared
+from ...audit_rows import LastTransaction, document, hex_zxid
 from ...context import connected, target
-from ...render import Cell, TableColumn, echo_err
+from ...render import echo_err
+from ...schema import STRING, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of
 from ...units import counted, size
-from ...znode_documents import ZNODE, text_of
-from ..znode import draw
-from .inputs import (
-    MOMENT,
-    Inputs,
-    command,
-    hex_zxid,
-    input_options,
-    opened,
-    progress,
+from ..znode import ZNODE, draw
+from .inputs import MOMENT, Inputs, command, input_options, opened, progress
+
+_STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
+_STAT_NAMES = {
+    "ephemeral_owner": "ephemeralOwner",
+    "data_length": "dataLength",
+    "children_count": "numChildren",
+}
+"""Fields of a Stat that have other names in ZooKeeper."""
+
+
+def _data(state: State | None) -> str | None:
+    if state is None:
+        return None
+    data = state.znode.data
+    if data is None:
+        return "null"
+    return text_of(data) or (f"{len(data)} bytes" if data else "(empty)")
+
+
+STATE = Shape(State, Inline("znode", ZNODE))
+CHANGE = Shape(
+    ZnodeChange,
+    *("path", "change", "before", "after"),
+    JsonKey(
+        "fields", list_of(STRING), lambda change: [_STAT_NAMES.get(name, name) for name in change.fields]
+    ),
+    columns=(
+        KeyColumn("path", shorten="wrap", least=24),
+        KeyColumn("change", styles=_STYLES),
+        KeyColumn("before", cell=lambda change: _data(change.before), shorten="end", least=12),
+        KeyColumn("after", cell=lambda change: _data(change.after), shorten="end", least=12),
+        KeyColumn("fields", shorten="end", least=10, rank=1),
+    ),
+)
+TREE = document("tree", NamedKeys(path=str, exact=bool, znodes=Sequence[Znode]), rows="znodes")
+DIFF = document(
+    "diff",
+    NamedKeys(path=str, from_zxid=int, to_zxid=int, exact=bool, changes=Sequence[ZnodeChange]),
+    rows="changes",
+)
+
+
+class WrittenExport(NamedTuple):
+    """The file of `audit export`, and what is in it."""
+
+    file: Path
+    written: ExportSize
+    header: ExportHeader
+
+
+EXPORT = document(
+    "export",
+    Shape(
+        WrittenExport,
+        *("file", "written.znodes", "written.bytes", "header.zxid_before", "header.zxid_after"),
+        *("exact=header.is_exact", "header.changed", "header.unreadable"),
+    ),
 )
 
 
@@ -65,11 +116,8 @@ def tree(ctx: click.Context, inputs: Inputs, at: PointInTime | None, path: str) 
         report("replaying")
         seen = source.tree(at)
         found = _below(source, seen, below)
-    document = documents.TREE.json(
-        documents.LastTransaction.of(seen.zxid, seen.time_ms),
-        documents.AuditTreeDocument(below, seen.is_exact, found),
-    )
-    if not out.document(document, "znodes", ZNODE.keys):
+    last = LastTransaction.of(seen.zxid, seen.time_ms)
+    if not TREE.print(out, last, path=below, exact=seen.is_exact, znodes=found):
         draw(out, found)
     if echo_gaps(seen, source):
         ctx.exit(EXIT_CHECK_FAILED)
@@ -113,9 +161,6 @@ def _nearest(tree: Tree, path: str) -> str:
     return "not even / was there"
 
 
-_STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
-
-
 @command()
 @input_options(more=False, converted=False, needs_past=True)
 @click.argument("before", metavar="A", type=MOMENT)
@@ -146,13 +191,17 @@ def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointIn
         last = source.history.last_zxid
     start, end = found.from_zxid, found.to_zxid
     changes = [_change_inside(source.chroot, change) for change in found.changes]
-    document = documents.DIFF.json(
-        documents.LastTransaction.of(min(max(start, end), last), found.time_ms),
-        documents.AuditDiffDocument(below, start, end, found.is_exact, changes),
-    )
-    if not out.document(document, "changes", documents.CHANGE.keys):
+    if not DIFF.print(
+        out,
+        LastTransaction.of(min(max(start, end), last), found.time_ms),
+        path=below,
+        from_zxid=start,
+        to_zxid=end,
+        exact=found.is_exact,
+        changes=changes,
+    ):
         shown = [one for one in changes if not one.is_of_children_only]
-        out.table(_CHANGE_COLUMNS, shown)
+        CHANGE.table(out, shown)
         differ = "1 path differs" if len(shown) == 1 else f"{len(shown)} paths differ"
         parents = len(changes) - len(shown)
         more = (
@@ -177,26 +226,6 @@ def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
     return change._replace(
         path=inside(chroot, change.path), before=side(change.before), after=side(change.after)
     )
-
-
-_CHANGE_COLUMNS: list[TableColumn[ZnodeChange]] = [
-    TableColumn("PATH", lambda change: change.path, shorten="wrap", least=24),
-    TableColumn("CHANGE", lambda change: Cell(change.change, _STYLES[change.change])),
-    TableColumn("BEFORE", lambda change: _shown(change.before), shorten="end", least=12),
-    TableColumn("AFTER", lambda change: _shown(change.after), shorten="end", least=12),
-    TableColumn(
-        "FIELDS", lambda change: ", ".join(documents.names_of(change)), shorten="end", least=10, rank=1
-    ),
-]
-
-
-def _shown(state: State | None) -> str | None:
-    if state is None:
-        return None
-    data = state.znode.data
-    if data is None:
-        return "null"
-    return text_of(data) or (f"{len(data)} bytes" if data else "(empty)")
 
 
 @command()
@@ -242,11 +271,8 @@ def export(
         header, written, code = _of_live(file, rounds, overwrite=overwrite)
     detail = header.detail or inconsistency_of(header.changed, header.unreadable, header.zxid_after)
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
-    document = documents.EXPORT.json(
-        documents.LastTransaction.of(header.zxid_before, header.time_ms),
-        documents.AuditExportDocument(file, written, header),
-    )
-    if not out.document(document):
+    last = LastTransaction.of(header.zxid_before, header.time_ms)
+    if not EXPORT.print(out, last, WrittenExport(file, written, header)):
         out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")
     ctx.exit(code)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from zkgroup_cli.commands.audit.summary import GROUPS, SCREEN, columns
+from zkgroup_cli.commands.audit.summary import GROUP_SUMMARY, GROUPS, SCREEN
 from zkgroup_cli.render import render
 
 from zkgroup.audit.incidents.summary import SummaryRow
@@ -17,7 +17,7 @@ def test_groups_that_all_went_wrong_fit_on_one_screen(groups: int) -> None:
     rows = [SummaryRow(f"g{number}", 4, 3, 2, 1, 1, 9, TITLE) for number in range(groups)]
     rows.append(SummaryRow(None, 3, 2, 1, 1, 0, 9, TITLE))
 
-    lines = render(columns(rows), rows, width=80)
+    lines = render(GROUP_SUMMARY.columns(rows), rows, width=80)
 
     assert max(map(len, lines)) <= 80
     assert len(lines) + 2 < SCREEN  # the time above, and a line about groups left out

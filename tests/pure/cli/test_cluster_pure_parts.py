@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from zkgroup_cli.commands.config import split_settings
-from zkgroup_cli.reassign_tables import progress, progress_text
+from zkgroup_cli.reassignments import progress, progress_text
 from zkgroup_cli.units import parse_size, size
 
 from zkgroup.admin.reassign.progress import ReassignmentProgress

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from zkgroup_cli import audit_documents, documents
+from zkgroup_cli.audit_rows import LastTransaction
+from zkgroup_cli.commands.audit.findings import FINDINGS
+from zkgroup_cli.commands.znode import ZNODE_DOCUMENT
 from zkgroup_cli.member_events import EventPrinter
 from zkgroup_cli.render import Output
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
@@ -39,7 +41,7 @@ def _events(capsys: pytest.CaptureFixture[str]) -> list[Mapping[str, Any]]:
 )
 def test_data_is_text_or_base64(data: bytes | None, text: str | None, encoded: str | None) -> None:
     """Both are null where the server stores null."""
-    found = documents.ZNODE_DOCUMENT.json(AS_OF, Znode("/a", data, ZnodeStat(*range(11))))
+    found = ZNODE_DOCUMENT.json(AS_OF, Znode("/a", data, ZnodeStat(*range(11))))
 
     assert (found["data"], found["data_base64"]) == (text, encoded)
     assert found["stat"]["numChildren"] == 9
@@ -124,7 +126,7 @@ def test_findings_of_the_command_and_of_the_file_are_one_document() -> None:
     ]
     found = Found(rows, [Skipped(ALL_RULES[0], "no log")], Facts(end_zxid=7, end_ms=1_000))
     written = findings_document(found, numbered(found))
-    derived = audit_documents.FINDINGS.json(audit_documents.LastTransaction.of(7, 1_000), numbered(found))
+    derived = FINDINGS.json(LastTransaction.of(7, 1_000), numbered(found))
 
     assert json.dumps(written) == json.dumps(derived)
     assert violations(written, SCHEMAS["zkgroup.audit_findings/1"]) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from zkgroup_cli import group_tables
+from zkgroup_cli import groups
 from zkgroup_cli.render import Output
 
 from tests.worlds.memory_groups import MemoryGroups
@@ -32,7 +32,7 @@ def world() -> MemoryGroups:
 
 def _row(plan: OffsetPlan, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """BEFORE, AFTER and CHANGE of the only row."""
-    group_tables.offset_plan(Output("table", color=False, width=None), [plan], executed=False)
+    groups.offset_plan(Output("table", color=False, width=None), [plan], executed=False)
     return capsys.readouterr().out.splitlines()[1].split()[-3:]
 
 
@@ -75,6 +75,6 @@ def test_owners_that_no_session_holds_are_shown_by_path(
     """Their rows have the kind of problem alone."""
     world.server.put(Owner.path("g", PARTITION), b"g_a-0")
 
-    group_tables.group(Output("table", color=False, width=None), describe(world.ensemble, "g"))
+    groups.group(Output("table", color=False, width=None), describe(world.ensemble, "g"))
 
     assert "\npersistent_znode  /consumers/g/owners/orders/0: no member can" in capsys.readouterr().out

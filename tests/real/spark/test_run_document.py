@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from zkgroup_cli import audit_documents
+from zkgroup_cli.audit_rows import LastTransaction
+from zkgroup_cli.commands.audit.findings import RUN, EnsembleFinding, EnsembleIncident, EnsembleRun
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.json_schema import violations
@@ -27,17 +28,11 @@ def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
     east = Audited("east", rows, (skipped,), found.facts, ("log.1: damaged",))
     written, told = document([east]), numbered(found)
 
-    derived = audit_documents.RUN.json(
+    derived = RUN.json(
         None,
-        audit_documents.AuditRunDocument(
-            [
-                audit_documents.EnsembleRun(
-                    "east", audit_documents.LastTransaction.of(7, 1_000), (skipped,), ("log.1: damaged",)
-                )
-            ],
-            [audit_documents.EnsembleIncident("east", one) for one in told.incidents],
-            [audit_documents.EnsembleFinding("east", one) for one in told.findings],
-        ),
+        ensembles=[EnsembleRun("east", LastTransaction.of(7, 1_000), (skipped,), ("log.1: damaged",))],
+        incidents=[EnsembleIncident("east", one) for one in told.incidents],
+        findings=[EnsembleFinding("east", one) for one in told.findings],
     )
 
     assert [each["incident"] for each in written["findings"]] == [written["incidents"][0]["number"]] == [1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from zkgroup_cli.commands.audit.brief import Brief
+from zkgroup_cli.audit_rows import Brief
 from zkgroup_cli.render import Output
 
 from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy

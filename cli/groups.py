@@ -1,0 +1,334 @@
+"""Groups and their offsets: the JSON documents and the tables."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from zkgroup.admin.files import SavedOffset
+from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetPlan
+from zkgroup.admin.offsets.standing import OffsetStanding
+from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
+from zkgroup.groups.descriptions import (
+    GroupDescription,
+    GroupSummary,
+    MemberDescription,
+    OffsetDescription,
+    PartitionDescription,
+    Preview,
+    PreviewRow,
+    Problem,
+    ProblemKind,
+    Verification,
+)
+
+from .render import Cell, Output, short_name
+from .schema import COUNT, Document, Inline, Json, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
+from .units import age, counted
+
+_STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
+_STEP_STYLES = {"moves": "warn", "assigned": "good", "released": "warn"}
+_AGREES = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
+
+
+def _has_coordinator(rows: Sequence[GroupSummary]) -> bool:
+    return any(row.protocol == "coordinator" for row in rows)
+
+
+def _has_ends(rows: Sequence[Any]) -> bool:
+    return any(row.log_end_offset is not None for row in rows)
+
+
+def _has_znodes(rows: Sequence[PartitionDescription]) -> bool:
+    """Whether no owner is a client of a coordinator, which has no owner znode."""
+    return all(row.owner is None or row.token is not None for row in rows)
+
+
+def threads_text(threads: Mapping[str, int]) -> str:
+    """`orders, clicks×2`."""
+    return ", ".join(f"{topic}×{count}" if count != 1 else topic for topic, count in sorted(threads.items()))
+
+
+_PLACE = (KeyColumn("topic", shorten="middle", least=8), "partition")
+_MEMBER = KeyColumn("member", shorten="middle", least=34)
+_HOST = KeyColumn("host", shorten="end", least=6, rank=3)
+_COMMITTED = KeyColumn(
+    "committed_at", "COMMITTED", at=lambda row, now_ms: age(row.committed_at_ms, now_ms), right=True, rank=1
+)
+_END = KeyColumn("log_end_offset", "END", when=_has_ends)
+
+
+def _threads(header: str) -> KeyColumn:
+    return KeyColumn(
+        "threads", header, lambda row: threads_text(row.threads) or Cell("-", "dim"), shorten="end", least=10
+    )
+
+
+GROUP_SUMMARY = Shape(
+    GroupSummary,
+    columns=(
+        KeyColumn("group", shorten="middle"),
+        KeyColumn("state", styles=_STATE_STYLES),
+        KeyColumn("protocol", when=_has_coordinator),
+        KeyColumn("protocol_state", when=_has_coordinator, rank=3),
+        "members",
+        KeyColumn("partitions", rank=1),
+        KeyColumn("unowned", cell=lambda row: Cell(str(row.unowned), "bad" if row.unowned else None)),
+        KeyColumn("lag", when=lambda rows: any(row.lag is not None for row in rows)),
+        KeyColumn("topics", shorten="end", least=8, rank=2),
+    ),
+)
+MEMBER = Shape(
+    MemberDescription,
+    columns=(
+        _MEMBER,
+        KeyColumn("kind", "CLIENT", lambda row: Cell(row.kind, "warn" if row.kind == "unknown" else None)),
+        _HOST,
+        KeyColumn("session", rank=4),
+        KeyColumn(
+            "registered_at",
+            "AGE",
+            at=lambda row, now_ms: age(row.registered_at_ms, now_ms),
+            right=True,
+            rank=2,
+        ),
+        _threads("THREADS"),
+        KeyColumn("agrees", "IN AGREEMENT", lambda row: _AGREES[row.agrees], rank=1),
+    ),
+)
+_CLIENT = Shape(
+    MemberDescription,
+    columns=(
+        _MEMBER,
+        KeyColumn("client_id", shorten="end", least=9, rank=2),
+        _HOST,
+        KeyColumn("instance_id", shorten="end", least=11, rank=4),
+        KeyColumn("partitions", at=lambda row, counts: counts[row.member], right=True),
+        _threads("TOPICS"),
+    ),
+)
+"""A member of Kafka's protocol; the table is of how many partitions each owns."""
+GROUP_PARTITION = Shape(
+    PartitionDescription,
+    columns=(
+        *_PLACE,
+        KeyColumn("owner", cell=lambda row: _owner_cell(row), shorten="middle", least=28),
+        KeyColumn(
+            *("owned_since", "OWNED"),
+            at=lambda row, now_ms: age(row.owned_since_ms, now_ms),
+            when=_has_znodes,
+            right=True,
+            rank=2,
+        ),
+        KeyColumn("token", when=_has_znodes, rank=3),
+        "offset",
+        _COMMITTED,
+        _END,
+        KeyColumn("lag", cell=lambda row: _lag_cell(row), when=_has_ends),
+        KeyColumn(
+            "problem",
+            cell=lambda row: Cell(row.problem.value, "bad") if row.problem else Cell(""),
+            when=lambda rows: any(row.problem for row in rows),
+        ),
+    ),
+)
+PROBLEM = Shape(Problem)
+GROUPS = Document("groups", NamedKeys(groups=Sequence[GroupSummary]), rows="groups")
+GROUP = Document(
+    "group",
+    Shape(
+        GroupDescription,
+        *("group", "state", "assignor", "generation", "members", "partitions", "problems"),
+        *("protocol", "protocol_state", "group_generation"),
+    ),
+)
+DESCRIBED_GROUPS = Document("groups", NamedKeys(groups=list_of(GROUP.schema)), rows="groups")
+"""`group describe` of several groups: each is a whole document of its own."""
+VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"), rows="problems")
+PREVIEW_ROW = Shape(
+    PreviewRow,
+    columns=(
+        *_PLACE,
+        KeyColumn("now", shorten="middle", least=16),
+        KeyColumn("then", shorten="middle", least=16),
+        KeyColumn("step", "", lambda row: Cell(row.step or "", _STEP_STYLES.get(row.step))),
+    ),
+)
+PREVIEW = Document("preview", Shape(Preview, "group", "assignor", "partitions", "moves"), rows="partitions")
+OFFSET = Shape(
+    OffsetDescription,
+    columns=(
+        *_PLACE,
+        "offset",
+        _END,
+        KeyColumn("lag", when=_has_ends),
+        _COMMITTED,
+        KeyColumn("version", rank=2),
+        KeyColumn("owner", shorten="middle", least=20, rank=3),
+    ),
+)
+OFFSETS = Document("offsets", NamedKeys(group=str, offsets=Sequence[OffsetDescription]), rows="offsets")
+SAVED_OFFSET = Shape(SavedOffset)
+OFFSET_EXPORT = Document("offset_export", NamedKeys(offsets=Sequence[SavedOffset]), rows="offsets")
+OFFSET_CHANGE = Shape(
+    OffsetChange,
+    *("topic_partition", "before"),
+    JsonKey("after", nullable(COUNT), lambda change: change.after if change.after >= 0 else None),
+    "changed=changes",
+)
+AFFECTED_MEMBER = Shape(AffectedMember, "member", "kind", "obeys", "partitions")
+OFFSET_STANDING = Shape(OffsetStanding)
+OFFSET_CHANGES = Document(
+    "offset_changes",
+    NamedKeys(
+        group=str,
+        executed=bool,
+        undo=str | None,
+        changes=Sequence[OffsetChange],
+        members=Sequence[AffectedMember],
+        standing=Sequence[OffsetStanding] | None,  # None without a wait
+    ),
+)
+OFFSET_CHANGES_LIST = Document("offset_changes_list", NamedKeys(groups=list_of(OFFSET_CHANGES.schema)))
+"""The same for several groups: each is a whole document of its own."""
+NUDGE = Document("nudge", NamedKeys(group=str, executed=bool, members=Sequence[str]))
+GROUP_DELETION = Document(
+    "group_deletion",
+    NamedKeys(group=str, executed=bool, undo=str | None, members=Sequence[str], offsets=int, znodes=int),
+)
+
+
+def described_groups(described: Sequence[GroupDescription]) -> list[Json]:
+    """The documents of several groups."""
+    return [GROUP.json(one.as_of, one) for one in described]
+
+
+def group(out: Output, described: GroupDescription) -> None:
+    """A headline, the members, the partitions, and what is wrong beside them."""
+    now_ms = described.as_of.time_ms
+    parts = [
+        out.paint(described.group, "bold"),
+        out.paint(described.state.value, _STATE_STYLES[described.state.value]),
+        *([short_name(described.assignor)] if described.assignor else []),
+        *_protocol_words(described),
+        counted(len(described.members), "member"),
+        counted(len(described.partitions), "partition"),
+        out.paint(f"zxid 0x{described.as_of.zxid:x}", "dim"),
+    ]
+    out.line("  ".join(parts))
+    clients = [member for member in described.members if member.kind == "client"]
+    registered = [member for member in described.members if member.kind != "client"]
+    if clients:
+        out.line()
+        _CLIENT.table(out, clients, Counter(row.member for row in described.partitions))
+    if registered:
+        out.line()
+        MEMBER.table(out, registered, now_ms)
+    if described.partitions:
+        out.line()
+        GROUP_PARTITION.table(out, described.partitions, now_ms)
+    if any(row.token is not None and row.owner == row.member for row in described.partitions):
+        text = "owners are in another client's format: the id of a member, without a thread"
+        out.line(out.paint(text, "dim"))
+    _problems(out, described)
+
+
+def _problems(out: Output, described: GroupDescription) -> None:
+    """Those that no row of a partition shows, and the paths of what no session holds."""
+    persistent, unheld = ProblemKind.PERSISTENT_ZNODE, by_parent(described.persistent)
+    lines = [(persistent, f"{paths}: {effect}: {FIX_PERSISTENT}") for paths, effect in unheld]
+    rest = [each for each in described.problems if each.partition is None and each.kind is not persistent]
+    lines += [(each.kind, each.detail) for each in rest]
+    if lines:
+        out.line()
+    for each, detail in lines:
+        out.line(f"{out.paint(each.value, 'bad')}  {detail}")
+    if described.problems:
+        out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
+
+
+def _protocol_words(described: GroupDescription) -> list[str]:
+    """What a coordinator says of its group: Kafka's state and the generation."""
+    if described.protocol != "coordinator":
+        return []
+    state = described.protocol_state or "no answer from its coordinator"
+    generation = described.group_generation
+    return [state, *([] if generation is None else [f"generation {generation}"])]
+
+
+def _owner_cell(row: PartitionDescription) -> Cell | str:
+    if row.owner is not None:
+        return row.owner
+    return Cell("none", "bad" if row.expected_owner else "dim")
+
+
+def _lag_cell(row: PartitionDescription) -> Cell | None:
+    return Cell(str(row.lag), "warn" if row.lag else None) if row.lag is not None else None
+
+
+def verification(out: Output, found: Verification) -> None:
+    """`converged`, or one line a problem: its kind, and path, expected and found."""
+    if found.converged:
+        out.line(f"{out.paint('converged', 'good')}  {found.group}: every partition is where it belongs")
+        return
+    out.line(f"{out.paint('not converged', 'bad')}  {found.group}: {counted(len(found.problems), 'problem')}")
+    out.line()
+    width = max(len(problem.kind.value) for problem in found.problems)
+    for problem in found.problems:
+        since = age(problem.since_ms, found.as_of.time_ms)
+        since_text = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
+        kind = out.paint(f"{problem.kind.value:<{width}}", "bad")
+        out.line(f"{kind}  {problem.detail}{since_text}")
+
+
+def preview(out: Output, shown: Preview) -> None:
+    """Owners now and then, and how many would change."""
+    PREVIEW_ROW.table(out, shown.partitions)
+    out.line()
+    more = [
+        f"{count} would be {word}" for word in ("assigned", "released") if (count := shown.count_of(word))
+    ]
+    whole = counted(len(shown.partitions), "partition")
+    out.line(", ".join([f"{shown.moves} of {whole} would move", *more]) + f" ({shown.assignor})")
+
+
+class _GroupChange(NamedTuple):
+    """A change, and the group whose offset it is."""
+
+    group: str
+    change: OffsetChange
+
+
+_GROUP_CHANGE = Shape(
+    _GroupChange,
+    *("group", Inline("change", OFFSET_CHANGE)),
+    columns=(
+        KeyColumn("group", shorten="middle", least=8, rank=1),
+        *_PLACE,
+        "before",
+        "after",
+        KeyColumn("change", cell=lambda row: _difference(row.change), right=True),
+    ),
+)
+
+
+def offset_plan(out: Output, plans: Sequence[OffsetPlan], *, executed: bool) -> None:
+    """Offsets before and after, and how many change."""
+    _GROUP_CHANGE.table(out, [_GroupChange(one.group, change) for one in plans for change in one.changes])
+    effective = sum(len(one.effective) for one in plans)
+    same = sum(len(one.changes) for one in plans) - effective
+    verb = "changed" if executed else "would change"
+    out.line()
+    out.line(f"{counted(effective, 'offset')} {verb}" + (f", {same} as they are" if same else ""))
+
+
+def _difference(change: OffsetChange) -> Cell:
+    """`-` where nothing is written, `new`, `gone`, or by how much the offset changes."""
+    before, after = change.before, change.after
+    if not change.changes or after == before:
+        return Cell("-", "dim")
+    if after >= 0 and before is not None:
+        return Cell(f"{after - before:+d}", "warn" if after < before else None)
+    return Cell("new" if after >= 0 or change.version is None else "gone", "warn")

@@ -1,0 +1,300 @@
+"""Reassignments and plans: the JSON documents, the tables, and the progress of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import NamedTuple
+
+from zkgroup.admin import Move, Phase, PlannedMove
+from zkgroup.admin.files import reassignment_json
+from zkgroup.admin.reassign.cancellation import CancelPlan
+from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
+from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal
+from zkgroup.admin.reassign.stored_plans import PlanDescription
+from zkgroup.admin.reassign.submission import ReassignmentPlan
+from zkgroup.errors import CorruptZnodeError
+
+from .render import Cell, Output, progress_line
+from .schema import (
+    BROKERS,
+    COUNT,
+    STRING,
+    Document,
+    Inline,
+    JsonKey,
+    KeyColumn,
+    NamedKeys,
+    Shape,
+    given,
+    list_of,
+    nullable,
+    object_of,
+    word,
+)
+from .units import counted, size, time_left
+
+_PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
+_STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}
+
+
+class CancelledMove(NamedTuple):
+    """A move that is cancelled; `order_from` is the file with the order of the old replicas."""
+
+    move: PlannedMove
+    order_known: bool
+    order_from: str | None
+
+
+class BrokerLoad(NamedTuple):
+    """The replicas and leaderships of a broker before and after a plan."""
+
+    broker: int
+    replicas_before: int
+    replicas_after: int
+    leaders_before: int
+    leaders_after: int
+
+
+def _from_to(target: str = "after") -> tuple[JsonKey, JsonKey]:
+    return given("from", nullable(BROKERS), "before"), given("to", BROKERS, target)
+
+
+_OUTCOME = word("done", "in_progress", "failed")
+_PLACE = (KeyColumn("topic", shorten="middle"), "partition")
+_FROM, _TO = KeyColumn("from", shorten="end"), KeyColumn("to", shorten="end")
+
+REPLICA_MOVE = Shape(PlannedMove, *("topic_partition", *_from_to(), "changes"), columns=(*_PLACE, _FROM, _TO))
+MOVE_STATUS = Shape(
+    ReassignmentStatus,
+    *("topic_partition", *_from_to("target")),
+    *(given("status", word("done", "in_progress", "failed", "unknown")), "detail"),
+    columns=(
+        *_PLACE,
+        KeyColumn("from", shorten="end", rank=1),
+        _TO,
+        KeyColumn("status", cell=lambda row: Cell(row.status.replace("_", " "), _STYLES[row.status])),
+        KeyColumn("detail", cell=lambda row: row.detail or "", shorten="end"),
+    ),
+)
+PLANNED_CHANGE = Shape(
+    PlannedMove,
+    *("topic_partition", *_from_to(), "reason"),
+    columns=(*_PLACE, _FROM, _TO, KeyColumn("reason", "WHY", shorten="end")),
+)
+STORED_PLAN = Shape(
+    PlanDescription,
+    *("plan", "state=stored.state"),
+    JsonKey("reason", nullable(STRING), lambda one: one.stored.reason or None),
+    *("stored.next_phase", JsonKey("phases", COUNT, lambda one: len(one.stored.phases)), "done", "total"),
+    *("stored.throttle", "stored.by", "made_at=stored.time_ms"),
+    columns=(
+        "plan",
+        KeyColumn("state", styles=_PLAN_STYLES),
+        KeyColumn(
+            "phase", cell=lambda one: f"{one.stored.next_phase} of {len(one.stored.phases)}", right=True
+        ),
+        KeyColumn("done", cell=lambda one: f"{'-' if one.done is None else one.done} of {one.total}"),
+        KeyColumn("by", rank=2),
+        KeyColumn("made_at", "MADE", rank=3),
+        KeyColumn("reason", "WHY", cell=lambda one: one.stored.reason, shorten="end", rank=1),
+    ),
+)
+PLANNED_MOVE = Shape(Move, "topic_partition", given("to", BROKERS, "replicas"))
+UNREADABLE = Shape(
+    CorruptZnodeError,
+    JsonKey("path", STRING, attrgetter("path")),
+    JsonKey("detail", STRING, lambda error: f"expected {error.expected}, found {error.found}"),
+)
+PHASE = Shape(Phase, "moves", "bytes", JsonKey("partitions", COUNT, lambda phase: len(phase.changes)))
+BROKER_LOAD = Shape(
+    BrokerLoad,
+    columns=(
+        "broker",
+        KeyColumn("replicas_before", "REPLICAS"),
+        KeyColumn("replicas_after", "THEN"),
+        KeyColumn("leaders_before", "LEADERS"),
+        KeyColumn("leaders_after", "THEN"),
+    ),
+)
+CANCELLED_MOVE = Shape(
+    CancelledMove,
+    *("move.topic_partition", given("from", nullable(BROKERS), "move.before")),
+    *(given("to", BROKERS, "move.after"), "order_known", "order_from"),
+    columns=(*_PLACE, KeyColumn("from", "NOW", shorten="end"), KeyColumn("to", "BACK TO", shorten="end")),
+)
+# Kafka's format, as `reassignment_json` writes it into files too.
+_KAFKA_FILE = object_of(
+    version=COUNT, partitions=list_of(object_of(topic=STRING, partition=COUNT, replicas=BROKERS))
+)
+PROPOSAL = Document(
+    "reassignment_proposal",
+    Shape(
+        Proposal,
+        JsonKey("current", _KAFKA_FILE, lambda found: reassignment_json(found.current)),
+        JsonKey("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.proposed)),
+        "moves",
+    ),
+)
+REASSIGNMENT = Document(
+    "reassignment",
+    NamedKeys(
+        executed=bool,
+        undo=str | None,
+        rollback_file=str | None,
+        throttle=int | None,
+        moves=int,
+        partitions=Sequence[PlannedMove],
+        status=nullable(_OUTCOME),
+    ),
+    rows="partitions",
+)
+REASSIGNMENTS = Document(
+    "reassignments",
+    NamedKeys(
+        reassignments=Sequence[ReassignmentStatus],
+        # null of `reassign verify`, which reads no plans and reports unreadable states by row
+        plans=Sequence[PlanDescription] | None,
+        unreadable=Sequence[CorruptZnodeError] | None,
+    ),
+    rows="reassignments",
+)
+PLANS = Document(
+    "plans", NamedKeys(plans=Sequence[PlanDescription], unreadable=Sequence[CorruptZnodeError]), rows="plans"
+)
+CANCELLATION = Document(
+    "reassignment_cancellation",
+    NamedKeys(
+        executed=bool,
+        undo=str | None,
+        rollback_file=str | None,
+        partitions=Sequence[CancelledMove],
+        status=nullable(_OUTCOME),
+        unreadable=CorruptZnodeError | None,
+    ),
+    rows="partitions",
+)
+"""Also of a request that cannot be read."""
+PLAN = Document(
+    "reassignment_plan",
+    NamedKeys(
+        intent=str,
+        moves=int,
+        least_moves=int,
+        bytes=int | None,
+        leader_changes=int,
+        files=Sequence[str],
+        phases=Sequence[Phase],
+        changes=list_of(PLANNED_CHANGE.schema),
+        loads=Sequence[BrokerLoad],
+        notes=Sequence[str],
+        executed=bool,
+        rollback_file=str | None,
+        kept=PlanDescription | None,
+    ),
+    rows="changes",
+)
+
+
+class ShownPlan(NamedTuple):
+    """A stored plan, and whether it was resumed, paused or cancelled."""
+
+    executed: bool
+    plan: PlanDescription
+
+
+STORED_PLAN_DOCUMENT = Document(
+    "stored_plan",
+    Shape(ShownPlan, "executed", Inline("plan", STORED_PLAN), "moves=plan.stored.phases"),
+)
+
+
+def cancelled_moves(plan: CancelPlan) -> list[CancelledMove]:
+    """The moves that are cancelled."""
+    return [
+        CancelledMove(row, row.topic_partition not in plan.unordered, plan.files.get(row.topic_partition))
+        for row in plan.rows
+    ]
+
+
+def broker_loads(found: PhasedPlan) -> list[BrokerLoad]:
+    """The loads of each broker before and after a plan."""
+    before, after = found.plan.before.loads, found.plan.after.loads
+    return [
+        BrokerLoad(
+            broker=number,
+            replicas_before=before[number].replicas,
+            replicas_after=after[number].replicas,
+            leaders_before=before[number].leaders,
+            leaders_after=after[number].leaders,
+        )
+        for number in sorted(after)
+    ]
+
+
+def moves(out: Output, rows: Sequence[ReassignmentStatus]) -> None:
+    """One row a partition, and how many are done."""
+    MOVE_STATUS.table(out, rows)
+    done = sum(row.status == "done" for row in rows)
+    out.line(f"{done} of {counted(len(rows), 'partition')} done")
+
+
+def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
+    """The moves of a reassignment request."""
+    if not plan.effective:
+        out.line("every partition is there already: nothing to do")
+        return
+    REPLICA_MOVE.table(out, plan.effective)
+    same = len(plan.rows) - len(plan.effective)
+    throttle = f" at {size(plan.throttle)}/s a broker" if plan.throttle is not None else ""
+    copies = f"{_copies(plan.moves)}{throttle}"
+    rest = f"; {same} there already" if same else ""
+    verb = "asked for" if executed else "would ask for"
+    out.line(f"{verb} {counted(len(plan.effective), 'partition')}, {copies}{rest}")
+
+
+def cancelled(out: Output, plan: CancelPlan, *, executed: bool = False) -> None:
+    """The moves that are cancelled."""
+    CANCELLED_MOVE.table(out, cancelled_moves(plan))
+    out.line(f"{'cancelled' if executed else 'would cancel'} {counted(len(plan.rows), 'move')}")
+
+
+def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:
+    """A plan: its changes with their reasons, the loads before and after, the requests it takes."""
+    plan = found.plan
+    if not plan.changes:
+        out.line(f"{plan.intent}: nothing to do")
+        return
+    PLANNED_CHANGE.table(out, plan.changes)
+    out.line()
+    BROKER_LOAD.table(out, broker_loads(found))
+    out.line()
+    proven = ", the fewest" if plan.moves == plan.least_moves else ""
+    data = "" if plan.bytes is None else f", {size(plan.bytes)}"
+    out.line(
+        f"{plan.intent}: {_copies(plan.moves)}{proven}{data}, "
+        f"{counted(plan.leader_changes, 'other preferred leader')}, "
+        f"in {counted(len(found.phases), 'request')}"
+    )
+    for file, phase in zip(files, found.phases, strict=False):
+        out.line(f"  {file}: {_copies(phase.moves)}")
+
+
+def progress_text(progress: ReassignmentProgress) -> str:
+    """`3 of 12 partitions done, 1.5 a minute, 6m left`."""
+    parts = [f"{progress.done} of {counted(progress.total, 'partition')} done"]
+    if progress.per_minute is not None and progress.left_ms is not None and progress.done < progress.total:
+        parts += [f"{progress.per_minute:.1f} a minute", f"{time_left(progress.left_ms / 1000)} left"]
+    return ", ".join(parts)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[ReassignmentProgress], None]]:
+    """Shows progress on stderr: one line that is written over on a terminal, else a line at each change."""
+    with progress_line() as show:
+        yield lambda found: show(progress_text(found), found.done)
+
+
+def _copies(count: int) -> str:
+    return "1 copy" if count == 1 else f"{count} copies"
