@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests import distribution, idle, leaks, server_archive, tables
+from tests.worlds.other_clients import witness as witness
 from tests.worlds.unhurried import kafka_cluster as kafka_cluster
-from tests.worlds.witness import witness as witness
 from zkgroup.runtime.logs import PEERS
 
 _keepers = leaks.Keepers()

@@ -1,6 +1,6 @@
 """Records what the examples print: `python -m docs.tools.record_outputs PAGE...`, from the top folder.
 
-Each page's examples run in one shell, as the tests run them (`tests/worlds/doc_pages.py`), and what each
+Each page's examples run in one shell, as the tests run them (`tests/real/docs/doc_pages.py`), and what each
 block prints is written behind it. All outputs of a page are of one run, so that its times, ids and tokens
 fit together. A page that is named is always recorded; without names, all pages run, and those are recorded
 where more than numbers differs.

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from tests.project import ROOT
-from tests.worlds import golden_audits
-from tests.worlds.browser import browser, found
+from tests.real.audit.browser import browser, found
+from tests.worlds import audit_folders
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
 
@@ -31,8 +31,8 @@ def main() -> None:
     command = found()
     if command is None:
         raise SystemExit("no Chromium on this machine: apt-get install chromium")
-    source = golden_audits.source(golden_audits.INCIDENTS)
-    report = report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)])
+    source = audit_folders.source(audit_folders.INCIDENTS)
+    report = report_of(source, [audit_folders.folder(audit_folders.INCIDENTS)])
     html = page({**report.data, "inputs": ["version-2"]})
     with tempfile.TemporaryDirectory() as place, browser(command, Path(place) / "profile") as tab:
         file = Path(place) / "report.html"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import eventually
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 
 _HOST = "127.0.0.1"
 _WORKERS = 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.worlds.history_files import consistent, write_history
 from tests.worlds.random_histories import history_of
-from tests.worlds.whole_columns import whole_columns
+from tests.worlds.screened_findings import whole_columns
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.findings import RULES

@@ -5,12 +5,12 @@ from __future__ import annotations
 import select
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.broker_requests import produce_request
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.lifecycle import HostedControllerConfig
@@ -20,6 +20,7 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Connected, Create, SessionEvent, SetData
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.control import (
@@ -267,3 +268,33 @@ class RunningBrokers:
     def close(self) -> None:
         for broker in self.all:
             broker.close()
+
+
+T = TypeVar("T")
+T0 = TopicPartition("t", 0)
+
+
+class MemoryBrokers:
+    """A ZooKeeper in memory, brokers, and a client that reads the state."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(self.clock)
+        self.running = RunningBrokers(clock=self.clock)
+        self.zk = Blocking(self.server.client("witness"))
+
+    def add(self, *brokers: int, settings: BrokerSettings = QUICK, **more: object) -> None:
+        for broker in brokers:
+            self.running.add(self.server.client(f"b{broker}"), broker, settings=settings, **more)
+
+    def isr(self, tp: TopicPartition = T0) -> tuple[int, ...]:
+        path = PartitionState.path(tp)
+        return PartitionState.decode(path, self.zk.read(path).data).isr
+
+    def eventually(self, read: Callable[[], T], predicate: Callable[[T], object] = bool) -> T:
+        """The first value of `read()` that satisfies the predicate; time passes until then."""
+        return eventually_at(self.clock, read, predicate)
+
+    def becomes(self, read: Callable[[], T], expected: object) -> T:
+        """`read()` once it equals what is expected; time passes until then."""
+        return eventually_at(self.clock, read, lambda found: found == expected, what=f"expected {expected!r}")

@@ -6,13 +6,27 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from zkgroup.audit.columns.rows import columns_of
+from zkgroup.audit.columns.logs import with_ends
+from zkgroup.audit.columns.parts import ROWS_PER_PART
+from zkgroup.audit.columns.rows import Columns, columns_of
 from zkgroup.audit.engine import bounds_of, find_all
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.source import Rows
+from zkgroup.zkfiles.column_replay import NotPlainError
+
+
+def whole_columns(rows: Rows) -> Columns | None:
+    """None where the logs need a closer look."""
+    parts = rows.parts(ROWS_PER_PART)
+    try:
+        return None if parts is None else with_ends(list(parts.logged), parts.before)
+    except NotPlainError:
+        return None
+
 
 _SHARES = (1, 0, 0.1, 0.001)
 """Of the default bounds: most findings of long histories need small ones in a short one."""

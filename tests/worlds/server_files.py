@@ -8,7 +8,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree

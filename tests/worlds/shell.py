@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from zkgroup_cli.app import root
 from zkgroup_cli.schemas import SCHEMAS
 
-from tests.worlds.json_schema import violations
-from tests.worlds.processes import Piped, Process
+from tests.worlds.processes import Piped, Process, violations
 
 
 @dataclass(frozen=True, slots=True)

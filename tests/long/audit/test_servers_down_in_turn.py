@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, churn, compared, shown, walked
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.real.broker.server_brokers import QUICK, Cluster
 from tests.waiting import becomes, eventually
-from tests.worlds.server_brokers import QUICK, Cluster
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper.blocking import Blocking

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from tests.real.consumer.cut_off_members import FIRST, Work, cut_off_a_member, cut_off_and_rest, shares, taken
 from tests.waiting import becomes, happened
 from tests.worlds.clients import opener
-from tests.worlds.cut_off_members import FIRST, Work, cut_off_a_member, cut_off_and_rest, shares, taken
+from tests.worlds.other_clients import witness_on
 from tests.worlds.public_apis import Application
-from tests.worlds.witness import witness_on
 from zkgroup.model.requests import Read, ReadDone
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Target

@@ -15,8 +15,8 @@ import pytest
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
-from tests.worlds.golden_audits import INCIDENTS, folder
-from tests.worlds.json_schema import violations
+from tests.worlds.audit_folders import INCIDENTS, folder
+from tests.worlds.processes import violations
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.sources import open_source

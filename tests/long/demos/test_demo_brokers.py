@@ -8,7 +8,7 @@ from pathlib import Path
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo, kafka_tools_are_there
-from tests.worlds.json_schema import violations
+from tests.worlds.processes import violations
 from zkgroup.demo.cluster import values_in
 from zkgroup.demo.flight_data import bundled_lines
 from zkgroup.demo.kafka_tools import CONSOLE

@@ -8,7 +8,7 @@ from pathlib import Path
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo, kafka_tools_are_there
-from tests.worlds.json_schema import violations
+from tests.worlds.processes import violations
 
 
 def test_clients_share_a_group_through_every_fault(tmp_path: Path) -> None:

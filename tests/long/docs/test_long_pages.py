@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.doc_pages import LONG, WITH_EXAMPLES, run_page
+from tests.real.docs.doc_pages import LONG, WITH_EXAMPLES, run_page
 from tests.worlds.prefork import Prefork
 
 

@@ -17,7 +17,7 @@ from tests.long.interop.servers import VERSION, Producer, RealBroker, RealZooKee
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers, running_brokers
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from tests.worlds.processes import preforked as preforked
 
 _numbers = itertools.count(1)

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import eventually
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 
 CHROOT = "/controller-facts"
 REAL, OURS = 1, 100

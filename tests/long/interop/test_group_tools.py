@@ -20,7 +20,7 @@ from tests.long.interop.served_tools import RELEASES, ServedTools
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import becomes, eventually
-from tests.worlds.group_readers import KafkaPythonReader
+from tests.wired.interop.group_readers import KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.model import TopicPartition
 

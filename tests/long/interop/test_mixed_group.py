@@ -9,7 +9,7 @@ from tests.long.interop.conftest import Scene
 from tests.long.interop.members import Kind, Member
 from tests.long.interop.servers import Producer
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.beside import beside
+from tests.worlds.other_clients import beside
 from tests.worlds.shell import Shell
 from zkgroup import GroupMember
 

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from tests.long.interop.servers import VERSION, RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import becomes, eventually
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from tests.worlds.shell import Shell
 from zkgroup import Admin, KafkaSource, TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration

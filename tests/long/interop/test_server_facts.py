@@ -23,7 +23,7 @@ from tests.long.interop.wire import (
     text,
 )
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 Connect = Callable[..., KazooClient]

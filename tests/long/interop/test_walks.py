@@ -5,7 +5,7 @@ from __future__ import annotations
 from kazoo.client import KazooClient
 
 from tests.long.interop.servers import RealZooKeeper
-from tests.worlds.walked_trees import plant, walk_and_compare
+from tests.real.audit.walked_trees import plant, walk_and_compare
 
 
 def test_a_walk_is_the_tree_in_the_servers_files(real_zookeeper: RealZooKeeper, tree: KazooClient) -> None:

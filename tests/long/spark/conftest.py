@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.worlds.spark import audited as audited
-from tests.worlds.spark import running_spark as running_spark
-from tests.worlds.spark import spark as spark
+from tests.long.spark.spark import audited as audited
+from tests.long.spark.spark import running_spark as running_spark
+from tests.long.spark.spark import spark as spark

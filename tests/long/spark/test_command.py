@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
 from zkgroup.audit.spark import session
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import INCIDENTS, findings, folder
+from tests.long.spark.spark import NAMES
+from tests.worlds.audit_folders import INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
-from tests.worlds.spark import NAMES
 from zkgroup.audit.engine import audit
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import ALL_RULES

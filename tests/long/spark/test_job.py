@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.long.spark.spark import NAMES
+from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
-from tests.worlds.golden_audits import INCIDENTS, findings, folder, source
-from tests.worlds.spark import NAMES
 from zkgroup.audit.engine import audit
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES

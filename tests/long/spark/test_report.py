@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.made_reports import data_in
 from tests.worlds.shell import Shell
 from zkgroup.audit.points_in_time import PointInTime

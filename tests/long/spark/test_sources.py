@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.sources import open_source
 from zkgroup.zkfiles.columns import log_columns, snapshot_columns

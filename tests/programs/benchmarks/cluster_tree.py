@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 
 FIRST_BROKER = 101
 BATCH = 500

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from tests.programs.benchmarks.scenarios import GroupBench, Result
 from tests.programs.benchmarks.server import BenchServer, Cost
 from tests.programs.benchmarks.sides import OURS, Side
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.long.interop.jars import compiled
 from tests.programs.benchmarks.server import BenchServer, Cost
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.model.requests import Outcome, Read, ReadDone
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking

@@ -14,7 +14,7 @@ from tests.programs.benchmarks.members import Members
 from tests.programs.benchmarks.observer import Observer, Window
 from tests.programs.benchmarks.server import BenchServer
 from tests.programs.benchmarks.sides import Side
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 
 
 def _json(document: object) -> bytes:

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
-from tests.worlds.screened_findings import bounds_for
-from tests.worlds.whole_columns import whole_columns
+from tests.worlds.screened_findings import bounds_for, whole_columns
 from zkgroup.audit.buckets import temporary
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.whole_columns import whole_columns
 from zkgroup.audit.columns.codes import DELETE
 from zkgroup.audit.columns.logs import all_ends_are_named
 from zkgroup.audit.columns.record_facts import record_facts

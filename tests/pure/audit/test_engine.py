@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
 from zkgroup.audit.engine import PlainRows, audit, bounded_rows, bounds_of, find
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, findings, source
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, source
 from tests.worlds.golden_data import data_of, lines
 from zkgroup.audit.engine import find
 from zkgroup.audit.events import Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, incidents
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, Incident, findings, incidents
 from zkgroup.audit.findings import ALL_RULES
 
 EXPECTED: dict[str, set[tuple[str, str]]] = {

@@ -10,8 +10,8 @@ import pytest
 from tests.programs.benchmarks.group_days import write_logs
 from tests.worlds.files_read import counted_reads
 from tests.worlds.golden_data import FOLDER
+from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.whole_columns import whole_columns
 from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.groups import groups_of

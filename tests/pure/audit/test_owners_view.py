@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.audit_folders import INCIDENTS, source
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from tests.worlds.golden_audits import INCIDENTS, source
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.views.owners import owners_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import START_MS, AuditLog
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder, source
 from zkgroup.audit.events import Event
 from zkgroup.audit.reading import events_of
 from zkgroup.zkfiles.history import History

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
-from tests.worlds.golden_audits import INCIDENTS
-from tests.worlds.golden_audits import folder as folder_of
+from tests.worlds.audit_folders import INCIDENTS
+from tests.worlds.audit_folders import folder as folder_of
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
-from tests.worlds.screened_findings import assert_same, bounds_for
-from tests.worlds.whole_columns import whole_columns
+from tests.worlds.screened_findings import assert_same, bounds_for, whole_columns
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import audit, bounds_of
 from zkgroup.audit.fact_builder import facts_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, source
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, source
 from zkgroup.audit.converted import LogTimes, last_at
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.state_at import StateBuilder, rows_from

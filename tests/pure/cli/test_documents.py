@@ -14,7 +14,7 @@ from zkgroup_cli.member_events import EventPrinter
 from zkgroup_cli.render import Output
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
-from tests.worlds.json_schema import violations
+from tests.worlds.processes import violations
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.controller_handlers import Writer, fails
+from tests.worlds.controller_clusters import Writer, fails
 from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.controller_handlers import Writer
+from tests.worlds.controller_clusters import Writer
 from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory, broken
+from tests.pure.history.cluster_history import OPERATOR, TOPIC, TP, ClusterHistory, broken
 from zkgroup.history import Change, TransactionRefusal
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment, TopicDeletion

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.cluster_history import ClusterHistory, broken
+from tests.pure.history.cluster_history import ClusterHistory, broken
 
 
 def test_a_broker_refuses_a_smaller_controller_epoch() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.replica_cluster import Cluster, ViolationError, run
+from tests.pure.simulation.replica_cluster import Cluster, ViolationError, run
 from tests.worlds.replica_managers import (
     TP,
     DirectoryHosts,

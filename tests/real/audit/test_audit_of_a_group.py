@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.worlds import golden_audits
+from tests.real.audit.browser import Page, browser, found
+from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.browser import Page, browser, found
 from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
@@ -73,8 +73,8 @@ def test_no_table_is_wider_than_its_section(tab: Page, tmp_path: Path) -> None:
     On paper each table says how many rows are only on the screen.
     """
     file = tmp_path / "report.html"
-    source = golden_audits.source(golden_audits.INCIDENTS)
-    file.write_text(page(report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)]).data))
+    source = audit_folders.source(audit_folders.INCIDENTS)
+    file.write_text(page(report_of(source, [audit_folders.folder(audit_folders.INCIDENTS)]).data))
     wide = (
         "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
     )

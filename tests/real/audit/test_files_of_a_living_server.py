@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import eventually, joined
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.log_index import HopIndex, index_log
 from zkgroup.zkfiles.logs import LogReader

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.replay_start import SnapshotWindow, candidates, load

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.worlds.kazoo_clients import kazoo_on
-from tests.worlds.walked_trees import plant, walk_and_compare
+from tests.real.audit.walked_trees import plant, walk_and_compare
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.real.broker.server_brokers import QUICK, Cluster
 from tests.waiting import PATIENCE_S, becomes, eventually
-from tests.worlds.server_brokers import QUICK, Cluster
-from tests.worlds.sessions import end_session
-from tests.worlds.witness import witness_on
+from tests.worlds.other_clients import end_session, witness_on
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.machine.events import (
     BrokerEffect,

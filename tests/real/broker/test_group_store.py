@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.real.broker.server_stores import ServerStore, ServerStores
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.server_stores import ServerStore, ServerStores
 from tests.worlds.stepped_stores import GROUP, P0, member, record
 from zkgroup.broker.groups.store_events import (
     ExpireOffsets,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.waiting import becomes, eventually
+from tests.worlds.other_clients import end_session_of
 from tests.worlds.processes import Process
 from tests.worlds.replica_managers import records_on_disk
-from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create

@@ -17,7 +17,7 @@ from zkgroup_cli.params import parse_settings
 from zkgroup_cli.render import Output
 
 from tests.waiting import eventually
-from tests.worlds.sessions import end_session_of
+from tests.worlds.other_clients import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings

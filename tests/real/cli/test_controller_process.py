@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.waiting import becomes, eventually
-from tests.worlds.beside import beside
+from tests.worlds.other_clients import beside
 from tests.worlds.processes import Process
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups

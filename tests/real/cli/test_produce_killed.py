@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.other_clients import end_session_of
 from tests.worlds.replica_managers import records_on_disk
-from tests.worlds.sessions import end_session_of
 from tests.worlds.shell import Shell
 from zkgroup.admin.cluster.brokers import ClusterReader, read_states
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, ProducerSettings, RecordProducer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import eventually
-from tests.worlds.beside import beside
+from tests.worlds.other_clients import beside
 from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell

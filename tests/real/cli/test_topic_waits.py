@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.waiting import eventually
-from tests.worlds.beside import beside
+from tests.worlds.other_clients import beside
 from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell

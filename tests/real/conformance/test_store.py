@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.worlds.acl_targets import memory_target, real_target
+from tests.real.conformance.acl_targets import memory_target, real_target
 from tests.worlds.clients import opener
 from zkgroup.model.ports import Store
 from zkgroup.testing import MemoryZooKeeper

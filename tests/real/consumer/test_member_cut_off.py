@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.cut_off_members import Work, cut_off_a_member
+from tests.real.consumer.cut_off_members import Work, cut_off_a_member
 from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.zookeeper.blocking import Blocking
 

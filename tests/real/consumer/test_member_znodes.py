@@ -11,7 +11,7 @@ from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from tests.waiting import PATIENCE_S, next_of
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.model.requests import Create
 from zkgroup.testing.plugin import ServerTree

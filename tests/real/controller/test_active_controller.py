@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
+from tests.real.controller.server_controllers import ServerControllers
 from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import ServerControllers
 from zkgroup.admin.topics import creation
 from zkgroup.errors import ConflictError, OperationRefusedError
 from zkgroup.groups.ensemble import Ensemble

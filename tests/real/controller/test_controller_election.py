@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.real.controller.server_controllers import ElectorThread
 from tests.waiting import eventually
 from tests.worlds.clients import opener
-from tests.worlds.controller_handlers import Writer, fails
-from tests.worlds.server_controllers import ElectorThread
+from tests.worlds.controller_clusters import Writer, fails
 from tests.worlds.stores import Before
 from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.events import Resigned

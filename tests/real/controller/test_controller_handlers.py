@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.real.controller.server_controllers import RunningController, ServerControllers
 from tests.waiting import becomes, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import RunningController, ServerControllers
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model.requests import Create, CreateMissing, CreateMissingDone, SetData

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
+from tests.real.controller.server_controllers import RunningController, ServerControllers
 from tests.waiting import becomes, eventually, happened
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import RunningController, ServerControllers
 from tests.worlds.stepped_controllers import Host
 from zkgroup.admin.reassign.cancellation import cancel as cancel_moves
 from zkgroup.admin.reassign.cancellation import plan_cancel

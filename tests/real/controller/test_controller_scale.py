@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from tests.programs.benchmarks.cluster_tree import FIRST_BROKER, ClusterTree
+from tests.real.controller.server_controllers import ServerControllers
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import tp
-from tests.worlds.server_controllers import ServerControllers
 from tests.worlds.stepped_controllers import Host
 from zkgroup.model.requests import Exists, ListChildren, Read, ReadMany, Request
 from zkgroup.testing.chaos import ChaosZooKeeper

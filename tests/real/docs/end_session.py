@@ -12,8 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.waiting import eventually
-from tests.worlds.sessions import end_session_of
-from tests.worlds.witness import witness_on
+from tests.worlds.other_clients import end_session_of, witness_on
 
 
 def _is_gone(pid: int) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.doc_pages import (
+from tests.real.docs.doc_pages import (
     LONG,
     PAGES,
     WITH_EXAMPLES,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bucket_findings import lists_of
-from tests.worlds.golden_audits import INCIDENTS, folder
 from tests.worlds.history_files import PlayedSpark
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.documents import findings_document

@@ -8,7 +8,7 @@ from zkgroup_cli.audit_rows import LastTransaction
 from zkgroup_cli.commands.audit.findings import RUN, EnsembleFinding, EnsembleIncident, EnsembleRun
 from zkgroup_cli.schemas import SCHEMAS
 
-from tests.worlds.json_schema import violations
+from tests.worlds.processes import violations
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES

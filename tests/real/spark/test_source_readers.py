@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.spark.snapshot_source import FilteringSnapshotSource, SnapshotSource
 from zkgroup.audit.spark.tree_source import TreeSource

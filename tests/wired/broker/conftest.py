@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.memory_brokers import MemoryBrokers
+from tests.worlds.running_brokers import MemoryBrokers
 
 
 @pytest.fixture

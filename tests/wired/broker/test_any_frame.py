@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.pure.properties.frame_values import values_of_kind
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
+from tests.worlds.group_services import MemoryGroupStore
 from tests.worlds.memory_cluster import MemoryCluster
-from tests.worlds.memory_group_store import MemoryGroupStore
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.replica_managers import in_memory, on_disk
 from tests.worlds.serving import Client, context_of, on_a_loop, until

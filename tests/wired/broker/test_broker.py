@@ -13,9 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from tests.waiting import PATIENCE_S, happened, joined, outcome
 from tests.worlds.batches import records_of
-from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import records_on_disk
-from tests.worlds.running_brokers import QUICK, ask
+from tests.worlds.running_brokers import QUICK, T0, MemoryBrokers, ask
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import BrokerIdInUseError, ConfigError, ConflictError, StoreUnavailableError
 from zkgroup.metrics.prometheus import PrometheusMetrics

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, happened
-from tests.worlds.memory_brokers import T0, MemoryBrokers
 from tests.worlds.replica_managers import records_on_disk
-from tests.worlds.running_brokers import Idle
+from tests.worlds.running_brokers import T0, Idle, MemoryBrokers
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.lifecycle import HostedControllerConfig, run_controlled_shutdown

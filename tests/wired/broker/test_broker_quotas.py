@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.memory_brokers import T0, MemoryBrokers
-from tests.worlds.running_brokers import QUICK
+from tests.worlds.running_brokers import QUICK, T0, MemoryBrokers
 from zkgroup.model.requests import Create
 from zkgroup.znodes.config import BrokerConfig, ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS

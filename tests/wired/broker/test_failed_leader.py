@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.memory_brokers import T0, MemoryBrokers
-from tests.worlds.running_brokers import QUICK
+from tests.worlds.running_brokers import QUICK, T0, MemoryBrokers
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ReplicaStorageError

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.worlds.memory_brokers import T0, MemoryBrokers
+from tests.worlds.running_brokers import T0, MemoryBrokers
 from zkgroup.broker.replica_view import Role
 from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pure.broker.log.made_batches import batch
-from tests.worlds.memory_brokers import T0, MemoryBrokers
-from tests.worlds.running_brokers import QUICK
+from tests.worlds.running_brokers import QUICK, T0, MemoryBrokers
 from zkgroup.model.requests import Create
 from zkgroup.wire.records import (
     EARLIEST,

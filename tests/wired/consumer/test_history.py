@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.recording import Recorder
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
-from tests.worlds.recording import Recorder
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.sources.memory import MemorySource
 from zkgroup.testing.memory_zookeeper.leader import server_transactions

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.controller.scripted_broker import channel_to_a_broker
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
-from tests.worlds.scripted_broker import channel_to_a_broker
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.controller.channels import ChannelSettings
 from zkgroup.controller.machine.events import BrokerRequest

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 import pytest
 
 from tests.waiting import eventually
-from tests.worlds.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
+from tests.wired.interop.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, Incident, findings, incidents, source
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, Incident, findings, incidents, source
 from zkgroup.audit import incidents as package
 from zkgroup.audit.engine import audit
 from zkgroup.audit.facts import Facts

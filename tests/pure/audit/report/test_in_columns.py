@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyarrow.parquet import read_table
 
+from tests.worlds.audit_folders import INCIDENTS
+from tests.worlds.audit_folders import folder as folder_of
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.bounded_findings import TIGHT as TIGHT_ROWS
 from tests.worlds.bounded_findings import rows_of as random_log
-from tests.worlds.golden_audits import INCIDENTS
-from tests.worlds.golden_audits import folder as folder_of
 from tests.worlds.made_reports import GROUP, busy
 from tests.worlds.random_histories import history_of
 from zkgroup.audit.engine import Found

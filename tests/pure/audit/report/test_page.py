@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import pytest
 
-from tests.worlds import golden_audits
+from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
 from zkgroup.audit.report.keeping import ReportLimits
@@ -69,8 +69,8 @@ def read(html: str) -> Reader:
 @pytest.fixture(scope="module")
 def incidents() -> str:
     """The report of the golden incidents."""
-    source = golden_audits.source(golden_audits.INCIDENTS)
-    return page(report_of(source, [golden_audits.folder(golden_audits.INCIDENTS)]).data)
+    source = audit_folders.source(audit_folders.INCIDENTS)
+    return page(report_of(source, [audit_folders.folder(audit_folders.INCIDENTS)]).data)
 
 
 def test_the_page_is_whole(incidents: str) -> None:

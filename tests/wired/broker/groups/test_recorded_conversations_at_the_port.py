@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.wired.broker.groups.recorded_groups_at_the_port import ServerReplay
 from tests.worlds.recorded_groups import BEFORE, conversations
-from tests.worlds.recorded_groups_at_the_port import ServerReplay
 from zkgroup.broker.settings import BrokerSettings
 
 RECORDED = conversations()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.waiting import becomes, eventually, joined
+from tests.wired.consumer.recording import Recorder
 from tests.worlds.clients import leader_of
 from tests.worlds.public_apis import Application, Listener, orders, settings
-from tests.worlds.recording import Recorder
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.sync import Consumer
 from zkgroup.history import CheckOptions, check_history

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, InvalidACLError, NoAuthError, NoNodeError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
-from tests.worlds.kazoo_clients import kazoo_on
+from tests.worlds.other_clients import kazoo_on
 from zkgroup.model.ports import Store
 from zkgroup.model.requests import Code
 from zkgroup.testing import MemoryZooKeeper

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.golden_audits import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 
 NAMES = (*HEALTHY, INCIDENTS)
 

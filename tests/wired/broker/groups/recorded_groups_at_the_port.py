@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.group_services import GroupServer, group_server
-from tests.worlds.memory_group_store import MemoryGroupStore
+from tests.worlds.group_services import GroupServer, MemoryGroupStore, group_server
 from tests.worlds.recorded_groups import (
     LATE_MS,
     PARTITIONS,
