@@ -83,7 +83,10 @@ DIFFERENCES = [
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` is taken, and every record is kept."),
     (
         "AlterConfigs, IncrementalAlterConfigs",
-        "Any broker changes the configs of each broker; Kafka's only its own.",
+        (
+            "Any broker changes the configs of each broker; Kafka's only its own. A name that zkgroup brokers do not "
+            "know is kept as a plug-in's, also where Kafka reads it only at its start, as `log.dir` (Kafka: 42)."
+        ),
     ),
     (
         "CreateTopics, AlterConfigs and the other requests of tools",

@@ -48,5 +48,7 @@ def test_what_a_broker_knows_is_told(
     assert {name: of_broker[name].value for name in expected} == expected
     assert [name for name in expected if not of_broker[name].read_only] == ["log.cleanup.policy"]
     of_topic = _described(cluster, TOPIC_RESOURCE, "orders")
-    expected = {"compression.type": "producer", "flush.messages": str(2**63 - 1), "segment.jitter.ms": "5"}
+    never = str(2**63 - 1)
+    expected = {"compression.type": "producer", "flush.messages": never, "flush.ms": never}
+    expected["segment.jitter.ms"] = "5"
     assert {name: of_topic[name].value for name in expected} == expected

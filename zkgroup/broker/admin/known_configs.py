@@ -62,6 +62,7 @@ _STARTED: Final[Mapping[str, tuple[int, str]]] = {
 """Configs with which a broker was started, beside its settings, to type and documentation."""
 _FIXED_OF_TOPICS: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "compression.type": (STRING, "producer", "Batches are stored as they were sent."),
+    "flush.ms": (LONG, _NO_LIMIT, "No log is forced to the disk by time."),
     "follower.replication.throttled.replicas": (LIST, "", "Replicas that are throttled as followers."),
     "leader.replication.throttled.replicas": (LIST, "", "Replicas that are throttled at their leaders."),
     "message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
@@ -82,6 +83,7 @@ _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "inter.broker.listener.name": (STRING, None, "There is one listener."),
     "listener.security.protocol.map": (STRING, "PLAINTEXT:PLAINTEXT", "There is one listener."),
     "log.cleaner.enable": (BOOLEAN, "false", "Nothing is compacted."),
+    "log.flush.interval.ms": (LONG, None, "No log is forced to the disk by time."),
     "log.message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
     "log.message.timestamp.difference.max.ms": (
         LONG,
