@@ -83,7 +83,8 @@ STATUS_BROKERS = Shape(
 )
 THROTTLE_LEFT = Shape(
     Throttled,
-    *(given("brokers", BROKERS), given("topics", list_of(STRING))),
+    JsonKey("brokers", BROKERS, lambda left: list(left.brokers)),
+    JsonKey("topics", list_of(STRING), lambda left: list(left.topics)),
     JsonKey("next", STRING, lambda _: CLEAR_THROTTLE),
 )
 COORDINATOR_STATUS = Shape(CoordinatorStatus)

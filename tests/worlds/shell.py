@@ -30,7 +30,8 @@ class Ran:
     def document(self) -> dict[str, Any]:
         """Its JSON document, validated with the published schema."""
         document = json.loads(self.out)
-        assert violations(document, SCHEMAS[document["schema"]]) == []
+        found = violations(document, SCHEMAS[document["schema"]])
+        assert not found, found
         return dict(document)
 
     @property
