@@ -16,9 +16,9 @@ class Violation:
     """An invariant that did not hold, with its partition and zxid."""
 
     invariant: str
-    """`S1` to `S34`, `L1` to `L7`, or `records`: `zkgroup.history` says what each one is."""
+    """`S1` to `S34`, `L1` to `L7`, or `records`; `zkgroup.history` explains them."""
     detail: str
-    """What was found and what was expected, as text for people."""
+    """The state that was found and the one that was expected, as text for people."""
     topic_partition: TopicPartition | None = None
     """The partition; None if the violation is not about one."""
     zxid: int | None = None
@@ -69,7 +69,7 @@ class Figures:
     in_flight_overlaps: int = 0
     """Records that an old owner began before and finished after the new owner's first: allowed, bounded."""
     overlap_ms_max: float = 0.0
-    """Longest time, in milliseconds, after which an old owner began a record beside the new owner (S8)."""
+    """Longest time, in milliseconds, after which an old owner began a record beside the new owner."""
 
     @property
     def unknown_share(self) -> float:
@@ -94,11 +94,11 @@ class Report:
     figures: Figures
     """Counts of what happened."""
     damage: tuple[str, ...] = field(default=())
-    """What is missing in the recording: with damage the history proves nothing."""
+    """The gaps of the recording: with damage the history proves nothing."""
 
     @property
     def holds(self) -> bool:
-        """Whether there is no violation, no damage, and not too many unknown outcomes."""
+        """True if there is no violation, no damage, and not too many unknown outcomes."""
         return not self.violations and not self.damage and self.figures.unknown_share <= UNKNOWN_SHARE_MAX
 
     def shortfalls(self, least: Mapping[str, int]) -> tuple[str, ...]:
@@ -113,16 +113,16 @@ TAKEOVER_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What the log does not say. Times are on the clock of the log, in milliseconds."""
+    """Facts that are not in the log. Times are on the clock of the log, in milliseconds."""
 
     quiet_from_ms: int | None = None
-    """When the last fault was healed and the last change was made; without it L6 and L7 are not decided."""
+    """Time of the last repair or other change; without it convergence (L6, L7) is not decided."""
     takeover_ms: int = TAKEOVER_MS
     """Longest time without a controller after that."""
     recovery_ms: int = 10_000
     """Longest time for unfinished work after that; add the time that copying takes."""
     same_process: Collection[Collection[int]] = ()
-    """Sessions that one process had in turn: it may delete its own stale registration (S17)."""
+    """Sessions that one process had in turn: it may delete its own stale registration."""
     down: Collection[int] = ()
     """Brokers that are registered but cannot lead any partition, because their disks fail."""
     unserved: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
@@ -178,9 +178,9 @@ class ClusterReport:
     figures: ClusterFigures
     """Counts of what happened."""
     damage: tuple[str, ...] = ()
-    """What is missing in the recording: with damage the history proves nothing."""
+    """The gaps of the recording: with damage the history proves nothing."""
 
     @property
     def holds(self) -> bool:
-        """Whether there is no violation and no damage."""
+        """True if there is no violation and no damage."""
         return not self.violations and not self.damage

@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRefusal:
-    """Why a transaction was refused: the path and ZooKeeper's code."""
+    """The refusal of a transaction: the path and ZooKeeper's code."""
 
     path: str
     """The path of the znode; empty if it is not known, as in logs of real servers."""
@@ -61,7 +61,7 @@ class ServerTransaction:
     kind: Literal["write", "create_session", "close_session"] = "write"
     """A write, or the start or the end of a session."""
     refusal: TransactionRefusal | None = None
-    """Why it was refused; None for an accepted one."""
+    """The refusal; None for an accepted one."""
 
 
 _ACTIONS: Final[Mapping[int, Action]] = {

@@ -1,1 +1,1 @@
-"""The checker of brokers and controllers: S11-S17, L6 and L7, from server logs and brokers' records."""
+"""The checker of brokers and controllers (S11-S17, L6, L7), from server logs and brokers' records."""

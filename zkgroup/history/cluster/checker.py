@@ -1,8 +1,8 @@
 """The checker of brokers and controllers, and the invariants decided from the brokers' own records. Pure.
 
-The servers' log decides S11 to S17, L6 and L7 (`server_invariants`, `reassignment_invariants`). Here the
-brokers' histories are compared: requests that they accepted, records that they acknowledged. They consist
-of `zkgroup.history.records`; `member` names the broker, `pid` its process.
+`server_invariants` and `reassignment_invariants` decide invariants (S11 to S17) and convergence (L6, L7) from
+the servers' log. Here the brokers' histories are compared: requests that they accepted, records that they
+acknowledged. They consist of `zkgroup.history.records`; `member` names the broker, `pid` its process.
 
     control.accepted   broker, incarnation, controller, epoch        a controller's request was accepted
     role.taken         broker, topic, partition, leader, leader_epoch, life

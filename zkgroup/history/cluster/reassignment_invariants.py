@@ -1,4 +1,4 @@
-"""S14 to S16: each requested reassignment, from its request to its end, decided from the server's log."""
+"""Follows each requested reassignment in the server's log, from its request to its end (S14 to S16)."""
 
 from __future__ import annotations
 

@@ -93,10 +93,10 @@ class ReplayedCluster:
     moves: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """The entries of the reassignment znode; none where it is not readable."""
     preferred: bool = False
-    """Whether a preferred election is requested."""
+    """True if a preferred election is requested."""
     deletions: set[str] = field(default_factory=set)
     has_slots: bool = False
-    """Whether `__consumer_offsets` is the topic of the slots: its number of partitions is stored."""
+    """True if `__consumer_offsets` is the topic of the slots: its number of partitions is stored."""
     _written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """czxid and mzxid of each topic."""
     _marks: dict[str, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class ReplayedCluster:
         return None if seen is None else seen.state
 
     def is_unhosted(self, topic: str) -> bool:
-        """Whether the topic was created without brokers, and no broker was assigned since (ADR 0029)."""
+        """Returns whether the topic, created without brokers, has had none assigned since (ADR 0029)."""
         found = self.topics.get(topic)
         if found is None or not may_be_unhosted(found):
             return False
@@ -140,7 +140,7 @@ class ReplayedCluster:
                 yield TopicPartition(name, number)
 
     def is_slot(self, tp: TopicPartition) -> bool:
-        """Whether the partition is a slot of group coordinators, whose log is empty (recipes 20)."""
+        """Returns whether the partition is a slot of group coordinators, whose log is empty."""
         return self.has_slots and tp.topic == OFFSETS_TOPIC
 
     def apply(self, transaction: ServerTransaction, change: Change) -> None:

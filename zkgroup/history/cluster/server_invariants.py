@@ -31,7 +31,7 @@ FENCE_PATHS = (ControllerRegistration.path(), ControllerEpoch.path())
 
 
 class ClusterLogChecker:
-    """Decides S11 to S17 in one pass over the log."""
+    """Decides the safety invariants of a cluster (S11 to S17) in one pass over the log."""
 
     def __init__(
         self, log: Sequence[ServerTransaction], options: ClusterOptions, figures: ClusterFigures

@@ -1,4 +1,4 @@
-"""The checker of groups with a coordinator: S23-S34, from servers' log and members' records."""
+"""The checker of groups with a coordinator (S23-S34), from servers' log and members' records."""
 
 from zkgroup.history.coordinator.checker import CoordinatorReport, check_coordinator
 

@@ -1,4 +1,4 @@
-"""What administrators asked for and were answered, from records: S30, S31 and S33. Pure."""
+"""Administrators' requests and answers, from records: deletions (S30, S31), removed members (S33). Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkgroup.model import TopicPartition
 
 @dataclass(slots=True)
 class Moments:
-    """When something was so: the times at which that changed, the first before all others."""
+    """The moments at which something was so: the times of its changes, the first before all others."""
 
     changes: list[tuple[float, bool]]
 
@@ -28,7 +28,7 @@ class Moments:
             self.changes.append((at_ms, is_so))
 
     def was_so(self, since_ms: float, until_ms: float) -> bool:
-        """Whether it was so at any moment of this time."""
+        """Returns whether it was so at any moment of this time."""
         ends = [*self.changes, (float("inf"), False)]
         return any(
             is_so and begins_ms <= until_ms and ends_ms >= since_ms
@@ -38,17 +38,17 @@ class Moments:
 
 @dataclass(slots=True)
 class Absences:
-    """When groups, and offsets of groups, were not in ZooKeeper."""
+    """The times at which groups, and offsets of groups, were not in ZooKeeper."""
 
     groups: dict[str, Moments] = field(default_factory=dict)
     offsets: dict[tuple[str, TopicPartition], Moments] = field(default_factory=dict)
 
     def group(self, name: str) -> Moments:
-        """When nothing of a group was there: no offset, no marker, no members."""
+        """Returns the times at which nothing of a group was there: no offset, no marker, no members."""
         return self.groups.setdefault(name, Moments.since_ever(True))
 
     def offset(self, name: str, tp: TopicPartition) -> Moments:
-        """When a group had no offset of a partition."""
+        """Returns the times at which a group had no offset of a partition."""
         return self.offsets.setdefault((name, tp), Moments.since_ever(True))
 
 
@@ -79,7 +79,7 @@ def removed_members(records: Iterable[HistoryRecord]) -> Mapping[tuple[str, str]
 
 
 def check_deletions(records: Sequence[HistoryRecord], absences: Absences) -> Iterator[Violation]:
-    """S30 and S31: what was deleted, by the answer, was not there at some moment while it was asked for."""
+    """A deleted group or offset was gone at some moment while its deletion was asked for (S30, S31)."""
     for record in records:
         if record.kind == "group.deleted":
             name, since_ms = record.fields["group"], record.fields["since_ms"]

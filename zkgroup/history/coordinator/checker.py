@@ -62,14 +62,14 @@ class CoordinatorReport:
 
     @property
     def holds(self) -> bool:
-        """Whether there is no violation."""
+        """True if there is no violation."""
         return not self.violations
 
 
 def check_coordinator(
     transactions: Iterable[ServerTransaction], records: Iterable[HistoryRecord]
 ) -> CoordinatorReport:
-    """Decides S23 to S34.
+    """Decides the invariants of coordinated groups (S23 to S34).
 
     Args:
         transactions: everything that the server accepted and refused, in any order.
@@ -120,7 +120,7 @@ def _membership(record: HistoryRecord) -> tuple[str, int, str]:
 def check_generations(
     records: Sequence[HistoryRecord], removed: Mapping[str, Sequence[int]], figures: Counter[str]
 ) -> Iterator[Violation]:
-    """S23: every generation begins once, until the group is removed, and its members have one leader.
+    """Every generation begins once, until the group is removed, and its members have one leader (S23).
 
     A client that asked before the removal may be answered for the group that was removed.
     """
@@ -129,7 +129,7 @@ def check_generations(
         return sum(each <= at_ms for each in removed.get(group, ()))
 
     began: dict[tuple[str, int], int] = {}
-    """How often the group had been removed when the generation began."""
+    """Number of times that the group had been removed when the generation began."""
     leaders: dict[tuple[str, int], str] = {}
     for record in records:
         if record.kind not in ("generation.began", "join.ok"):
@@ -153,7 +153,7 @@ def check_generations(
 
 
 def check_assignments(records: Sequence[HistoryRecord], figures: Counter[str]) -> Iterator[Violation]:
-    """S24: what the members of a generation own is disjoint.
+    """No two members of a generation own the same partition (S24).
 
     A cooperative member owns what it kept when it joined, until its assignment says otherwise; but no
     longer what a generation that it was not in has given to another member.
@@ -190,7 +190,7 @@ def check_assignments(records: Sequence[HistoryRecord], figures: Counter[str]) -
 def check_acknowledgements(
     records: Sequence[HistoryRecord], stored: Mapping[tuple[str, TopicPartition], Sequence[int]]
 ) -> Iterator[Violation]:
-    """S29: while a commit was under way that is acknowledged, one of its partition was stored."""
+    """While a commit was under way that is acknowledged, one of its partition was stored (S29)."""
     sent_ms: dict[str, float] = {}
     for record in records:
         if record.kind == "commit.sent":
@@ -207,7 +207,7 @@ def check_acknowledgements(
 def check_fetches(
     records: Sequence[HistoryRecord], replay: CoordinatedGroupsReplay, figures: Counter[str]
 ) -> Iterator[Violation]:
-    """S34: a topic was created before a fetch was sent; what was committed before that is of a former one."""
+    """No fetch gets an offset that was committed before the topic was created again (S34)."""
     for record in records:
         if record.kind != "fetch.ok":
             continue

@@ -1,4 +1,4 @@
-"""The znodes of coordinated groups, replayed from the servers' log: S25 to S28 and S30 to S33."""
+"""The znodes of coordinated groups, replayed from the servers' log: commits (S25-S28), removals (S30-S33)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SentCommit:
     member_id: str = field(default="", compare=False)
     sent_ms: float = field(default=0, compare=False)
     kept: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
-    """What the member that sent it has kept when it joined the generation."""
+    """The partitions that its sender has kept when it joined the generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class _Written:
 
 @dataclass(slots=True)
 class _TopicLife:
-    """When a topic was created, and whether it is there, also of one of which the log has nothing."""
+    """The creation of a topic, and its existence, also of one of which the log has nothing."""
 
     created: list[tuple[int, float]] = field(default_factory=list)
     """Transaction and time of each creation."""
     is_there: bool = True
     is_requested: bool = False
-    """Whether its deletion is requested."""
+    """True if its deletion is requested."""
 
     def is_former(self, zxid: int) -> bool:
-        """Whether a transaction was before the topic was created last."""
+        """Returns whether a transaction was before the topic was created last."""
         return bool(self.created) and zxid < self.created[-1][0]
 
 
@@ -82,26 +82,26 @@ class _Deprived:
 
 @dataclass(slots=True)
 class _Group:
-    """What stands of a group."""
+    """The present state of a group."""
 
     ids: set[str] = field(default_factory=set)
     is_marked: bool = False
     header: GroupHeader | None = None
     chunks: dict[str, bytes] = field(default_factory=dict)
-    """What holds the stored members, by path."""
+    """The chunks with the stored members, by path."""
     offsets: dict[TopicPartition, _Written] = field(default_factory=dict)
     is_removed_now: bool = False
-    """Whether this transaction has removed it."""
+    """True if this transaction has removed it."""
     former_ms: float = 0
-    """When the group was removed last: commits that were sent before are of a former one."""
+    """Time at which the group was removed last: commits that were sent before are of a former one."""
     changed_ms: dict[TopicPartition, float] = field(default_factory=dict)
-    """When an operator last changed an offset."""
+    """Time at which an operator last changed an offset."""
     deprived: dict[str, _Deprived] = field(default_factory=dict)
     """By member id; forgotten when another coordinator loads the stored members."""
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing of it is there but what ZooKeeper members keep."""
+        """True if nothing of it is there but what ZooKeeper members keep."""
         return not self.offsets and not self.is_marked and self.header is None
 
     def subscribers(self, topic: str) -> list[str]:
@@ -125,7 +125,7 @@ class _Group:
 
     @property
     def has_members(self) -> bool:
-        """Whether members of a coordinator are stored."""
+        """True if members of a coordinator are stored."""
         return self.header is not None and self.header.chunks > 0
 
 
@@ -150,7 +150,7 @@ class CoordinatedGroupsReplay:
         self._removed_members = removed_members or {}
         self._begun = begun or {}
         self.absences = Absences()
-        """When groups and offsets were not there."""
+        """The times at which groups and offsets were not there."""
         self._slot_set_ms: float = 0
         self._groups: dict[str, _Group] = {}
         self._slot_sessions: dict[int, int] = {}
@@ -355,7 +355,7 @@ class CoordinatedGroupsReplay:
             self._violated("S33", detail, transaction)
 
     def _operator_changed(self, transaction: ServerTransaction, name: str, tp: TopicPartition) -> None:
-        """S32: an operator changes the offsets of a group without members."""
+        """An operator changes the offsets only of a group without members (S32)."""
         group = self._group(name)
         self._figures["offsets changed by operators"] += 1
         group.changed_ms[tp] = transaction.at_ms
@@ -370,7 +370,7 @@ class CoordinatedGroupsReplay:
         commit: SentCommit,
         number: str,
     ) -> None:
-        """S30, S32: a member that commits has joined after the last change of an operator."""
+        """A member that commits has joined after the last change of an operator (S30, S32)."""
         if commit.generation == OUTSIDE:
             return
         if commit.sent_ms < group.former_ms:
@@ -381,7 +381,7 @@ class CoordinatedGroupsReplay:
     def _offset_deleted(
         self, transaction: ServerTransaction, key: tuple[str, TopicPartition], zxid: int
     ) -> None:
-        """S31: nobody deletes an offset, written by the transaction `zxid`, that a member needs."""
+        """Nobody deletes an offset, written by the transaction `zxid`, that a member needs (S31)."""
         name, tp = key
         group = self._group(name)
         self._figures["offsets deleted"] += 1
@@ -396,7 +396,7 @@ class CoordinatedGroupsReplay:
             group.deprived.update(dict.fromkeys(group.subscribers(tp.topic), deprived))
 
     def _check_subscribers(self, transaction: ServerTransaction, name: str) -> None:
-        """S31: a member of the next generation, too, subscribed to an offset that was deleted."""
+        """A member of the next generation, too, subscribed to an offset that was deleted (S31)."""
         group = self._group(name)
         generation = group.header.generation if group.header is not None else None
         for member_id, deprived in list(group.deprived.items()):
@@ -411,7 +411,7 @@ class CoordinatedGroupsReplay:
         self._violated("S31", detail, transaction)
 
     def _check_removal(self, transaction: ServerTransaction, name: str) -> None:
-        """S30: a group that is removed leaves nothing."""
+        """A group that is removed leaves nothing (S30)."""
         group = self._group(name)
         if group.is_removed_now:
             group.is_removed_now = False
@@ -421,7 +421,7 @@ class CoordinatedGroupsReplay:
 
 
 def _may_go_back(tp: TopicPartition, commit: SentCommit | int, before: SentCommit | int) -> bool:
-    """Whether a commit may lower the offset of the one before.
+    """Returns whether a commit may lower the offset of the one before.
 
     Requests of one member may change places. A cooperative member that has missed a generation keeps what
     that one has given to another member, and commits it in the next one before it revokes it: the protocol

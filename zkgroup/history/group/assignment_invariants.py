@@ -1,4 +1,4 @@
-"""S10 and L1 to L4: equal views lead to equal assignments, and owners converge to the assignment.
+"""Equal views lead to equal assignments (S10), and owners converge to the assignment (L1 to L4).
 
 The range strategy is implemented here a second time, and shares no code with `zkgroup.assignment`.
 """
@@ -39,7 +39,7 @@ _NO_PLAN = frozenset({"unsupported_subscription", "assignment_refused"})
 
 
 def check_views(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
-    """S10 over every assignment that a member recorded with its result."""
+    """Compares equal views (S10) over every assignment that a member recorded with its result."""
     views: dict[tuple[str, str], HistoryRecord] = {}
     results: dict[tuple[str, str], HistoryRecord] = {}
     for records in evidence.by_member.values():

@@ -37,8 +37,9 @@ def check_history(
 
     Args:
         records: what the members recorded, in any order.
-        transactions: everything that the server accepted and refused, in any order; without it S1-S4 and
-            L1-L4 are decided from the records, S5 claim by claim, S6 and S22 are not.
+        transactions: everything that the server accepted and refused, in any order; without it claims
+            (S1-S4) and convergence (L1-L4) are decided from the records, commits (S5) claim by claim,
+            outcomes (S6) and half claims (S22) not at all.
         options: what the records and the log do not say.
 
     Raises:
@@ -77,7 +78,7 @@ def check_history(
 
 
 def _commits(evidence: GroupEvidence, decided: set[str]) -> list[Violation]:
-    """S5 and S6: compares commits with processed records, and reported outcomes with the log."""
+    """Compares commits with processed records (S5), and reported outcomes with the log (S6)."""
     acknowledgements = Acknowledgements(evidence)
     found: list[Violation] = []
     if evidence.transactions:

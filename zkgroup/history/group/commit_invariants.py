@@ -1,4 +1,4 @@
-"""Invariants of commits: S5, a committed record was processed, and S6, a reported outcome is true.
+"""Invariants of commits: a committed record was processed (S5), and a reported outcome is true (S6).
 
 For S6, a commit reported as done is in the log, with its value and version, at its zxid; one reported as
 refused is not. A commit without a response may be either, and accounts for one write at most, so a second
@@ -41,7 +41,7 @@ class Attempt:
     invoked: HistoryRecord
     reported: ReportedOutcome = "nothing"
     zxid: int | None = None
-    """Where it is written: by the reported outcome or, without a response, by the log."""
+    """The transaction that writes it: by the reported outcome or, without a response, by the log."""
 
     @property
     def is_written(self) -> bool:
@@ -112,7 +112,7 @@ class Acknowledgements:
                     self._oks[partition_of(row), zxid] = row["offset"], row["version"], record.member
 
     def check(self) -> Iterator[Violation]:
-        """S6 over every commit and release. To be called once, and only with a server's log."""
+        """Compares every reported commit and release with the log (S6). To be called once, with a log."""
         yield from self._reported_twice
         written = {(write.topic_partition, write.zxid): write for write in self.writes}
         for (tp, zxid), (value, version, member) in self._oks.items():
@@ -189,7 +189,7 @@ class _Recorded:
         return next(iter(found)) if len(found) == 1 else None
 
     def goes_on_after(self, member: str, session: int, zxid: int) -> bool:
-        """Whether it recorded something later in this session: then nothing earlier is missing."""
+        """Returns whether it recorded something later in this session: then nothing earlier is missing."""
         return self._last.get((member, session), 0) > zxid
 
 
@@ -264,7 +264,7 @@ class OffsetSet:
 
 @dataclass(slots=True)
 class _ClaimStart:
-    """What was processed under one token."""
+    """The records that were processed under one token."""
 
     bases: list[int] = field(default_factory=list)
     """Its start positions: where it began, and the targets of seeks."""
@@ -316,7 +316,7 @@ class _ClaimStart:
 
 
 class ProcessedCommitChecker:
-    """Decides S5 in one pass over the records."""
+    """Decides in one pass over the records whether committed ones were processed (S5)."""
 
     def __init__(self, evidence: GroupEvidence, acknowledgements: Acknowledgements) -> None:
         """With a server's log, `acknowledgements` must be checked first: then it knows what is written."""
@@ -330,11 +330,11 @@ class ProcessedCommitChecker:
 
     @property
     def is_decidable(self) -> bool:
-        """Whether a member recorded deliveries, and members commit only what they processed."""
+        """True if a member recorded deliveries, and members commit only what they processed."""
         return bool(self._recorders) and not self._evidence.options.offsets_given
 
     def check(self) -> Iterator[Violation]:
-        """S5 over every commit."""
+        """Looks for each committed record among the processed ones (S5)."""
         current: dict[tuple[str, TopicPartition], _ClaimStart] = {}
         for record in self._evidence.records:
             match record.kind:

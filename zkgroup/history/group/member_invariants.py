@@ -35,7 +35,7 @@ class AcknowledgedWrite:
 
 
 def check_chains(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
-    """S1 to S4 over the writes of each partition, in the order of the server."""
+    """Checks claims and commits (S1 to S4) over each partition's writes, in the order of the server."""
     yield from _registered_first(evidence)
     chains: dict[TopicPartition, list[AcknowledgedWrite]] = {}
     for write in _writes(evidence):
@@ -73,7 +73,7 @@ def _write(record: HistoryRecord, row: Mapping[str, Any], zxid: int, *, is_claim
 
 
 def _registered_first(evidence: GroupEvidence) -> Iterator[Violation]:
-    """S1: a claiming member has registered, in the session in which it claims."""
+    """A claiming member has registered, in the session in which it claims (S1)."""
     for records in evidence.by_member.values():
         sessions: set[int | None] = set()
         for record in records:
@@ -127,7 +127,7 @@ def _value(
     write: AcknowledgedWrite,
     moved: Mapping[TopicPartition, list[HistoryRecord]],
 ) -> Iterator[Violation]:
-    """S4, and the versions in between that no record explains."""
+    """Offsets never go back (S4). Counts the versions in between that no record explains."""
     tp, between = write.topic_partition, write.version - before.version - 1
     figures.foreign_writes += max(between, 0)
     new_life = write.version < before.version
@@ -158,7 +158,7 @@ class _Claim:
 
 
 def check_deliveries(evidence: GroupEvidence, figures: Figures) -> Iterator[Violation]:
-    """S7, S8 and S9 over every delivery."""
+    """Checks every delivery: under a lease (S7), disjoint (S8), from the right start (S9)."""
     claims: dict[TopicPartition, dict[int, _Claim]] = {}
     for record in evidence.records:
         if record.kind not in ("deliver.start", "deliver.end"):
@@ -173,7 +173,7 @@ def check_deliveries(evidence: GroupEvidence, figures: Figures) -> Iterator[Viol
 
 
 def _leased(evidence: GroupEvidence) -> Iterator[Violation]:
-    """S7: between the beginning and the end of the ownership, and before the lease ran out."""
+    """It is between the beginning and the end of the ownership, and before the lease ran out (S7)."""
     slack_ms = evidence.options.slack_ms
     for member, records in evidence.by_member.items():
         held: dict[tuple[TopicPartition, int], bool] = {}
@@ -204,13 +204,13 @@ class _Leases:
             self._until.append(max(fields["until_ms"], self._until[-1] if self._until else 0))
 
     def cover(self, checked_ms: float, stamped_ms: float) -> bool:
-        """Whether a lease sent no later than the stamp was still running at the check."""
+        """Returns whether a lease sent no later than the stamp was still running at the check."""
         known = bisect.bisect_right(self._sent, stamped_ms)
         return known > 0 and self._until[known - 1] > checked_ms
 
 
 def _disjoint(figures: Figures, tp: TopicPartition, claims: dict[int, _Claim]) -> Iterator[Violation]:
-    """S8: an older claim starts nothing after a newer one has started."""
+    """An older claim starts nothing after a newer one has started (S8)."""
     tokens = sorted(token for token in claims if claims[token].starts)
     for older, newer in itertools.pairwise(tokens):
         first = min(record.ts for record in claims[newer].starts)
@@ -228,7 +228,7 @@ def _disjoint(figures: Figures, tp: TopicPartition, claims: dict[int, _Claim]) -
 def _right_start(
     evidence: GroupEvidence, claims: dict[TopicPartition, dict[int, _Claim]]
 ) -> Iterator[Violation]:
-    """S9: the first record of a claim is the one at the position written with the claim."""
+    """The first record of a claim is the one at the position written with the claim (S9)."""
     moved: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
         if record.kind in ("reset.applied", "foreign_write", "seek"):

@@ -203,14 +203,14 @@ def groups_in(transactions: tuple[ServerTransaction, ...]) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What the records and the log do not say. Times are on the members' clock, in milliseconds."""
+    """Facts that are not in the records and the log. Times are on the members' clock, in milliseconds."""
 
     group: str | None = None
     """Needed only where the server's log holds several groups."""
     member_sessions: Collection[int] = ()
     """Sessions of zkgroup's members beyond those that registered or recorded anything."""
     quiet_from_ms: int | None = None
-    """When the last fault was healed and the last change was made; without it L1-L4 are not decided."""
+    """Time of the last repair or other change; without it convergence (L1 to L4) is not decided."""
     recovery_ms: int = 10_000
     """Longest time after `quiet_from_ms` until the group has converged."""
     ended_members: Collection[str] = ()
@@ -222,7 +222,7 @@ class CheckOptions:
     gaps_allowed: bool = False
     """Offsets of records may have gaps (compacted topics): a claim may start above its position."""
     offsets_given: bool = False
-    """The application commits offsets of its own choice, processed or not: S5 is not decided."""
+    """The application commits offsets of its own choice, processed or not: that rule (S5) is not decided."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""S1 to S4 and S22, decided from the server's log alone."""
+"""Claims, commits (S1 to S4) and half claims (S22), decided from the server's log alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Writer(Enum):
 
 
 class GroupLogChecker:
-    """Decides S1 to S4 in one pass over the log."""
+    """Decides the invariants of claims and commits (S1 to S4) in one pass over the log."""
 
     def __init__(self, evidence: GroupEvidence, figures: Figures) -> None:
         self._evidence = evidence
@@ -152,7 +152,7 @@ class GroupLogChecker:
             )
 
     def _fenced(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
-        """S2: the writer owns the partition at this moment, whether or not the transaction checks that."""
+        """The writer owns the partition at this moment, whether or not the transaction checks that (S2)."""
         owned = self._replayed.owners.get(tp)
         if owned is None or owned.session != transaction.session:
             holder = f"{owned.text!r} owns it" if owned else "no member owns it"
@@ -201,7 +201,7 @@ class GroupLogChecker:
         return any(p is not None and p.kind == "offset" and p.topic_partition == tp for p in places)
 
     def _is_claim(self, transaction: ServerTransaction, written: Change, tp: TopicPartition) -> bool:
-        """Whether the owner was created before; in a handover between threads it is created after."""
+        """Returns whether the owner was created before; in a handover between threads it is created after."""
         before = transaction.changes[: transaction.changes.index(written)]
         places = (self._replayed.place(c.path) for c in before if c.action == "create")
         return any(p is not None and p.kind == "owner" and p.topic_partition == tp for p in places)
@@ -237,7 +237,7 @@ class GroupLogChecker:
 
 
 def half_claims(evidence: GroupEvidence, audit: GroupLogChecker) -> Iterator[Violation]:
-    """S22: no owner znode exists for long without an ownership in its member's own records."""
+    """No owner znode exists for long without an ownership in its member's own records (S22)."""
     held: dict[tuple[TopicPartition, int], list[tuple[float, float]]] = {}
     for holding in evidence.ownerships:
         end_ms = holding.end.ms if holding.end is not None else float("inf")
