@@ -53,7 +53,7 @@ class CreatableTopic:
 
     topic: String
     partitions: Int32
-    """How many; -1 where `replicas` says it, or for the broker's default (from version 4 on)."""
+    """Number of partitions; -1 where `replicas` gives it, or for the broker's default (from version 4 on)."""
     replication_factor: Int16
     """-1 as with `partitions`."""
     replicas: tuple[NewReplicas, ...] = ()
@@ -82,7 +82,7 @@ class CreatedTopic:
     error: Int16
     error_message: Annotated[ErrorText, Versions(1)] = None
     config_error: Annotated[Int16, Tag(0), Versions(5)] = 0
-    """Why `configs` is null."""
+    """The reason why `configs` is null."""
     partitions: Annotated[Int32, Versions(5)] = -1
     replication_factor: Annotated[Int16, Versions(5)] = -1
     configs: Annotated[tuple[CreatedConfig, ...] | None, Versions(5)] = ()
@@ -225,7 +225,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """Says where a value could come from, the one that is in effect first."""
+    """A possible source of a value; the one that is in effect is the first."""
 
     name: String
     value: NullableString
@@ -442,7 +442,7 @@ class ElectLeadersRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedPartition:
-    """Says where one partition is to be."""
+    """The new replicas of one partition."""
 
     partition: Int32
     replicas: tuple[Int32, ...] | None
@@ -451,7 +451,7 @@ class ReassignedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedTopic:
-    """Says where partitions of a topic are to be."""
+    """The new replicas of partitions of a topic."""
 
     topic: String
     partitions: tuple[ReassignedPartition, ...]
@@ -459,7 +459,7 @@ class ReassignedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedPartitionResult:
-    """Says whether the reassignment of one partition was accepted."""
+    """The result of the request to reassign one partition."""
 
     partition: Int32
     error: Int16
@@ -468,7 +468,7 @@ class ReassignedPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignedTopicResult:
-    """Says whether the reassignments of a topic were accepted."""
+    """The results of the requests to reassign partitions of a topic."""
 
     topic: String
     partitions: tuple[ReassignedPartitionResult, ...]
@@ -476,7 +476,7 @@ class ReassignedTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionReassignmentsResponse(Response):
-    """Says which reassignments were accepted; they go on behind the answer."""
+    """The results of the requested reassignments; those that were accepted go on behind the answer."""
 
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_FROM: ClassVar[int | None] = 0

@@ -50,9 +50,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._correlation = 0
         self._response: asyncio.Future[bytes] | None = None
         self._writable: asyncio.Future[None] | None = None
-        """What waits until the broker has taken the last bytes; None without such bytes."""
+        """A future that ends when the broker has taken the last bytes; None without such bytes."""
         self._end: Exception | None = None
-        """What has ended the connection."""
+        """The error that has ended the connection."""
         self._ended = loop.create_future()
         """Is done when the connection has ended."""
         self._lost = loop.create_future()

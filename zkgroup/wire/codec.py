@@ -60,14 +60,14 @@ LAYOUTS_MAX = 1024
 
 
 class Form(NamedTuple):
-    """Holds what decides how a field lies beside its node."""
+    """The parts that decide how a field lies, beside its node."""
 
     version: int
     """Of the message."""
     flexible: bool
-    """Whether lengths are compact and every record ends with tagged fields (KIP-482)."""
+    """True if lengths are compact and every record ends with tagged fields (KIP-482)."""
     is_counted: bool = False
-    """Whether reading counts the items of arrays and the tagged fields (`primitives.limit_items`)."""
+    """True if reading counts the items of arrays and the tagged fields (`primitives.limit_items`)."""
 
 
 @cache
@@ -333,7 +333,7 @@ def _runs(fields: Sequence[Field], form: Form) -> Iterator[list[Field]]:
 
 
 def _is_counted(field: Field, form: Form) -> bool:
-    """Says whether it is an array of records that is always there."""
+    """Returns whether it is an array of records that is always there."""
     node = field.node_in(form.version)
     return isinstance(node, Array) and not isinstance(node.item, Integer) and not node.nullable
 
@@ -352,7 +352,7 @@ def _items(name: str, codec: Codec) -> Write:
 
 
 def _is_flat(field: Field, form: Form) -> bool:
-    """Says whether one `struct` can hold it, once its length is known."""
+    """Returns whether one `struct` can hold it, once its length is known."""
     match field.node_in(form.version):
         case Integer() | Array(Integer(), nullable=False):
             return True

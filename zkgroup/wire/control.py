@@ -22,7 +22,7 @@ NamedPartition = Annotated[TopicPartition, Layout((("topic", String), ("partitio
 
 
 def controller_client_id(broker: int, host: str, port: int) -> str:
-    """What 0.8.2.2 calls itself in LeaderAndIsr and UpdateMetadata (in StopReplica it is an empty text).
+    """Returns the name of 0.8.2.2 in LeaderAndIsr and UpdateMetadata (in StopReplica it is an empty text).
 
     Host and port are the controller's `host.name` and `port`, not the advertised ones.
     """
@@ -65,7 +65,7 @@ class PartitionStateInfo(NamedTuple):
     def of(
         cls, topic_partition: tuple[str, int], state: LeaderAndIsr, version: int, replicas: tuple[int, ...]
     ) -> PartitionStateInfo:
-        """Gives what a request says of a partition whose `state` znode has this version."""
+        """Returns the part of a request about a partition whose `state` znode has this version."""
         return cls(
             *topic_partition,
             state.controller_epoch,
@@ -94,7 +94,7 @@ class PartitionStateInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndPoint:
-    """Says where a broker can be reached."""
+    """The address of a broker."""
 
     broker: Int32
     """Its id."""
@@ -119,7 +119,7 @@ class PartitionError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponse(Response):
-    """Holds what the broker did with each partition; one that it does not replicate is not named."""
+    """The broker's result for each partition; one that it does not replicate is not named."""
 
     error: Int16
     """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
@@ -142,7 +142,7 @@ class LeaderAndIsrRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaResponse(Response):
-    """Holds what the broker did with each partition; 0 also for one that it did not have."""
+    """The broker's result for each partition; 0 also for one that it did not have."""
 
     error: Int16
     """Of the request as a whole: 11 for an older controller epoch than the broker knows."""
@@ -188,7 +188,7 @@ class UpdateMetadataRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownResponse(Response):
-    """Holds what still stands in the way."""
+    """The partitions that still stand in the way."""
 
     VERSIONS: ClassVar[range] = range(3)
 

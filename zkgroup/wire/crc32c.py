@@ -38,7 +38,7 @@ FOLDS: Final = (
 """Bits that are left after each fold. A block of n bits can be folded to m where n <= 2 m - 31."""
 BLOCK_BYTES: Final = 64 * 1024
 SHORT_BYTES: Final = 16
-"""What the table does alone."""
+"""Most bytes that the table does alone."""
 
 
 def require_native(needed_by: str) -> None:
@@ -53,7 +53,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 
 
 def python_crc32c(data: Buffer, crc: int = 0) -> int:
-    """Gives what `crc32c` gives, without the C package."""
+    """Computes `crc32c` without the C package."""
     state = crc ^ _ALL
     for at in range(0, len(data), BLOCK_BYTES):
         state = _block(state, data[at : at + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data)

@@ -92,7 +92,7 @@ class JoinGroupRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAssignment:
-    """Holds what the leader assigns to one member."""
+    """The leader's assignment for one member."""
 
     member_id: String
     assignment: Bytes
@@ -100,7 +100,7 @@ class MemberAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroupResponse(Response):
-    """Holds what is assigned to a member."""
+    """The assignment of a member."""
 
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -132,7 +132,7 @@ class SyncGroupRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse(Response):
-    """Says whether the member is still in the group."""
+    """The answer to a heartbeat: an error if the member is no longer in the group."""
 
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -223,7 +223,7 @@ class TopicToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPartitionResult:
-    """Says whether the offset of one partition was stored."""
+    """The result for the offset of one partition."""
 
     partition: Int32
     error: Int16
@@ -231,7 +231,7 @@ class CommitPartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTopicResult:
-    """Says whether offsets of a topic were stored."""
+    """The results for offsets of a topic."""
 
     topic: String
     partitions: tuple[CommitPartitionResult, ...]
@@ -239,7 +239,7 @@ class CommitTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitResponse(Response):
-    """Says which offsets were stored."""
+    """The result for each offset of a commit."""
 
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_FROM: ClassVar[int | None] = 8
@@ -367,7 +367,7 @@ class DescribedGroup:
     pending_members: Annotated[Int32, Tag(10_003), Versions(5)] = 0
     """Member ids that were given out and have not joined."""
     phase_ends_in_ms: Annotated[Int64, Tag(10_004), Versions(5)] = NO_TIMER
-    """When the initial delay ends, or members that have not joined or synced are removed; -1 for never."""
+    """End of the initial delay, or of the wait for members that have not joined or synced; -1 for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +408,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotUse:
-    """Holds what the groups of a slot take in ZooKeeper, and how much they may. zkgroup's own."""
+    """The usage of ZooKeeper by the groups of a slot, and its bounds. zkgroup's own."""
 
     slot: Int32
     groups: Int32

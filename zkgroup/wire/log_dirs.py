@@ -28,9 +28,9 @@ class ReplicaInLogDir:
     size: Int64
     """Bytes of its segments."""
     lag: Int64
-    """How many records its log end is behind the high watermark."""
+    """Number of records between the high watermark and its log end."""
     is_future: Boolean = False
-    """Whether it is to replace the replica in another folder."""
+    """True if it is to replace the replica in another folder."""
 
 
 @dataclass(frozen=True, slots=True)

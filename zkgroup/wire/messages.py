@@ -80,7 +80,7 @@ class Message:
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Says whether this version has compact lengths and tagged fields."""
+        """Returns whether this version has compact lengths and tagged fields."""
         return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
 
@@ -201,7 +201,7 @@ def encode_response(response: Response, correlation_id: int, *, version: int = 0
 
 
 def response_buffers(response: Response, correlation_id: int, *, version: int = 0) -> list[Buffer]:
-    """Gives what `encode_response` gives, as buffers to be sent one after the other. Raises UnencodableError.
+    """Encodes as `encode_response`, in buffers to be sent one after the other. Raises UnencodableError.
 
     Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
     is joined.
@@ -311,7 +311,7 @@ class FrameSplitter:
         """`max_bytes` bounds a frame, without its size."""
         self._max_bytes = max_bytes
         self._parts: list[bytes] = []
-        """What was fed, joined only when a frame is whole: a buffer that grows is copied again and again."""
+        """The bytes fed, joined only when a frame is whole: a buffer that grows is copied again and again."""
         self._at = 0
         """Bytes of the first part that were given already."""
         self._held = 0

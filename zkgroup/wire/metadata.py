@@ -89,7 +89,7 @@ class MetadataResponse(Response):
 
 
 def body_in_pieces(response: MetadataResponse, version: int = 0) -> Iterator[bytes]:
-    """What `messages.encode` makes of it, a bounded part at a time: a hundred thousand partitions take long.
+    """Encodes it as `messages.encode`, a bounded part at a time: a hundred thousand partitions take long.
 
     Joined, the parts are the body; each has some `PIECE` partitions, but no less than one topic. Raises
     UnencodableError.
@@ -99,7 +99,7 @@ def body_in_pieces(response: MetadataResponse, version: int = 0) -> Iterator[byt
     written = uvarint(count + 1) if flexible else _COUNT.pack(count)
     head = encode(replace(response, topics=()), version)
     tail = len(head) - (4 if 8 <= version <= 10 else 0) - flexible
-    """Where what follows the topics starts, in a body without any."""
+    """Start of the part behind the topics, in a body without any."""
     parts = [head[: tail - (1 if flexible else _COUNT.size)], written]
     partitions = 0
     for topic in response.topics:
@@ -213,7 +213,7 @@ class FinalizedFeature:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsResponse(Response):
-    """Holds what a broker serves.
+    """The APIs and versions that a broker serves.
 
     To a version that it does not serve it answers in version 0, with error 35 and ApiVersions alone
     (KIP-511). The header has version 0 before every version of it.

@@ -39,7 +39,7 @@ VARINT_BYTES_MAX = 5
 
 
 class Codec(NamedTuple):
-    """Says how the values of one node are written and read."""
+    """A way to write and read the values of one node."""
 
     write: Write
     read: Read

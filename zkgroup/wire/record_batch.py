@@ -31,7 +31,7 @@ MAGIC_AT: Final = 16
 """Also in the message sets of magic 0 and 1."""
 CRC_AT: Final = 17
 CHECKED_AT: Final = 21
-"""Where what the CRC covers starts."""
+"""Start of the bytes that the CRC covers."""
 
 COMPRESSION: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -95,7 +95,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_append_time(self) -> bool:
-        """Says whether all records have the max timestamp, which the leader gave them."""
+        """True if all records have the max timestamp, which the leader gave them."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Says whether it ends a transaction; consumers do not see it."""
+        """True if it ends a transaction; consumers do not see it."""
         return bool(self.attributes & CONTROL)
 
 
@@ -125,7 +125,7 @@ def read_header(data: Buffer | bytearray, at: int = 0) -> BatchHeader:
 
 
 def has_crc(header: BatchHeader, batch: Buffer | bytearray) -> bool:
-    """Says whether the checksum of a whole batch holds."""
+    """Returns whether the checksum of a whole batch holds."""
     return crc32c(memoryview(batch)[CHECKED_AT : header.size]) == header.crc
 
 
@@ -198,7 +198,7 @@ def stamp_append_time(data: bytearray, at: int, append_time_ms: int) -> None:
 
 
 def can_be_read(header: BatchHeader) -> bool:
-    """Says whether `records_of` reads the records of the batch."""
+    """Returns whether `records_of` reads the records of the batch."""
     return header.compression <= GZIP
 
 

@@ -137,7 +137,7 @@ def next_session_epoch(epoch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """Says where to read in one partition."""
+    """The place to read at in one partition."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Versions(9)] = field(default=NO_EPOCH, kw_only=True)
@@ -152,7 +152,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchTopic:
-    """Says where to read in partitions of a topic."""
+    """The places to read at in partitions of a topic."""
 
     topic: String
     partitions: tuple[FetchPartition, ...]
@@ -168,7 +168,7 @@ class ForgottenTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """Says who leads a partition."""
+    """The leader of a partition and its epoch."""
 
     leader: Int32 = -1
     """Broker id; -1 for unknown."""
@@ -185,7 +185,7 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """Says where a transaction that was aborted begins."""
+    """The beginning of a transaction that was aborted."""
 
     producer_id: Int64
     first_offset: Int64
@@ -193,7 +193,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Says where the records of a leader epoch end."""
+    """The end of a leader epoch's records."""
 
     leader_epoch: Int32
     end_offset: Int64
@@ -205,7 +205,7 @@ NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """Holds what was read from one partition."""
+    """The records read from one partition."""
 
     partition: Int32
     error: Int16
@@ -215,7 +215,7 @@ class FetchedPartition:
     """Without transactions the high watermark; -1 with an error."""
     log_start_offset: Annotated[Int64, Versions(5)] = field(default=NO_OFFSET, kw_only=True)
     diverging: Annotated[EpochEnd, Tag(0), Versions(12)] = field(default=NO_EPOCH_END, kw_only=True)
-    """Where the log of the leader ends for the epoch that was fetched last: the follower's is not the same
+    """End of the leader's log for the epoch that was fetched last: the follower's is not the same
     from there on (KIP-595). Epoch -1 where it is."""
     current_leader: Annotated[LeaderIdAndEpoch, Tag(1), Versions(12)] = field(
         default=LeaderIdAndEpoch(), kw_only=True
@@ -239,7 +239,7 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTopic:
-    """Holds what was read from partitions of a topic."""
+    """The records read from partitions of a topic."""
 
     topic: String
     partitions: tuple[FetchedPartition, ...]
@@ -247,7 +247,7 @@ class FetchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse(Response):
-    """Holds what was read."""
+    """The records of all topics that were read."""
 
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_FROM: ClassVar[int | None] = 12
@@ -275,7 +275,7 @@ class FetchRequest(Request):
     replica_id: Int32
     """The follower; -1 for a consumer."""
     max_wait_ms: Int32
-    """How long the leader may wait for `min_bytes`."""
+    """Longest time that the leader may wait for `min_bytes`."""
     min_bytes: Int32
     max_bytes: Annotated[Int32, Versions(3)] = field(default=2**31 - 1, kw_only=True)
     """Of all records in the answer; the first batch comes however large it is."""
@@ -292,7 +292,7 @@ class FetchRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
-    """Says which offsets of one partition are asked for."""
+    """A request for offsets of one partition."""
 
     partition: Int32
     current_leader_epoch: Annotated[Int32, Versions(4)] = field(default=NO_EPOCH, kw_only=True)
@@ -304,7 +304,7 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsTopic:
-    """Says which offsets of partitions of a topic are asked for."""
+    """A request for offsets of partitions of a topic."""
 
     topic: String
     partitions: tuple[ListOffsetsPartition, ...]
@@ -379,7 +379,7 @@ class EpochTopic:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndResult:
-    """Says where an epoch ends."""
+    """The end of an epoch."""
 
     error: Int16
     partition: Int32
@@ -391,7 +391,7 @@ class EpochEndResult:
 
 @dataclass(frozen=True, slots=True)
 class EpochTopicResult:
-    """Says where epochs of partitions of a topic end."""
+    """The ends of epochs in partitions of a topic."""
 
     topic: String
     partitions: tuple[EpochEndResult, ...]
@@ -399,7 +399,7 @@ class EpochTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetForLeaderEpochResponse(Response):
-    """Says where epochs end."""
+    """The ends of epochs."""
 
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_FROM: ClassVar[int | None] = 4
@@ -511,5 +511,5 @@ class InitProducerIdRequest(Request):
     """Null for a producer that is idempotent only."""
     transaction_timeout_ms: Int32
     producer_id: Annotated[Int64, Versions(3)] = NO_PRODUCER_ID
-    """What the producer has; -1 for none."""
+    """The id that the producer has; -1 for none."""
     producer_epoch: Annotated[Int16, Versions(3)] = NO_PRODUCER_EPOCH

@@ -103,7 +103,7 @@ READABLE: Mapping[int, range] = {key: kind.VERSIONS for key, kind in REQUESTS.it
 VERSION_0: Mapping[int, range] = {
     key: range(1) for key in REQUESTS if key <= Api.CONTROLLED_SHUTDOWN or key == Api.FIND_COORDINATOR
 }
-"""What Kafka 0.8.2.2 uses."""
+"""The versions that Kafka 0.8.2.2 uses."""
 
 
 ITEMS_MAX: Final = 100_000

@@ -141,9 +141,9 @@ class Text:
 
     nullable: bool
     compact: bool = True
-    """Whether its length is compact in a flexible version."""
+    """True if its length is compact in a flexible version."""
     is_cut: bool = False
-    """Whether a text that is too long is written without its end."""
+    """True if a text that is too long is written without its end."""
 
     @property
     def name(self) -> str:
@@ -156,7 +156,7 @@ class Data:
 
     nullable: bool = False
     is_view: bool = False
-    """Whether reading gives a view of the frame rather than a copy; it keeps the whole frame in memory."""
+    """True if reading gives a view of the frame rather than a copy; it keeps the whole frame in memory."""
 
     @property
     def name(self) -> str:
@@ -196,7 +196,7 @@ class Versions:
 
     @property
     def is_all(self) -> bool:
-        """Says whether every version has the field."""
+        """True if every version has the field."""
         return self.first == 0 and self.last is None
 
 
