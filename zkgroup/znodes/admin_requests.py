@@ -1,7 +1,7 @@
 """Requests to the controller: reassignments, preferred and unclean elections, deletions of topics.
 
-Each exists until the controller has executed it. Unclean elections are zkgroup's own (recipes 15), with a
-result for each partition.
+Each exists until the controller has executed it. Unclean elections are zkgroup's own, with a result for
+each partition.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class PartitionVerdict:
     leader: int | None
     """The present leader; None if there is none."""
     reason: str = ""
-    """Why it was refused; empty otherwise."""
+    """The reason for a refusal; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class UncleanElectionDone:
     time_ms: int
     """Epoch milliseconds of the end."""
     reason: str = ""
-    """Why no election was attempted."""
+    """The reason why no election was attempted."""
 
     @staticmethod
     def path(czxid: int) -> str:
@@ -318,7 +318,7 @@ class TopicDeletion:
     """
 
     without_brokers: tuple[int, ...] = ()
-    """Brokers whose response the controller does not wait for while they are not registered (K20)."""
+    """Brokers whose response the controller does not wait for while they are not registered."""
 
     @staticmethod
     def path(topic: str) -> str:

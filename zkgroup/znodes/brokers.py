@@ -165,7 +165,7 @@ class BrokerRegistration:
 
     @property
     def role(self) -> Role:
-        """`controller` for a zkgroup broker without partitions (recipes 14), `data` for all others."""
+        """`controller` for a zkgroup broker without partitions, `data` for all others."""
         found = self.extensions.get(ZKGROUP_KEY)
         return "controller" if isinstance(found, Mapping) and found.get("role") == "controller" else "data"
 
@@ -553,7 +553,7 @@ def _replicas(path: str, fields: Mapping[str, object], key: str) -> dict[int, tu
 
 
 def _are_plain(lists: Mapping[str, Any]) -> TypeGuard[Mapping[str, list[int]]]:
-    """Says whether all are lists of broker ids under partition numbers, checked for a whole topic at once.
+    """Returns whether all are lists of broker ids under partition numbers, checked for a whole topic at once.
 
     False only means that each must be checked alone.
     """

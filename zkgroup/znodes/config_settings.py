@@ -1,6 +1,6 @@
 """The settings that topics, brokers, clients, users and addresses can have, and checks of their values.
 
-They include the throttles of a reassignment, of tools and brokers from 0.10.1 on (controller.md 4.6).
+They include the throttles of a reassignment, of tools and brokers from 0.10.1 on (rates: controller.md 4.6).
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def cleanup_policies(text: str) -> frozenset[str]:
 
 
 def without_compaction(settings: Mapping[str, str]) -> str | None:
-    """Says what brokers do where a setting of a topic or broker asks for compaction; None: none does."""
+    """Returns a text about a setting that asks for compaction, which brokers do not do; else None."""
     for name in CLEANUP_POLICIES:
         policies = cleanup_policies(settings.get(name, ""))
         if "compact" in policies:

@@ -159,7 +159,7 @@ class Registration:
 
     @property
     def is_zkgroup(self) -> bool:
-        """Says whether a zkgroup member wrote it."""
+        """True if a zkgroup member wrote it."""
         return ZKGROUP_KEY in self.extensions
 
     @property

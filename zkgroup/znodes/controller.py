@@ -46,7 +46,7 @@ class ControllerRegistration:
     `{"version":1,"brokerid":1,"timestamp":"<ms>"}` from 0.8 on; 3.4 and later write version 2 with
     `kraftControllerEpoch`; before 0.8 it was the bare id (kafka/controller/KafkaController.scala@0.8.2.2).
     Its znode version shows whose it is: zkgroup's controllers set it once, which leaves 1; Kafka's leave 0
-    (recipes 13).
+    (election of controllers: recipes 13).
     """
 
     broker: int
@@ -128,7 +128,7 @@ class ControllerEpoch:
 
 
 HISTORY_KEPT: Final = 100
-"""Most records, the newest ones; each has what readers need of the epochs before it (recipes 13)."""
+"""Most records, the newest ones; each has what readers need of the epochs before it."""
 
 STATUS_ENTRIES_MAX: Final = 100
 """Most entries of each list in a status."""
@@ -157,7 +157,7 @@ def standby_controllers_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRecord:
-    """`/zkgroup/controller/history/<epoch>`: a zkgroup controller of this epoch (recipes 13, 18). Persistent.
+    """`/zkgroup/controller/history/<epoch>`: a zkgroup controller of this epoch. Persistent.
 
     Created in the transaction of the election. An epoch without one was a controller's of Kafka, or is older
     than the last hundred: `foreign_epoch` has the last epoch of Kafka's among those. It is set again when the
@@ -169,7 +169,7 @@ class ControllerRecord:
     session: int
     """The ZooKeeper session that won."""
     reason: str
-    """Why there was an election, or a new epoch."""
+    """The reason for the election, or for the new epoch."""
     from_ms: int
     """Epoch milliseconds of the election."""
     until_ms: int | None = None
@@ -177,7 +177,7 @@ class ControllerRecord:
     load_ms: int | None = None
     """Milliseconds from the election to the first metadata sent."""
     ended: str | None = None
-    """Why it ended."""
+    """The reason for its end."""
     foreign_epoch: int | None = None
     """The last epoch before this one that a controller of Kafka had; 0 for none, None if unknown."""
     extensions: Mapping[str, object] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class ControllerStatus:
     """`/zkgroup/controller/status`: the progress of the active controller, if it is zkgroup's. Ephemeral.
 
     Written at most every 5 s and only if changed; a `zxid` that stays behind the server's shows that the
-    controller does not make progress (recipes 18).
+    controller does not make progress (what others see: recipes 18).
     """
 
     broker: int
@@ -262,7 +262,7 @@ class ControllerStatus:
     """Path of each unreadable znode to the problem."""
     omitted_partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Broker to the partitions (`orders-0`) that are missing in its first LeaderAndIsr: it may fetch them
-    again (recipes 15). The key in the JSON is `unnamed`."""
+    again. The key in the JSON is `unnamed`."""
     waiting: Mapping[str, str] = field(default_factory=dict)
     """Blocked work, such as `leader of orders-0`, to what it waits for."""
     left_off: int = 0
@@ -353,7 +353,7 @@ class StandbyController:
     """`/zkgroup/controllers/<id>`: a controller without partitions that waits to be elected. Ephemeral.
 
     It is registered in `/brokers/ids` only while it is the active controller: else Kafka's tools would place
-    replicas on it (recipes 14).
+    replicas on it (controllers without replicas: recipes 14).
     """
 
     host: str

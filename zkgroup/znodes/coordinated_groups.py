@@ -1,7 +1,7 @@
 """Znodes of the group coordinator: slots, groups with their members, the marker, the metadata of offsets.
 
 A slot is a partition of `__consumer_offsets`. A group is a header and chunks: the chunks are written first,
-the header names them. The offset itself is Kafka's znode, `znodes.consumers.Offset`. See recipes 20-23.
+the header names them. The offset itself is Kafka's znode, `znodes.consumers.Offset`. Recipes 20-23: writes.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SlotOwner:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolMarker:
-    """`/consumers/<g>/protocol`: the group's members are the coordinator's (recipes 22). Persistent."""
+    """`/consumers/<g>/protocol`: the group's members are the coordinator's. Persistent."""
 
     broker: int
     """The coordinator that set it, for people."""
@@ -134,7 +134,7 @@ class GroupHeader:
 
     generation: int
     reserved_generation: int
-    """Generations up to this one may have been given to members (recipes 21)."""
+    """Generations up to this one may have been given to members."""
     protocol_type: str | None
     protocol: str | None
     leader: str | None
@@ -144,7 +144,7 @@ class GroupHeader:
     first_chunk: int = 0
     """The number of its first chunk; a second write of a generation continues the numbers of the first."""
     chunks: int = 0
-    """How many chunks hold its members; 0 for an empty group."""
+    """Number of chunks that hold its members; 0 for an empty group."""
     checksum: int = 0
     """CRC-32 of the chunks, joined."""
 
@@ -318,7 +318,7 @@ class OffsetAndMetadata(NamedTuple):
         return f"{meta_topic_path(slot, group, topic_partition.topic)}/{topic_partition.partition}"
 
     def encode(self) -> bytes:
-        """Gives what `write_object` would; put together here, once for each offset of a commit.
+        """Encodes as `write_object` would; put together here, once for each offset of a commit.
 
         Raises ConfigError for a leader epoch beyond 32 bits.
         """

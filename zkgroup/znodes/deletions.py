@@ -10,7 +10,7 @@ DELETES_BYTES_MAX: Final = 512 * 1024
 DELETES_MAX: Final = 1000
 """Most deletions of one transaction: a server executes nothing else meanwhile."""
 DELETE_BYTES: Final = 32
-"""What a deletion has beside its path."""
+"""Bytes of a deletion beside its path."""
 
 
 def in_transactions(

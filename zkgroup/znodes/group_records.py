@@ -162,7 +162,7 @@ def audit_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """The last change of a group by an operator, so that an audit does not report it as a fault (recipes 18).
+    """The last change of a group by an operator, so that an audit does not report it as a fault.
 
     Written in the transaction of the change. Persistent, one for each group; its history is in ZooKeeper's
     log.

@@ -126,7 +126,7 @@ def _validate(what: str, name: str, length_max: int | None = None) -> str:
 
 
 def _refused_in_paths(code: int) -> bool:
-    """Says whether ZooKeeper refuses a character in a path (PathUtils.validatePath, 3.4.6 to 3.9)."""
+    """Returns whether ZooKeeper refuses a character in a path (PathUtils.validatePath, 3.4.6 to 3.9)."""
     return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
@@ -141,7 +141,7 @@ def sequence_of(prefix: str, name: str) -> int | None:
 
 
 def is_legal(topic_partition: TopicPartition) -> bool:
-    """Says whether a partition can exist: its topic has a legal name, and its number is not negative."""
+    """Returns whether a partition can exist: its topic has a legal name, and its number is not negative."""
     try:
         validate_topic(topic_partition.topic)
     except ConfigError:

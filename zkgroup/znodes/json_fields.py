@@ -293,7 +293,7 @@ def integers_of(path: str, value: object, what: str) -> tuple[int, ...]:
 
 
 def is_integer(value: object, allowed: range = INT32) -> bool:
-    """Says whether a JSON value is an integer in the range; JSON's true is not, although Python's is."""
+    """Returns whether a JSON value is an integer in the range; JSON's true is not, although Python's is."""
     return type(value) is int and value in allowed
 
 

@@ -1,7 +1,7 @@
 """Notifications between brokers, tools and the controller, as sequential znodes.
 
-There are notifications of changed configurations, in three incompatible formats (controller.md 1.5), of
-changed ISRs (0.9 to 2.6) and of failed log directories (from 1.0 on).
+There are notifications of changed configurations, in three incompatible formats, of changed ISRs (0.9 to 2.6)
+and of failed log directories (from 1.0 on).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class IsrChange:
 
     @staticmethod
     def prefix() -> str:
-        """Gives what a sequential create is given."""
+        """Returns the path for a sequential create."""
         return f"{isr_changes_path()}/{ISR_CHANGE_PREFIX}"
 
     @staticmethod
@@ -162,7 +162,7 @@ class ConfigChange:
 
     @staticmethod
     def prefix() -> str:
-        """Gives what a sequential create is given."""
+        """Returns the path for a sequential create."""
         return f"{config_changes_path()}/{CHANGE_PREFIX}"
 
     @staticmethod

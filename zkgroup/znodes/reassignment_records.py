@@ -1,4 +1,4 @@
-"""Records of finished reassignments, and stored plans that controllers execute (recipes 17).
+"""Records of finished reassignments, and stored plans that controllers execute.
 
 They are below `/zkgroup`, which Kafka does not read. Numbers that may not fit 32 bits are stored as text.
 """
@@ -89,7 +89,7 @@ class FinishedReassignment:
 
     @staticmethod
     def prefix() -> str:
-        """Gives what a sequential create is given."""
+        """Returns the path for a sequential create."""
         return f"{finished_reassignments_path()}/{FINISHED_PREFIX}"
 
     @staticmethod
@@ -155,11 +155,11 @@ class StoredPlan:
     by: str
     """The user who created it, for people."""
     reason: str = ""
-    """Why it is in its state."""
+    """The reason for its state."""
     throttle: int | None = None
     """Bytes a second for each broker, or None for no limit."""
     throttles_off: bool = False
-    """Whether the plan has ended and its throttles were removed; a resumed plan has them again."""
+    """True if the plan has ended and its throttles were removed; a resumed plan has them again."""
     extensions: Mapping[str, object] = field(default_factory=dict)
     """Keys of later zkgroup versions, kept by every rewrite."""
 
@@ -178,7 +178,7 @@ class StoredPlan:
 
     @property
     def is_over(self) -> bool:
-        """Says whether it has ended and its throttles are removed."""
+        """True if it has ended and its throttles are removed."""
         return self.state in ENDED and (self.throttle is None or self.throttles_off)
 
     def at(self, next_phase: int, state: PlanState, reason: str = "") -> Self:

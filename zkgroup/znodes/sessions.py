@@ -1,4 +1,4 @@
-"""Says which znodes belong to a session, and how one that no session holds is recognised. Pure.
+"""The znodes that belong to a session, and the marks of one that no session holds. Pure.
 
 They are ephemeral. A tree that was restored from a backup has them as persistent znodes: they end with no
 session, and every client takes what they say for alive. `zkgroup doctor --fix` removes them.
@@ -38,7 +38,7 @@ PARENTS_IN_CLUSTER: Final = tuple(_OF_BROKERS)
 
 @lru_cache(maxsize=1 << 16)
 def effect_without_session(path: str) -> str | None:
-    """Gives what follows where no session holds this znode; None for a path that belongs to no session.
+    """Returns the effect of this znode without a session; None for a path that belongs to no session.
 
     `path` is below the chroot. Results are cached: logs and trees have the same paths many times.
     """
@@ -54,7 +54,7 @@ def effect_without_session(path: str) -> str | None:
 
 
 def lacks_session(path: str, ephemeral_owner: int, data: bytes | None) -> bool:
-    """Says whether this znode belongs to a session, and none holds it: it is persistent.
+    """Returns whether this znode belongs to a session, and none holds it: it is persistent.
 
     `/controller` is persistent by right after a migration to KRaft, whose controller has no session; its data
     shows that (kafka/zk/KafkaZkClient.scala@3.4, `tryRegisterKRaftControllerAsActiveController`).

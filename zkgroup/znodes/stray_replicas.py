@@ -1,4 +1,4 @@
-"""Records below `/zkgroup` of stray replicas (K16, K20) and of unhosted topics (ADR 0029).
+"""Records below `/zkgroup` of stray replicas (left by deletions: K16, K20) and of unhosted topics (ADR 0029).
 
 Kafka does not read `/zkgroup`. Stray replicas are copies that brokers may still have of partitions that are
 not assigned to them: they remain from a reassignment, or from a deletion that did not wait for their broker.
@@ -170,7 +170,7 @@ class AbandonedReplicas:
 
     @staticmethod
     def prefix() -> str:
-        """Gives what a sequential create is given."""
+        """Returns the path for a sequential create."""
         return f"{abandoned_replicas_path()}/{PREFIX}"
 
     @staticmethod
@@ -260,12 +260,12 @@ class Signs(NamedTuple):
 
 
 def may_be_unhosted(topic: Topic) -> bool:
-    """Says whether its replica lists are those of a topic that was created without brokers."""
+    """Returns whether its replica lists are those of a topic that was created without brokers."""
     return bool(topic.partitions) and set(topic.partitions.values()) == {PLACEHOLDER}
 
 
 def is_unhosted(signs: Signs) -> bool:
-    """Says whether a topic that may be unhosted, and has no partition states, is unhosted.
+    """Returns whether a topic that may be unhosted, and has no partition states, is unhosted.
 
     So is a topic that was written last before there were any marks, unless broker 0 was registered: then it
     was assigned to that broker, and no controller has handled it yet.
