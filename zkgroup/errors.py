@@ -404,7 +404,7 @@ class OffsetOutOfRangeError(SourceError):
         self.topic_partition = topic_partition
         self.offset = offset
         self.found = found
-        """What the source has instead; empty if it does not say."""
+        """The state found instead; empty if the source does not say it."""
 
 
 class NoOffsetError(ZkGroupError):

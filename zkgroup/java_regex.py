@@ -63,7 +63,7 @@ class _Translator:
         self._groups: list[bool] = []
         """For each open group, whether it can be repeated once closed (lookarounds cannot)."""
         self._before: str = "start"
-        """What precedes: `atom` can be repeated, `assertion`, `start` and `quantifier` cannot."""
+        """The part before: `atom` can be repeated, `assertion`, `start` and `quantifier` cannot."""
 
     def translate(self) -> str:
         while self._at < len(self._text):

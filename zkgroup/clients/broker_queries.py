@@ -91,7 +91,7 @@ def first_answer(questions: Sequence[Awaitable[AnswerT | str]]) -> AnswerT | lis
 
 
 def unreachable(broker: BrokerRegistration | None, name: str = "its broker") -> str | None:
-    """Says why a broker cannot be asked; None where it can."""
+    """Returns the reason why a broker cannot be asked; None where it can."""
     if broker is None:
         return f"{name} is not registered"
     if broker.host is None or broker.port <= 0:

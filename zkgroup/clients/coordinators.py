@@ -20,7 +20,7 @@ from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.znodes.brokers import BrokerRegistration
 
 ReportedSlotUse: TypeAlias = SlotUse
-"""What the groups of a slot take, as its leader reports it."""
+"""The usage of a slot by its groups, as its leader reports it."""
 ReportedGroup: TypeAlias = DescribedGroup
 """A group, as its coordinator describes it."""
 GROUPS_AT_ONCE: Final = 200
@@ -74,7 +74,7 @@ class ListedGroups(NamedTuple):
 
     groups: tuple[str, ...]
     slots: tuple[SlotUse, ...]
-    """What they take; empty where the broker does not report it."""
+    """Their usage; empty where the broker does not report it."""
 
 
 def list_groups(

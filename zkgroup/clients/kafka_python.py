@@ -133,7 +133,7 @@ def text_of(error: BaseException) -> str:
 
 
 def _remedy(error: Exception, user: str) -> str:
-    """Gives what a user can do about an error that a retry does not resolve."""
+    """Returns a user's remedy for an error that a retry does not resolve."""
     errors = load(user).errors
     if isinstance(error, errors.AuthorizationError):
         return (

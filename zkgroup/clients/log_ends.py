@@ -1,4 +1,4 @@
-"""Says where logs start, end and are at a time, as brokers of zkgroup and Kafka report it.
+"""The starts and ends of logs, and their offsets at a time, as brokers of zkgroup and Kafka report them.
 
 Of each replica, or of partitions by their leaders.
 
@@ -48,17 +48,16 @@ Replica = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Says how far one replica is. Offsets are None where they are not known."""
+    """The position of one replica. Offsets are None where they are not known."""
 
     broker: int
     log_end_offset: int | None = None
     """Of its next record."""
     high_watermark: int | None = None
-    """What it knows to be committed; a follower learns it after its leader."""
+    """The offset below which it knows records to be committed; a follower learns it after its leader."""
     reason: str | None = None
-    """Why they are not known."""
+    """The reason why they are not known."""
     answered: bool = True
-    """Whether its broker has answered."""
     failed_since_ms: int | None = None
     """Epoch milliseconds by the broker's clock, of a replica that has failed; `reason` says why."""
 
@@ -123,7 +122,7 @@ def read_start_offsets(
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[TopicPartition, int | str]:
-    """Says where the logs of partitions start by their leaders, or why one is not known; raises nothing.
+    """Reads the starts of logs from their leaders, or the reason why one is not known; raises nothing.
 
     `leaders`: partition to the broker that leads it, or why none is known. `timeout_ms`: see `read_log_ends`.
     """
@@ -141,7 +140,7 @@ def read_end_offsets(
 
 @dataclass(frozen=True, slots=True)
 class TimeOffset:
-    """Says where a log is at a time."""
+    """The offset of a log at a time."""
 
     offset: int
     """Of the first record at or after the time; the log end where all are older."""
@@ -233,7 +232,7 @@ async def _time_offsets(
 
 
 def _has_old_format(listed: ListedPartition | None) -> bool:
-    """Says whether the records have no times (error of Kafka from 0.10.1 on)."""
+    """Returns whether the records have no times (error of Kafka from 0.10.1 on)."""
     return listed is not None and listed.error == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
@@ -261,7 +260,7 @@ async def _listed(
 async def _fetched(
     client: QueryClient, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedPartition]:
-    """Gives what each replica answers to a fetch of nothing at an offset."""
+    """Fetches no records at an offset of each replica, and returns the answers."""
     topics = tuple(
         FetchTopic(topic, tuple(FetchPartition(tp.partition, offsets[tp], 0) for tp in some))
         for topic, some in _by_topic(offsets)

@@ -28,7 +28,7 @@ CLOSE_S: Final = 5.0
 """Longest wait for kafka-python's thread once the outcome of every record is known."""
 
 Acks = Literal["0", "1", "all"]
-"""When a record counts as appended, as Kafka's `acks`."""
+"""The condition on which a record counts as appended, as Kafka's `acks`."""
 
 
 class Outcome(Enum):
@@ -297,7 +297,7 @@ def partition_of_key(key: bytes, partitions: Sequence[int]) -> int:
 
 
 class Attempts:
-    """Says which partitions have produce requests without a certain outcome. On kafka-python's thread.
+    """The partitions that have produce requests without a certain outcome. On kafka-python's thread.
 
     One batch of a partition is in flight at a time, so what is unresolved belongs to its oldest batch.
     """

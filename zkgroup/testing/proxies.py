@@ -128,7 +128,7 @@ class Proxy(Generic[C]):
         raise NotImplementedError
 
     async def _admit(self) -> bool:
-        """Whether a new connection is accepted."""
+        """Returns whether a new connection is accepted."""
         return not self.refusing
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -151,7 +151,7 @@ class Proxy(Generic[C]):
         await way.open.wait()
 
     def _arrives(self, connection: C, piece: bytes, way: Way) -> bool:
-        """Whether the piece arrives; otherwise the connection breaks instead."""
+        """Returns whether the piece arrives; otherwise the connection breaks instead."""
         return True
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -246,7 +246,7 @@ class Dropped:
 
     @property
     def happened(self) -> bool:
-        """Whether the request was dropped."""
+        """True if the request was dropped."""
         return self._hit.is_set()
 
     def wait(self, timeout_s: float = PATIENCE_S) -> None:

@@ -128,7 +128,7 @@ SUPPORT = Support()
 
 
 def probe(server: Server, host: str, tls: ssl.SSLContext | None, auth: object) -> bool:
-    """Whether the server supports multiRead: one is tried in a session of its own (3 packets, 4 with digest).
+    """Tries multiRead in a session of its own (3 packets, 4 with digest); returns whether it is supported.
 
     Raises OSError if the server cannot be connected to, or grants no session.
     """

@@ -77,7 +77,7 @@ class ClientConnection:
         self._settings = settings
         self._tls = tls
         self._up = False
-        """Whether it is connected and authenticated and the chroot exists: requests are sent."""
+        """True if it is connected and authenticated and the chroot exists: requests are sent."""
         self._over = False
         self._shutdown_at: float | None = None
         self._close_session = CloseSession()
@@ -246,7 +246,7 @@ class ClientConnection:
         """The time at which the connection is given up: a request waits too long, or nothing arrives.
 
         kazoo counts a request that it sent as a sign of life, so it does not notice a missing reply as long
-        as requests are sent (faults.md, finding 4).
+        as requests are sent.
         """
         sent_at = self.pipeline.oldest
         if sent_at is None or self.handler.socket is None:

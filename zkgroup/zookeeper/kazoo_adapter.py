@@ -111,11 +111,11 @@ class Driver(Protocol):
         ...
 
     def has_work(self) -> bool:
-        """Whether there is new work since `turn`."""
+        """Returns whether there is new work since `turn`."""
         ...
 
     def should_batch(self) -> bool:
-        """Whether so many replies are expected that waiting a moment longer costs nothing."""
+        """Returns whether so many replies are expected that waiting a moment longer costs nothing."""
         ...
 
     def next_deadline_s(self) -> float | None:
@@ -127,7 +127,7 @@ class Driver(Protocol):
         ...
 
     def shutting_down(self) -> bool:
-        """Whether the loop must end instead of waiting or connecting."""
+        """Returns whether the loop must end instead of waiting or connecting."""
         ...
 
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
@@ -151,7 +151,7 @@ class Driver(Protocol):
         ...
 
     def is_ending(self) -> bool:
-        """Whether the session is over, or is being closed."""
+        """Returns whether the session is over, or is being closed."""
         ...
 
 

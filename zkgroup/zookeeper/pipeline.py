@@ -143,27 +143,27 @@ class RequestPipeline:
 
     @property
     def dropping(self) -> bool:
-        """Whether waiting calls are dropped."""
+        """True if waiting calls are dropped."""
         return self._dropping
 
     @property
     def waiting(self) -> bool:
-        """Whether calls wait to be started."""
+        """True if calls wait to be started."""
         return bool(self._unsent)
 
     @property
     def can_begin(self) -> bool:
-        """Whether `begin` would start a call: nothing blocks the first one."""
+        """True if `begin` would start a call: nothing blocks the first one."""
         return bool(self._unsent) and not self._blocked() and not self.needs_multi_read
 
     @property
     def needs_multi_read(self) -> bool:
-        """Whether the first call waits until `multi_read` is known."""
+        """True if the first call waits until `multi_read` is known."""
         return bool(self._unsent) and self._unsent[0].wants_multi_read and self.multi_read is None
 
     @property
     def idle(self) -> bool:
-        """Whether a CloseSession may be sent: no call is going to send more."""
+        """True if a CloseSession may be sent: no call is going to send more."""
         return not self._is_blocked_by_call and not self._unsent and not self._queued
 
     def begin(self) -> None:
@@ -189,7 +189,7 @@ class RequestPipeline:
 
     @property
     def should_batch(self) -> bool:
-        """Whether many replies are expected, so that waiting for a few more saves work."""
+        """True if many replies are expected, so that waiting for a few more saves work."""
         return len(self._pending) > _BATCH_FROM
 
     def ping(self) -> None:
@@ -200,7 +200,7 @@ class RequestPipeline:
 
     @property
     def pinging(self) -> bool:
-        """Whether a ping waits for its reply."""
+        """True if a ping waits for its reply."""
         return self._pinged_at is not None
 
     @property

@@ -80,7 +80,7 @@ class RawConnection:
 
 
 def opens_sessions(port: int, timeout_s: float, host: str = "127.0.0.1") -> bool:
-    """Whether the server opens a session, which needs a leader with a quorum. The session is closed again.
+    """Returns whether the server opens a session, which needs a leader with a quorum. Closes it again.
 
     Raises OSError if the server cannot be connected to, or does not reply in time.
     """

@@ -126,7 +126,7 @@ class Wire(Protocol):
 
     @property
     def multi_read(self) -> bool | None:
-        """Whether this server supports multiRead. Known before a call with `wants_multi_read` starts."""
+        """True if the server has multiRead. Known before a call with `wants_multi_read` starts."""
         ...
 
     def reads_per_packet(self, op: Op) -> int: ...

@@ -66,7 +66,7 @@ class SharedSocket:
         self.error: OSError | None = None
         """The error that broke the connection while it was read."""
         self.demands_auth = False
-        """Whether the server refused to serve a client that is not authenticated."""
+        """True if the server refused to serve a client that is not authenticated."""
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
@@ -111,7 +111,7 @@ class SharedSocket:
 
     @property
     def more_to_read(self) -> bool:
-        """Whether TLS has buffered bytes, which no poll reports."""
+        """True if TLS has buffered bytes, which no poll reports."""
         return self._tls is not None and self._tls.pending() > 0
 
     def flush(self) -> None:
@@ -205,7 +205,7 @@ class Waker:
                 self._out.send(b"\0")
 
     def is_awake(self) -> bool:
-        """Whether the thread is awake, or about to be."""
+        """Returns whether the thread is awake, or about to be."""
         return self._awake
 
     def disarm(self) -> None:
@@ -224,7 +224,7 @@ class Waker:
 
 
 def refuses_certificate(error: OSError | None) -> bool:
-    """Whether this is the server's TLS alert about the client's certificate (RFC 8446, 6.2).
+    """Returns whether this is the server's TLS alert about the client's certificate (RFC 8446, 6.2).
 
     In TLS 1.3 it arrives after the handshake, with the first bytes that are read.
     """

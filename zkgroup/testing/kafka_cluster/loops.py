@@ -34,11 +34,11 @@ class BrokerLinks:
         return None if port is None else self._ports.get(port)
 
     def is_cut(self, one: int, other: int | None) -> bool:
-        """Whether connections between two brokers are refused. A broker always reaches itself."""
+        """Returns whether connections between two brokers are refused. A broker always reaches itself."""
         return other is not None and one != other and not self._isolated.isdisjoint((one, other))
 
     def is_isolated(self, broker: int) -> bool:
-        """Whether this broker is cut off from all others."""
+        """Returns whether this broker is cut off from all others."""
         return broker in self._isolated
 
     def isolate(self, broker: int) -> None:
@@ -118,7 +118,7 @@ class BrokerLoops:
         return loop
 
     def pause(self) -> None:
-        """Returns when every loop stands still, between two of its callbacks. Idempotent."""
+        """Waits until every loop stands still, between two of its callbacks. Idempotent."""
         if not self._goes_on.is_set():
             return
         self._goes_on.clear()

@@ -74,7 +74,7 @@ class PendingReply(NamedTuple):
     outcome: Outcome
     zxid: int
     is_answer: bool
-    """Whether it comes from the server and can be lost."""
+    """True if it comes from the server and can be lost."""
 
 
 class FiredWatch(NamedTuple):
@@ -113,7 +113,7 @@ class MemoryClient:
         self.orphans: deque[InFlightRequest] = deque()
         """Requests of a broken connection that may still be executed; their responses are lost."""
         self.held = False
-        """Whether it reaches no server until `MemoryZooKeeper.resume`."""
+        """True if it reaches no server until `MemoryZooKeeper.resume`."""
         self.replies: deque[PendingReply] = deque()
         self.watches: deque[FiredWatch] = deque()
         self.news: deque[SessionNews] = deque()
@@ -224,7 +224,7 @@ class MemoryClient:
         return Suspended(self.incarnation)
 
     def may_read(self, path: str) -> bool:
-        """Whether the ACL of this znode, as its server has it, lets the client read it."""
+        """Returns whether the ACL of this znode, as its server has it, lets the client read it."""
         acl = self.tree.acls.get(path)
         return acl is None or self.credentials.may(READ, acl)
 

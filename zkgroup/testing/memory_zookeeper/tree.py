@@ -73,7 +73,7 @@ class Credentials:
     created: Entries | None = field(init=False)
     """The stored form of `acl` for these identities; None where it is open."""
     is_valid: bool = field(init=False)
-    """Whether the server accepts `acl`."""
+    """True if the server accepts `acl`."""
 
     def __post_init__(self) -> None:
         created, is_valid = None, True
@@ -105,7 +105,7 @@ class Credentials:
         return None if tuple(entries) == OPEN else tuple(entries)
 
     def may(self, perms: int, acl: Entries | None) -> bool:
-        """Whether an entry of this ACL that matches these identities has one of these permissions."""
+        """Returns whether an entry of this ACL that matches these identities has one of these permissions."""
         if acl is None or self.identities[0] == _SUPER:
             return True
         return any(entry.perms & perms and self._is_meant(entry) for entry in acl)

@@ -101,7 +101,7 @@ def _private_folder() -> Path:
 
 
 def _is_mine(path: Path) -> bool:
-    """Whether it is there, and only this user can write it."""
+    """Returns whether it is there, and only this user can write it."""
     try:
         found = path.stat()
     except OSError:

@@ -77,7 +77,7 @@ class EmbeddedServer:
         self.state = ServerState.STOPPED
         """The state by the last call that changed it."""
         self.stood_still = False
-        """Whether it was paused since its start: it may end by itself even after `resume` (`revive`)."""
+        """True if it was paused since its start: it may end by itself even after `resume` (`revive`)."""
         self._command = command
         self._in_ensemble = in_ensemble
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +87,7 @@ class EmbeddedServer:
 
     @property
     def writes_archive(self) -> bool:
-        """Whether it writes an archive of its classes when it is ended by SIGTERM."""
+        """True if it writes an archive of its classes when it is ended by SIGTERM."""
         return self._archive is not None
 
     @property
@@ -157,7 +157,7 @@ class EmbeddedServer:
             raise EmbeddedServerError(self._explain(f"stopped (status {self._process.returncode})"))
 
     def _is_ready(self, timeout_s: float) -> bool:
-        """Whether it is this server, has a mode and, in an ensemble, opens sessions.
+        """Returns whether it is this server, has a mode and, in an ensemble, opens sessions.
 
         A server never replies on a connection that it accepted before it was complete, so the first
         attempts have a short timeout.
@@ -251,7 +251,7 @@ class EmbeddedServer:
 
 
 def _is_stopped(thread: Path) -> bool:
-    """Whether a thread is stopped, by the third field of its `stat` (proc(5)). Raises OSError."""
+    """Returns whether a thread is stopped, by the third field of its `stat` (proc(5)). Raises OSError."""
     return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
 
 
