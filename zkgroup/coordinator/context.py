@@ -1,4 +1,4 @@
-"""Holds what the parts of a coordinator share: time of the step, effects, timers, writes in flight."""
+"""The state that the parts of a coordinator share: time of the step, effects, timers, writes in flight."""
 
 from __future__ import annotations
 

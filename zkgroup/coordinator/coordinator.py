@@ -265,7 +265,7 @@ class GroupCoordinator:
             offsets.refuse_commit(self._context, commit, error)
 
     def _is_full(self, group_id: str) -> bool:
-        """Says whether the slot of a group takes no more groups."""
+        """Returns whether the slot of a group takes no more groups."""
         return self._slots.size(group_id) >= self._context.settings.slot_max_groups
 
     def _add_group(self, group_id: str) -> GroupMetadata:

@@ -29,28 +29,28 @@ from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 @quick_init
 @dataclass(frozen=True, slots=True)
 class CommitOffsetsResult:
-    """Says whether the offset of each partition was stored."""
+    """The error of each partition whose offset was to be stored."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsetsResult:
-    """Says why no offset is read. Before version 2 each partition has the error."""
+    """The error for which no offset is read. Before version 2 each partition has the error."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveGroupResult:
-    """Says whether a group was deleted."""
+    """The result of a group's deletion."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveOffsetsResult:
-    """Says why no offset is deleted."""
+    """The error for which no offset is deleted."""
 
     error: ErrorCode
 

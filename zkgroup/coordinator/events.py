@@ -157,7 +157,7 @@ GroupRequest = (
 
 
 class WriteOutcome(Enum):
-    """Says what became of a write."""
+    """The outcome of a write."""
 
     STORED = "stored"
     NOT_OWNER = "not owner"

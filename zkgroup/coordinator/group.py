@@ -46,7 +46,7 @@ VALID_PREVIOUS_STATES: Final[Mapping[ConsumerGroupState, frozenset[ConsumerGroup
 
 
 class GroupPhase(Enum):
-    """Says what a group that is not at rest waits for; a state of Kafka has one or more of them."""
+    """The thing that a group that is not at rest waits for; a state of Kafka has one or more of them."""
 
     EMPTY = "Empty"
     INITIAL_DELAY = "InitialRebalanceDelay"
@@ -101,22 +101,22 @@ class MemberMetadata:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        """Whether its first join phase has not completed."""
+        """True if its first join phase has not completed."""
         self.parked_join: int | None = None
         self.parked_sync: int | None = None
         """Request id."""
         self.replaced_ms: int | None = None
-        """When a new process last took its group.instance.id."""
+        """Time at which a new process last took its group.instance.id."""
         self.session_timer = Timer(_never_armed)
 
     @property
     def is_static(self) -> bool:
-        """Says whether it has a group.instance.id (KIP-345)."""
+        """True if it has a group.instance.id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def is_parked(self) -> bool:
-        """Says whether one of its requests waits for the group."""
+        """True if one of its requests waits for the group."""
         return self.parked_join is not None or self.parked_sync is not None
 
     @property
@@ -164,23 +164,23 @@ class GroupMetadata:
         self.pending_sync: set[str] = set()
         """Members that have not synced in this generation."""
         self.pending_commits: dict[TopicPartition, int] = {}
-        """How many commits of each partition are being written."""
+        """Number of commits of each partition that are being written."""
         self.supported_protocols: Counter[str] = Counter()
-        """How many members list each protocol."""
+        """Number of members that list each protocol."""
         self.has_new_member = False
-        """Whether a member was added since the initial delay was armed."""
+        """True if a member was added since the initial delay was armed."""
         self.remaining_delay_ms: int | None = None
-        """How far the running initial delay may still be extended; None outside of it."""
+        """Time by which the running initial delay may still be extended; None outside of it."""
         self.join_delay_ms = 0
-        """What the join timer was last set to."""
+        """The last setting of the join timer."""
         self.is_marked = False
-        """Whether ZooKeeper says that the group's members are the coordinator's."""
+        """True if ZooKeeper says that the group's members are the coordinator's."""
         self.reservation: int | None = None
         """The write in flight that reserves generations or sets the marker."""
         self.assignment_write: int | None = None
         """The write in flight of this generation's assignment."""
         self.is_completion_due = False
-        """Whether the join phase completes as soon as generations are reserved."""
+        """True if the join phase completes as soon as generations are reserved."""
         self.join_timer = Timer(_never_armed)
         self.sync_timer = Timer(_never_armed)
         self.rebalance_started_ms: int | None = None
@@ -194,12 +194,12 @@ class GroupMetadata:
 
     @property
     def can_rebalance(self) -> bool:
-        """Says whether a rebalance can start."""
+        """True if a rebalance can start."""
         return self.state in VALID_PREVIOUS_STATES[ConsumerGroupState.PREPARING_REBALANCE]
 
     @property
     def phase(self) -> GroupPhase:
-        """Gives what the group waits for."""
+        """The phase of the group."""
         if self.state is ConsumerGroupState.PREPARING_REBALANCE:
             if self.remaining_delay_ms is not None:
                 return GroupPhase.INITIAL_DELAY
@@ -271,7 +271,7 @@ class GroupMetadata:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Says whether the join phase can complete early."""
+        """True if the join phase can complete early."""
         return not self.pending_members and self.joined_count == len(self.members)
 
     @property
@@ -290,7 +290,7 @@ class GroupMetadata:
         )
 
     def error_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Says whether the request of a member is fenced, or its member is unknown.
+        """Returns the error for a request of a member that is fenced or unknown.
 
         A group.instance.id that is not registered makes it unknown, as in Kafka 3.9.1.
         """
@@ -303,7 +303,7 @@ class GroupMetadata:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def has_room(self, member_id: str, max_size: int) -> bool:
-        """Says whether a join is within group.max.size.
+        """Returns whether a join is within group.max.size.
 
         While a rebalance is prepared, joins count and not members, so a group that is too large loses those
         that join last. Pending ids take no room.
@@ -317,7 +317,7 @@ class GroupMetadata:
         return True
 
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Says whether a member with these protocols can be in the group."""
+        """Returns whether a member with these protocols can be in the group."""
         if self.state is ConsumerGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -352,7 +352,7 @@ class GroupMetadata:
 
     @property
     def is_next_generation_reserved(self) -> bool:
-        """Says whether the next generation may be given to members."""
+        """True if the next generation may be given to members."""
         return self.is_marked and self.next_generation <= self.reserved_generation
 
     def generation_to_reserve(self) -> int:

@@ -1,4 +1,4 @@
-"""Says which group ids can be names of znodes, and which of these a group can be made with."""
+"""Checks of group ids: the ones that can be names of znodes, and those that a group can be made with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ of ZooKeeper consumers that has a longer id are read, described and deleted all 
 
 
 def is_valid_group_id(group_id: str) -> bool:
-    """Says whether a group can be made with this id."""
+    """Returns whether a group can be made with this id."""
     return is_znode_name(group_id) and len(group_id.encode()) <= GROUP_ID_BYTES_MAX
 
 
 def is_znode_name(group_id: str) -> bool:
-    """Says whether ZooKeeper can have a znode of this name, and no other group could have the same."""
+    """Returns whether ZooKeeper can have a znode of this name, and no other group could have the same."""
     return group_id not in (".", "..") and not any(
         each in "/%" or _is_refused_in_paths(ord(each)) for each in group_id
     )

@@ -182,7 +182,7 @@ def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: Joi
 
 
 class _FormerMember:
-    """Holds what a static member was before its id was replaced."""
+    """A static member as it was before its id was replaced."""
 
     def __init__(self, member: MemberMetadata, leader: str) -> None:
         self.member_id = member.member_id

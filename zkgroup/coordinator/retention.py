@@ -1,4 +1,4 @@
-"""Says which offsets have expired, and which groups are over.
+"""The expiry of offsets, and the end of groups.
 
 Source: kafka/coordinator/group/GroupMetadata.scala@2.8.2 (removeExpiredOffsets), KIP-211.
 """
@@ -51,5 +51,5 @@ def expired_offsets(
 
 
 def is_over(group: GroupMetadata, has_offsets: bool) -> bool:
-    """Says whether a group is to be deleted: it has no members and no offsets. Pending ids do not keep it."""
+    """Returns whether a group is to be deleted, without members and offsets. Pending ids do not keep it."""
     return group.state is ConsumerGroupState.EMPTY and not has_offsets and not group.pending_commits

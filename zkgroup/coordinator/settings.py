@@ -11,7 +11,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 GENERATIONS_RESERVED: Final = 100
 """Generations that one write reserves."""
 GENERATIONS_LEFT: Final = 50
-"""When fewer reserved generations are left, the next write of the group reserves more."""
+"""Lower bound of reserved generations; below it the next write of the group reserves more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class CoordinatorSettings:
     group_max_session_timeout_ms: int = 1_800_000
     """Longest session timeout of a member, itself included."""
     group_initial_rebalance_delay_ms: int = 3_000
-    """How long the first rebalance of an empty group waits for members; each one that joins extends it."""
+    """Wait for members in the first rebalance of an empty group; each one that joins extends it."""
     group_max_size: int = INT32_MAX
     """Most members of a group."""
     slot_max_groups: int = 500

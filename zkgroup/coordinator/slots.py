@@ -23,7 +23,7 @@ def slot_of(group_id: str, slots: int) -> int:
 
 
 class SlotState(Enum):
-    """Says what a coordinator is to a slot."""
+    """The state of a slot in its coordinator."""
 
     NOT_OWNED = "not owned"
     LOADING = "loading"
@@ -78,7 +78,7 @@ class SlotTable:
 
     @property
     def is_any_loading(self) -> bool:
-        """Says whether groups are missing from `groups` that soon will be there."""
+        """True if groups are missing from `groups` that soon will be there."""
         return any(slot.state is SlotState.LOADING for slot in self._slots)
 
     def loading(self, slot: int, epoch: int, on_unload: OnUnload) -> None:
