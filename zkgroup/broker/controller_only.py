@@ -1,7 +1,8 @@
-"""A controller process without replicas (`--controller-only`). Source: recipes.md 14.
+"""A controller process without replicas (`--controller-only`).
 
 Its port is always open. It is registered in `/brokers/ids` only while it is the active controller: Kafka
-brokers find it there for controlled shutdowns, and no replica is placed on it before or after.
+brokers find it there for controlled shutdowns, and no replica is placed on it before or after. Source:
+controllers without partitions (recipes 14).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ and connections of the controller and of followers."""
 
 
 class DescriptorShares(NamedTuple):
-    """Says how the descriptors of a process are shared."""
+    """The shares of the descriptors of a process."""
 
     limit: int | None
     """Most that the process may have; None without a limit."""

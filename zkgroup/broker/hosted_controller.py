@@ -107,7 +107,7 @@ def connection_limits(settings: BrokerSettings, shares: DescriptorShares) -> Con
 
 
 def descriptor_shares(settings: BrokerSettings) -> DescriptorShares:
-    """Says how this process shares its descriptors."""
+    """Returns the shares of this process's descriptors."""
     return shared(descriptor_limit(), settings.max_connections, OPEN_FILES_MAX)
 
 

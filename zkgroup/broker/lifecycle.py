@@ -156,7 +156,7 @@ class BrokerLifecycle:
         self._opening: asyncio.Task[Any] | None = None
         self._controller_lock = threading.Lock()
         self._is_closing = False
-        """Whether no controller may be made any more; guarded by the lock."""
+        """True if no controller may be made any more; guarded by the lock."""
         self._unapplied: list[ConfigChanged] = []
         self._controller_waiters: list[asyncio.Future[Address | None]] = []
         self._shutdown_lock = threading.Lock()

@@ -144,7 +144,7 @@ class BrokerNetwork:
         self._background: tuple[asyncio.Task[None], ...] = ()
         self._epoch = -1
         self._accepts_control_requests = False
-        """Whether the broker is registered, by the last effect of the machine."""
+        """True if the broker is registered, by the last effect of the machine."""
         self._epochs: dict[TopicPartition, int] = {}
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
@@ -390,7 +390,7 @@ class BrokerNetwork:
     def on_stray_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         """Logs the stray replicas and deletes none: the controller may have failed to read their states.
 
-        Source: recipes 15.
+        Source: stray replicas (recipes 15).
         """
         log.warning(
             "broker %d keeps records of %s, which the controller has not placed here: deleted or moved "

@@ -1,7 +1,7 @@
 """The replication throttle of reassignments. Pure.
 
-Source: controller.md 4.6; KIP-73, kafka/server/ReplicationQuotaManager.scala@2.8.2. A broker has one throttle
-for bytes that it fetches as a follower, and one for bytes that it sends as a leader to followers that lag.
+Source: throttled reassignments (controller.md 4.6; KIP-73), kafka/server/ReplicationQuotaManager.scala@2.8.2.
+A broker has one throttle for bytes that it fetches as a follower, one for those it sends to slow followers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReplicationQuota:
         return self._rates.get(ConfigEntity.broker(self._broker), self._rates.get(ConfigEntity.broker(None)))
 
     def holds(self, tp: TopicPartition) -> bool:
-        """Says whether the partition is throttled now."""
+        """Returns whether the partition is throttled now."""
         if self.rate is None or tp.topic not in self._replicas or tp in self._level:
             return False
         replicas = self._replicas[tp.topic]

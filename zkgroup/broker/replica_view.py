@@ -43,10 +43,10 @@ class Follower:
     log_end_offset: int | None
     """None until it has fetched in this leader epoch with a log that does not diverge."""
     caught_up: bool
-    """Whether it may join the ISR: its last fetch reached the high watermark, the start of this leader epoch,
+    """True if it may join the ISR: its last fetch reached the high watermark, the start of this leader epoch,
     and the log end offset of the previous answer."""
     lost: bool
-    """Whether it fetched below the high watermark as an ISR member: records that it acknowledged are lost.
+    """True if it fetched below the high watermark as an ISR member: records that it acknowledged are lost.
 
     It must leave the ISR at once, and gets no records until `set_isr` leaves it out."""
 
@@ -68,7 +68,7 @@ class ReplicaView:
     followers: Mapping[int, Follower] = field(default_factory=dict)
     """The other replicas of a leader, by broker id."""
     failure: str | None = None
-    """Why this replica has no role, or cannot take its leader's records; a message for people."""
+    """The reason why this replica has no role, or cannot take its leader's records; a message for people."""
 
 
 class AppendResult(NamedTuple):
@@ -93,7 +93,7 @@ class AppendResult(NamedTuple):
 
 
 class ReplicaFailure(NamedTuple):
-    """Says why and since when a replica has no role, or cannot take its leader's records."""
+    """The reason why a replica has no role or cannot take its leader's records, and the time since then."""
 
     reason: str
     """A message for people."""
@@ -165,8 +165,8 @@ class AssignedRole:
     state: PartitionStateInfo
     """The state in the last LeaderAndIsr that was applied; its leader epoch fences later requests."""
     leads: bool
-    """Whether this broker leads the partition now: False after StopReplica or a failed action."""
+    """True if this broker leads the partition now: False after StopReplica or a failed action."""
     error: int = ErrorCode.NONE
     """The error of the action; a later controller gets it as the answer to the same leader epoch."""
     awaits_leader: bool = False
-    """Whether that request named no leader to fetch from; the same leader epoch may come again with one."""
+    """True if that request named no leader to fetch from; the same leader epoch may come again with one."""

@@ -404,7 +404,7 @@ def check_advertised_host(settings: BrokerSettings, host: str) -> None:
 
 
 def _is_one_host(host: str) -> bool:
-    """Says whether it names one machine: a name, an IPv4 address or an IPv6 address without brackets."""
+    """Returns whether it names one machine: a name, an IPv4 address or an IPv6 address without brackets."""
     try:
         ip_address(host)
     except ValueError:
@@ -417,7 +417,7 @@ def _is_one_host(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Says whether a host is every address of a machine, also written as `0`, `::0` or `::ffff:0.0.0.0`."""
+    """Returns whether a host is every address of a machine, also as `0`, `::0` or `::ffff:0.0.0.0`."""
     if host in ("", "*") or _ZEROS.fullmatch(host):
         return True
     try:

@@ -57,7 +57,7 @@ log = get_logger("zkgroup.broker")
 state_log = get_logger("zkgroup.state_change")
 
 COUNT_EVERY_MS: Final = 5_000
-"""How often the replicas are counted for the metrics."""
+"""Interval at which the replicas are counted for the metrics."""
 _STATE_CHANGES: Final = {"isr.shrank": "isr_shrinks_total", "isr.expanded": "isr_expands_total"}
 """Kind of a log event for `zkgroup.state_change`, to the name of its counter."""
 _WARNINGS: Final = frozenset(
@@ -78,7 +78,7 @@ class BrokerTelemetry:
         self._shown: set[TopicPartition] = set()
 
     def is_due(self, now_ms: int) -> bool:
-        """Says whether `counted` is due again."""
+        """Returns whether `counted` is due again."""
         is_due = self._metrics is not None and now_ms >= self._due_ms
         if is_due:
             self._due_ms = now_ms + COUNT_EVERY_MS

@@ -468,7 +468,7 @@ def _deleted(one: DeleteTopicState, error: int, message: str | None) -> DeletedT
 
 
 def _by(context: RequestContext) -> ChangeRecord:
-    """Says who changes the cluster by a request."""
+    """Returns the author of a change that came as a request."""
     user = f"{context.client_id or 'a client'} at {context.peer}"
     return ChangeRecord(undo_id="", command=Api(context.api_key).name, user=user)
 

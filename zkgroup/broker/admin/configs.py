@@ -79,7 +79,7 @@ class KnownConfig:
     `DEFAULT_CONFIG`."""
     documentation: str
     read_only: bool = False
-    """Whether only a restart of the broker changes it."""
+    """True if only a restart of the broker changes it."""
     follows: str | None = None
     """Of a topic's config: the config of brokers that is in effect where the topic has none."""
 
@@ -277,7 +277,7 @@ def _described(config: _Config, *, synonyms: bool, documented: bool) -> Describe
 def _overrides(
     stored: Mapping[str, Znode | None], entities: Sequence[ConfigEntity]
 ) -> list[Mapping[str, str]]:
-    """Gives what is set for each entity. Raises CorruptZnodeError."""
+    """Returns the settings of each entity. Raises CorruptZnodeError."""
     paths = [entity.config_path for entity in entities]
     return [
         {} if (znode := stored[path]) is None else EntityConfig.decode(path, znode.data).overrides

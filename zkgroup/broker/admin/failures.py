@@ -21,7 +21,7 @@ from zkgroup.wire.messages import ErrorCode
 
 
 class Failure(NamedTuple):
-    """Says why a part of a request was not done."""
+    """The reason why a part of a request was not done."""
 
     error: ErrorCode
     message: str

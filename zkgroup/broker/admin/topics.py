@@ -40,7 +40,7 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """Holds what a topic gets where its creator says nothing."""
+    """The defaults for a topic whose creator leaves them out."""
 
     partitions: int
     """`num.partitions`."""
@@ -155,7 +155,7 @@ def _counts(ensemble: Ensemble, topic: CreatableTopic, defaults: TopicDefaults) 
 
 
 def _of_slots(ensemble: Ensemble, defaults: TopicDefaults) -> TopicDefaults:
-    """Gives what the topic of the slots gets: as many replicas as there are brokers, if they are fewer."""
+    """Returns the defaults for the topic of the slots: at most as many replicas as there are brokers."""
     brokers = len(placeable(readable(registrations(ensemble))))
     return replace(
         defaults,
@@ -224,7 +224,7 @@ class RequestedDeletion:
     _wait: Callable[[None, float], DeletionSeen]
 
     def read(self) -> DeletionSeen:
-        """Gives what is left of the topic now."""
+        """Returns the remains of the topic."""
         return self._wait(None, 0.0)
 
 

@@ -1,5 +1,5 @@
-"""The group coordinator of a broker: what surrounds `zkgroup.coordinator`.
+"""The group coordinator of a broker, around `zkgroup.coordinator`.
 
-`store` keeps groups and offsets in ZooKeeper, as a pure machine (recipes 20-23); `store_events` is what it
-takes and gives.
+`store` keeps groups and offsets in ZooKeeper, as a pure machine (slots, groups and commits: recipes 20-23);
+`store_events` has its events and effects.
 """

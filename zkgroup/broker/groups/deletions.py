@@ -1,4 +1,4 @@
-"""Deletes offsets and groups: by an operator's request, as expired, or with their topic (recipes 23).
+"""Deletes offsets and groups: by an operator's request, as expired, or with their topic.
 
     multi[ check(slot), delete(ids), create(ids), per partition: delete(offset, v), delete(metadata, w) ]
 
@@ -203,7 +203,7 @@ class Deletions:
         return children, grandchildren
 
     def _parents(self, slot: LedSlot, group_id: str) -> Procedure[list[str]]:
-        """Gives what exists of the other znodes of a group, the deepest first; the header is the last."""
+        """Returns the group's other znodes that exist, the deepest first; the header is the last."""
         header = GroupHeader.path(slot.number, group_id)
         (outcome,) = yield from ask(Query(ListMany((header,))))
         assert isinstance(outcome, ListManyDone), outcome
@@ -216,7 +216,7 @@ class Deletions:
         return [*children, *existing]
 
     def _root(self, group_id: str) -> Procedure[tuple[list[str], list[str]]]:
-        """Lists what is left below the znodes of a group, and these with the group's own, the deepest first.
+        """Returns the rest below the znodes of a group, and these with the group's own, the deepest first.
 
         `ids` is the guard. Both are empty where there is no znode, where it has owners, and where it has a
         child that is not known here.

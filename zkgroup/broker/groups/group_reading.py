@@ -1,4 +1,4 @@
-"""Holds what the znodes of a group say, also where they are corrupt. Pure.
+"""The contents of the znodes of a group, also where they are corrupt. Pure.
 
 A corrupt group starts anew, empty, at a generation that is not below any that its members may have.
 """
@@ -27,7 +27,7 @@ class ReadGroup:
     children: tuple[str, ...]
     has_marker: bool
     corrupt: CorruptZnodeError | None = None
-    """Why the group starts anew."""
+    """The reason why the group starts anew."""
 
 
 def chunk_paths(slot: int, group: ReadGroup, header: GroupHeader | None) -> list[str]:
@@ -101,7 +101,7 @@ def record_of(
 def _contradiction(
     path: str, header: GroupHeader, members: Sequence[StoredMember]
 ) -> CorruptZnodeError | None:
-    """What members that no coordinator has written contradict, each other or the header; None if nothing."""
+    """Returns a contradiction of members to each other or the header, as no coordinator writes it."""
     if not members:
         return None
     if header.protocol_type is None:

@@ -1,4 +1,4 @@
-"""Changes of groups, one after another for each group, and many groups at once (recipes 20-22).
+"""Changes of groups, one after another for each group, and many groups at once.
 
     claim   = multi[ check(slot), delete(ids), create(ids), create(protocol), set(header, reserved, v) ]
     store   = multi[ check(slot), create(chunks), set(header, v), delete(former chunks) ]
@@ -203,7 +203,7 @@ class GroupWrites:
         queued.outcome = outcome
 
     def _read_back(self, slot: LedSlot, group: StoredGroup) -> Procedure[WriteOutcome | None]:
-        """Says what became of a write without a reply; None: nothing, and it can be made again."""
+        """Returns the outcome of a write without a reply; None: it was not done, and it can be made again."""
         sent, path = group.sent, GroupHeader.path(slot.number, group.group_id)
         assert sent is not None
         _, outcome = yield from ask(Query(Sync(slot.path)), Query(ReadMany((slot.path, path))))
@@ -276,7 +276,7 @@ class GroupWrites:
         return self._refused_claim(group, refused, outcome.code)
 
     def _refused_claim(self, group: StoredGroup, path: str, code: Code) -> WriteOutcome | None:
-        """Says what a refusal at this path means; None: the claim can be made again."""
+        """Returns the outcome of a claim that was refused at this path; None: the claim can be made again."""
         if path == ids_path(group.group_id) and code is Code.NOT_EMPTY:
             return WriteOutcome.ZOOKEEPER_MEMBERS
         if path in (ids_path(group.group_id), group_path(group.group_id)):

@@ -86,7 +86,7 @@ PARTITIONS_REMEMBERED: Final = 16
 ANSWERS_REMEMBERED: Final = 4096
 """Encoded answers that are kept, of a kibibyte or two at most."""
 NOTHING: Final = (NO_OFFSET, ErrorCode.NONE)
-"""What OffsetFetch answers for a partition without an offset, but for version 0."""
+"""The answer to OffsetFetch for a partition without an offset, but for version 0."""
 
 
 class GroupHandlers:

@@ -23,11 +23,11 @@ from zkgroup.runtime.concurrent_procedures import ConcurrentProcedures, Job
 from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
 
 GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffsets | ExpireOffsets
-"""What changes one group; the changes of a group are made one after another."""
+"""A change of one group; the changes of a group are made one after another."""
 
 
 class SlotPhase(Enum):
-    """Says what this broker is to a slot that the controller made it lead."""
+    """The state of a slot that the controller made this broker lead."""
 
     LOADING = "loading"
     """The partition's state is to be read, the slot to be fenced, its groups to be read."""
@@ -67,12 +67,11 @@ class QueuedChange:
 
     change: GroupChange
     after: int
-    """How many commits of the slot were accepted before it."""
+    """Number of commits of the slot that were accepted before it."""
     outcome: WriteOutcome | None = None
     deleted: set[TopicPartition] = field(default_factory=set)
     """Offsets that the change has deleted."""
     has_offsets: bool = True
-    """Whether the group has offsets left."""
 
 
 class OffsetPaths(NamedTuple):
@@ -91,7 +90,7 @@ class OffsetPaths(NamedTuple):
 
 
 class StoredGroup:
-    """Holds what ZooKeeper has of a group, as far as it was read or written, and the changes that wait."""
+    """The state of a group in ZooKeeper, as far as it was read or written, and the changes that wait."""
 
     __slots__ = (
         "changes",
@@ -120,11 +119,11 @@ class StoredGroup:
         self.chunk_numbers: dict[int, int] = {}
         """By generation, the lowest number that no chunk has had."""
         self.has_stray_chunks = False
-        """Whether chunks may exist that are not in `chunk_paths`: written for a header that is not."""
+        """True if chunks may exist that are not in `chunk_paths`: written for a header that is not."""
         self.is_marked = False
-        """Whether the marker exists."""
+        """True if the marker exists."""
         self.existing: dict[str, bool] = {}
-        """Whether the znodes of offsets, and their parents, exist; without those that are not known."""
+        """The existence of znodes of offsets, and of their parents; without those that are not known."""
         self.paths: dict[TopicPartition, OffsetPaths] = {}
         """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
         self.complete: dict[TopicPartition, OffsetPaths] = {}
@@ -136,7 +135,7 @@ class StoredGroup:
 
     @property
     def has_members(self) -> bool:
-        """Says whether members of the coordinator are stored, or may get a generation."""
+        """True if members of the coordinator are stored, or may get a generation."""
         return self.is_marked or (self.header is not None and self.header.chunks > 0)
 
     def forget(self) -> None:
@@ -188,13 +187,13 @@ class LedSlot:
     def __init__(self, number: int, epoch: int, bounds: SlotBounds) -> None:
         self.number = number
         self.usage = SlotUsage(bounds)
-        """What its offsets take."""
+        """The usage of its offsets."""
         self.epoch = epoch
         """Leader epoch of the partition, as the controller sent it."""
         self.phase = SlotPhase.LOADING
         self.is_closed = False
         self.is_announced = False
-        """Whether the coordinator knows that it is loading."""
+        """True if the coordinator knows that it is loading."""
         self.version: int | None = None
         """Of the slot's znode, as set by this broker."""
         self.groups: dict[str, StoredGroup] = {}
@@ -207,7 +206,7 @@ class LedSlot:
         self.topics_to_read: set[str] = set()
         """Those whose offsets are to be read: their deletion may be over."""
         self.reads_all_topics = False
-        """Whether the offsets of all topics are to be read, because the slot was loaded."""
+        """True if the offsets of all topics are to be read, because the slot was loaded."""
         self.watched_deletions: set[str] = set()
         """Topics with offsets whose request to delete them is watched."""
         self.waiting: dict[StoredGroup, None] = {}
@@ -232,13 +231,12 @@ class LedSlot:
 
 
 class StoreCore:
-    """Holds what the parts of the store share."""
+    """The state that the parts of the store share."""
 
     def __init__(self, context: GroupStoreContext) -> None:
         self.context = context
         self.procedures: ConcurrentProcedures[Effect] = ConcurrentProcedures(context)
         self.count: int | None = None
-        """How many slots there are."""
         self.slots: dict[int, LedSlot] = {}
         self.on_lost: Callable[[LedSlot, str], None] = lambda slot, reason: None
         """Called where a slot is no longer this broker's, or its groups are not what is stored."""

@@ -1,4 +1,4 @@
-"""Notices ZooKeeper consumers in groups that have members of the coordinator (recipes 22).
+"""Notices ZooKeeper consumers in groups that have members of the coordinator.
 
 zkgroup's consumers ask for the marker and do not register; those of Kafka 0.8 know no marker. Nothing
 prevents them, so they are reported.
@@ -24,7 +24,7 @@ from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 REPEATED_MS: Final = 60_000
-"""How often the same members are reported, while clients try to join again and again."""
+"""Pause between two reports of the same members, while clients try to join again and again."""
 
 
 class MembersWatch:

@@ -25,7 +25,7 @@ from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetAndMetadata, me
 TRANSACTION_BYTES: Final = 400 * 1024
 """Most bytes of one transaction of commits, roughly; ZooKeeper's limit is 1 MiB."""
 OPERATION_BYTES: Final = 60
-"""What an operation has beside path and data."""
+"""Bytes of an operation beside path and data."""
 
 Key = tuple[str, TopicPartition]
 """Group and partition."""
@@ -41,7 +41,7 @@ class OffsetBatch:
         self._open: dict[Key, list[WriteOffsets]] = {}
         """The commits of each partition without an outcome; the last one's offset is written."""
         self.in_flight: tuple[Key, ...] = ()
-        """What is in the transaction under way."""
+        """The partitions in the transaction under way."""
         self.refusals: dict[str, int] = {}
         """By group, how often its znodes were not what was expected."""
         self.noted: dict[Key, int | None] = {}
@@ -62,7 +62,7 @@ class OffsetBatch:
         return not self._open
 
     def offsets(self) -> dict[Key, OffsetAndMetadata]:
-        """Gives what is to be written, in the order of the commits."""
+        """Returns the offsets to write, in the order of the commits."""
         return {key: writers[-1].offsets[key[1]] for key, writers in self._open.items()}
 
     def guarded(self) -> frozenset[str]:
@@ -135,7 +135,7 @@ class OffsetTransaction:
     """The partitions that it writes."""
     bytes: int = 0
     creates: bool = False
-    """Whether it may create a znode; nearly all only set data."""
+    """True if it may create a znode; nearly all only set data."""
 
     def created(self) -> Iterator[tuple[Create, Key | str | None]]:
         """The znodes that it creates, with their owners."""
@@ -235,7 +235,7 @@ def _created(operations: Sequence[Operation]) -> list[str]:
 
 
 def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
-    """Refused while ZooKeeper consumers are members (recipes 8)."""
+    """Refused while ZooKeeper consumers are members (guard of a group's changes: recipes 8)."""
     above, ids = group_path(group.group_id), ids_path(group.group_id)
     if group.existing[ids]:
         return [Delete(ids, -1), Create(ids, None)]

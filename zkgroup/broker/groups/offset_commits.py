@@ -1,4 +1,4 @@
-"""Commits: the offsets of many groups in one transaction of their slot (recipes 23).
+"""Commits: the offsets of many groups in one transaction of their slot.
 
     multi[ check(slot), parents that are missing, per partition: set(offset), set(metadata) ]
 
@@ -48,7 +48,7 @@ from zkgroup.runtime.procedures import (
 from zkgroup.znodes.coordinated_groups import GroupHeader
 
 TRIES: Final = 5
-"""How often the znodes of a group may be other than expected in one batch."""
+"""Tries of one batch for a group whose znodes are other than expected."""
 
 
 class OffsetCommits:
@@ -148,7 +148,7 @@ class OffsetCommits:
             self._batch_done(slot, batch)
 
     def _ready(self, slot: LedSlot) -> int:
-        """Gives how many of the commits that wait can be sent, in their order."""
+        """Returns the number of waiting commits that can be sent, in their order."""
         accepted_before = slot.commits_accepted - len(slot.commits)
         for number, write in enumerate(slot.commits):
             group = slot.groups.get(write.group_id) if write.refuse_zookeeper_members else None
@@ -208,7 +208,7 @@ class OffsetCommits:
     def _refused(
         self, slot: LedSlot, batch: OffsetBatch, transaction: OffsetTransaction, refusal: MultiRefused
     ) -> None:
-        """What was refused drops out, or its znodes are read again."""
+        """Drops the refused writes, or reads their znodes again."""
         owner = transaction.owners[refusal.index]
         operation = transaction.operations[refusal.index]
         group_id = owner if isinstance(owner, str) else None if owner is None else owner[0]

@@ -1,4 +1,4 @@
-"""Reads offsets: Kafka's znodes, and the metadata where it belongs to the offset (recipes 23).
+"""Reads offsets: Kafka's znodes, and the metadata where it belongs to the offset.
 
 A ZooKeeper consumer writes the offset alone. Its offset is recognised because the metadata has another one:
 then there is no metadata, and no leader epoch.
@@ -58,7 +58,7 @@ class FoundOffset:
 
     @property
     def is_of_former_topic(self) -> bool:
-        """Says whether it was committed before its topic was created."""
+        """True if it was committed before its topic was created."""
         if self.recorded is None or self.topic is None:
             return False
         return self.offset.stat.mzxid < self.topic.czxid
@@ -77,7 +77,7 @@ class FoundOffsets:
 
     found: Mapping[TopicPartition, FoundOffset]
     unreadable: Mapping[TopicPartition, str]
-    """Why, for the log."""
+    """The reason for each unreadable offset, for the log."""
 
 
 def list_partitions(

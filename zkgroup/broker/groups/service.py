@@ -121,7 +121,7 @@ class GroupCoordinatorService:
         self._commits: list[WriteOffsets] = []
         """Those of this turn of the loop that the store does not have yet."""
         self._is_turn_ending = False
-        """Whether `_end_turn` is going to be called."""
+        """True if `_end_turn` is going to be called."""
         self._timer = LoopTimer(clock, self.advance)
         self._stored = StoredCoordinator(
             coordinator_settings(settings),
@@ -160,7 +160,7 @@ class GroupCoordinatorService:
         return self._stored.slot_count
 
     def slot_use(self) -> list[SlotUse]:
-        """Gives what the groups of each loaded slot take, and how much they may."""
+        """Returns the usage and the bounds of the groups of each loaded slot."""
         if self._store is None or self.slot_count is None:
             return []
         bounds = self._bounds
@@ -215,7 +215,7 @@ class GroupCoordinatorService:
         return self.answer(request, _as_it_is)
 
     def answer(self, request: ServiceRequest, translate: Callable[[Any], T]) -> Later[T]:
-        """Gives what a function makes of the result of a request, as of `ask`.
+        """Returns a function's result for the result of a request, as of `ask`.
 
         While many requests are handled in one turn of the loop, the lease is extended all the same.
         """

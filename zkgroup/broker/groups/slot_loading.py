@@ -1,4 +1,4 @@
-"""Takes a slot and reads its groups: fence first, read after (recipes 20).
+"""Takes a slot and reads its groups: fence first, read after (ownership of slots: recipes 20).
 
     read `state` -> fence -> read the slot (watched), the groups, their chunks -> clean up -> SlotLoaded
 

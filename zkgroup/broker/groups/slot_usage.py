@@ -1,4 +1,4 @@
-"""Holds what the committed offsets of a slot take in ZooKeeper, and how much they may. Pure.
+"""The usage of ZooKeeper by the committed offsets of a slot, and its bounds. Pure.
 
 Any client that reaches a coordinator may commit offsets of a group that nobody knows, each with metadata.
 ZooKeeper keeps all of it in memory, so a slot has bounds.
@@ -35,7 +35,7 @@ class SlotUsage:
         """Number of offsets."""
         self.metadata_bytes = 0
         self.is_measured = False
-        """Whether all offsets were read since the slot was loaded; none is refused before."""
+        """True if all offsets were read since the slot was loaded; none is refused before."""
 
     def size(self, group_id: str, partition: TopicPartition) -> int | None:
         """Bytes of the metadata of an offset; None without such an offset."""
@@ -43,7 +43,7 @@ class SlotUsage:
         return None if sizes is None else sizes.get(partition)
 
     def admits(self, before: int | None, size: int) -> bool:
-        """Says whether an offset may be written whose metadata had `before` bytes; None: it is new.
+        """Returns whether an offset may be written whose metadata had `before` bytes; None: it is new.
 
         One that is there can always be written with metadata that are no longer.
         """

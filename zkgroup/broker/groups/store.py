@@ -1,4 +1,4 @@
-"""Groups and offsets in ZooKeeper, as a pure machine of a broker (recipes 20-23).
+"""Groups and offsets in ZooKeeper, as a pure machine of a broker.
 
     led_slots          the slots, and what ZooKeeper has of their groups
     slot_loading       fence a slot, then read its groups; `group_reading` has the znodes' meaning
@@ -220,7 +220,7 @@ class GroupStore(SessionMachine[Effect]):
         return LedSlot(number, self._epochs[number], self._context.config.bounds)
 
     def usage(self) -> Mapping[int, SlotUsage]:
-        """Gives what the offsets of each slot take that is led."""
+        """Returns the usage by the offsets of each slot that is led."""
         return {number: slot.usage for number, slot in self._core.slots.items()}
 
     def _load(self, number: int) -> None:

@@ -37,7 +37,7 @@ from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStoreConfig:
-    """Holds what a store of groups needs to know of its broker."""
+    """The facts about its broker that a store of groups needs."""
 
     broker: int
     """Broker id."""
@@ -87,7 +87,7 @@ class DeleteStoredOffsets:
 
 
 class Recorded(NamedTuple):
-    """Says which write of an offset was read: the transactions that last set offset and metadata."""
+    """The write of an offset that was read: the transactions that last set offset and metadata."""
 
     offset_mzxid: int
     metadata_mzxid: int
@@ -163,7 +163,7 @@ StoreEvent = SlotLed | SlotResigned | StoreRequest | SharedEvent
 
 @dataclass(frozen=True, slots=True)
 class SlotsCounted:
-    """Says how many slots there are (`/zkgroup/config`); comes once, before every event about a slot.
+    """The number of slots (`/zkgroup/config`); comes once, before every event about a slot.
 
     Before it no broker is the coordinator of a group.
     """
@@ -220,7 +220,7 @@ class OffsetsRecorded:
     recorded: Mapping[TopicPartition, Recorded]
     """For `ExpireOffsets`."""
     has_others: bool
-    """Whether there are, or may be, offsets that are not among them."""
+    """True if there are, or may be, offsets that are not among them."""
     of_deleted_topics: frozenset[TopicPartition] = frozenset()
     """Those of `offsets` that are to be deleted because their topics were."""
 
@@ -242,7 +242,6 @@ class OffsetsExpired:
     partitions: frozenset[TopicPartition]
     """Those that were deleted."""
     has_offsets: bool
-    """Whether the group has offsets left."""
 
 
 @dataclass(frozen=True, slots=True)

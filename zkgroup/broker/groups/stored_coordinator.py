@@ -80,7 +80,7 @@ DROPPED: Final = DroppedRequest.DROPPED
 
 @dataclass(frozen=True, slots=True)
 class OffsetsRemoved:
-    """Says whether the offset of each partition was deleted."""
+    """The error of each partition whose offset was to be deleted."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
@@ -121,7 +121,7 @@ class StoredCoordinator:
         self.coordinator = GroupCoordinator(settings, 1, unique_id)
         """Coordinates no group until the number of slots is known."""
         self.slot_count: int | None = None
-        """How many slots there are, once the store has read it."""
+        """Number of slots, once the store has read it."""
         self._lease_until_ms: int | None = None
         self._numbers = count(1)
         self._deletions: dict[int, DeleteOffsets] = {}
@@ -135,12 +135,12 @@ class StoredCoordinator:
 
     @property
     def has_lease(self) -> bool:
-        """Says whether the coordinator may answer for its groups, as far as the store has reported."""
+        """True if the coordinator may answer for its groups, as far as the store has reported."""
         return self._lease_until_ms is None or self._clock.now_ms() < self._lease_until_ms
 
     @property
     def next_due_ms(self) -> int | None:
-        """Says when to call `advance`. Without a lease no timer fires, so there is nothing to wait for."""
+        """The time of the next `advance`; None without a lease, because no timer fires then."""
         return self.coordinator.next_deadline_ms if self.has_lease else None
 
     def new_id(self) -> int:
@@ -330,7 +330,7 @@ class StoredCoordinator:
 
 
 def _is_unknown(effects: Sequence[Effect]) -> bool:
-    """Says whether the coordinator has answered that it does not know the group."""
+    """Returns whether the coordinator has answered that it does not know the group."""
     match effects:
         case [Reply(_, RemoveGroupResult(error) | RemoveOffsetsResult(error))]:
             return error is ErrorCode.GROUP_ID_NOT_FOUND

@@ -35,7 +35,7 @@ REBALANCES: Final[tuple[tuple[str, str], ...]] = (
     ("assignments not stored", "not_stored"),
     ("ZooKeeper consumers", "zookeeper"),
 )
-"""What is in the reason of a rebalance, to the label `reason`; the first one that is counts."""
+"""Words in the reason of a rebalance, to the label `reason`; the first one that is in it counts."""
 WARNINGS: Final = frozenset(
     {"group.corrupt", "group.unmarked", "zookeeper_members", "group_not_stored", "offset.refused"}
 )
@@ -114,7 +114,7 @@ class GroupTelemetry:
 
 
 def used_ratio(slot: SlotUse) -> float:
-    """Says how much of its bounds a slot has used, by the bound that is nearest; 1 is full."""
+    """Returns the used part of a slot's bounds, by the bound that is nearest; 1 is full."""
     return max(
         slot.groups / slot.groups_max,
         slot.offsets / slot.offsets_max,
@@ -128,7 +128,7 @@ def rebalance_reason(reason: str) -> str:
 
 
 def _outcomes(of_writes: Any) -> Counter[WriteOutcome]:
-    """Gives how many partitions of some commits had each outcome."""
+    """Returns the number of partitions with each outcome, of some commits."""
     return Counter(each for of_write in of_writes.values() for each in of_write.values())
 
 

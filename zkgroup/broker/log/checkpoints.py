@@ -83,7 +83,7 @@ def decode_high_watermark(data: bytes) -> int | None:
 
 
 class MetaProperties(NamedTuple):
-    """Says which broker a data folder belongs to."""
+    """The identity of the broker that a data folder belongs to."""
 
     broker_id: int
     cluster_id: str | None

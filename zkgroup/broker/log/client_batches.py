@@ -36,7 +36,7 @@ damage on the way. (Kafka 2.8 has UNKNOWN for a compression that it does not kno
 
 
 class RefusedBatches(NamedTuple):
-    """Says why batches are not appended."""
+    """The reason why batches are not appended."""
 
     error: ErrorCode
     reason: str

@@ -21,7 +21,7 @@ from typing import ClassVar, Final, NamedTuple
 from zkgroup.broker.log.storage import Storage
 
 BLOCK_ENTRIES: Final = 512
-"""How many entries are read at once."""
+"""Number of entries in one read."""
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 NO_TIMESTAMP: Final = -1
 
@@ -111,7 +111,7 @@ class _Index:
         return list(self.ENTRY.iter_unpack(data))
 
     def _count_up_to(self, field: int, value: int) -> int:
-        """Gives how many entries have at most this value in a field, which ascends."""
+        """Returns the number of entries with at most this value in a field, which ascends."""
         if not self._entries:
             return 0
         first = max(self._entries - BLOCK_ENTRIES, 0)

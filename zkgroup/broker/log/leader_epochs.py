@@ -74,7 +74,7 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return EpochEnd(self[index - 1].leader_epoch, end)
 
     def diverging(self, log_end_offset: int, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
-        """What a leader answers to one whose log ends at `offset` with a record of `last_fetched_epoch`.
+        """Returns the leader's answer to a log that ends at `offset` with a record of `last_fetched_epoch`.
 
         None where that log is the beginning of this one, or has no record (-1): after it was truncated fully,
         an empty log starts above 0. Else the latest epoch that both can have, and where it ends here.
@@ -87,5 +87,5 @@ class LeaderEpochs(tuple[EpochStart, ...]):
         return end
 
     def cut_point(self, log_end_offset: int, diverging: EpochEnd) -> int:
-        """Says where a follower cuts back to: the smaller of its own end of that epoch and the leader's."""
+        """Returns the offset of a follower's cut: the smaller end of that epoch, its own or the leader's."""
         return min(self.end_of(diverging.leader_epoch, log_end_offset).end_offset, diverging.end_offset)

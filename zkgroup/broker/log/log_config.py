@@ -40,7 +40,7 @@ class LogConfig:
     """Of a batch from a client."""
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     keeps_all: bool = False
-    """Whether no record may be deleted: the topic's `cleanup.policy` lacks `delete`."""
+    """True if no record may be deleted: the topic's `cleanup.policy` lacks `delete`."""
     flush: Flush = Flush.NONE
     producer_id_expiration_ms: int = WEEK_MS
     """Kafka's `transactional.id.expiration.ms`, which is about idempotent producers too."""
@@ -53,7 +53,7 @@ class LogConfig:
 
 
 def should_roll(config: LogConfig, size: int, added: int, age_ms: int | None) -> bool:
-    """Says whether a batch begins a new segment.
+    """Returns whether a batch begins a new segment.
 
     `size`: of the active segment; `added`: of the batch; `age_ms`: from the segment's first batch to this
     one, None where either has no timestamp.
@@ -71,9 +71,10 @@ def count_deletable(
     now_ms: int,
     newest_ms: Callable[[int], int],
 ) -> int:
-    """Gives how many segments, from the oldest on, retention deletes: those that end at or below the high
-    watermark, as long as the log is larger than `retention_bytes` without them or they are older than
-    `retention_ms`.
+    """Returns the number of segments, from the oldest on, that retention deletes.
+
+    Those are the ones that end at or below the high watermark, as long as the log is larger than
+    `retention_bytes` without them or they are older than `retention_ms`.
 
     `sizes` and `ends` (the next offset) are of all segments; `newest_ms` gives the largest timestamp in
     one by its number, -1 with none.

@@ -38,12 +38,12 @@ OFFSET_DIGITS: Final = 20
 
 
 class LoadMarks(NamedTuple):
-    """Holds what the checkpoints of the data folder say about a partition."""
+    """The facts about a partition in the checkpoints of the data folder."""
 
     recovery_point: int = 0
     start_offset: int = 0
     is_clean: bool = False
-    """Whether the broker was shut down cleanly."""
+    """True if the broker was shut down cleanly."""
 
 
 def create_log(
@@ -141,7 +141,7 @@ class _Loader:
                 self._storage.remove(f"{self._folder}/{name}")
 
     def _is_loadable(self, active: Segment) -> bool:
-        """Says whether the end of the log is what a clean shutdown has left."""
+        """Returns whether the end of the log is as a clean shutdown has left it."""
         try:
             active.load()
         except ReplicaStorageError:
@@ -217,7 +217,7 @@ class _EpochCheck:
         self._last = NO_EPOCH
 
     def accepts(self, batch: BatchHeader) -> bool:
-        """Where nothing is stored about an offset, epochs must at least not go down."""
+        """Returns whether epochs do not go down, at least, where nothing is stored about an offset."""
         ascends = batch.leader_epoch >= self._last
         self._last = batch.leader_epoch
         if not self._epochs:

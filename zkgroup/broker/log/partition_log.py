@@ -40,7 +40,7 @@ from zkgroup.wire.schema import Buffer
 
 
 class Appended(NamedTuple):
-    """Says what became of the batches of a client."""
+    """The result for the batches of a client."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -57,7 +57,7 @@ class Appended(NamedTuple):
 
 @dataclass(slots=True)
 class LogParts:
-    """Holds what a log is made of, as `log_loader` has found it."""
+    """The parts of a log, as `log_loader` has found them."""
 
     segments: list[Segment]
     epochs: LeaderEpochs
@@ -128,7 +128,7 @@ class PartitionLog:
 
     @property
     def kept_high_watermark(self) -> int | None:
-        """Gives what was kept last; None in a log that was made without one."""
+        """The high watermark that was kept last; None in a log that was made without one."""
         return self._high_watermark
 
     @property

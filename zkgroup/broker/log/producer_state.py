@@ -48,7 +48,7 @@ class SnapshotError(ValueError):
 
 
 class SequenceCheck(NamedTuple):
-    """Says what is to be done with a batch."""
+    """The verdict on a batch."""
 
     error: ErrorCode
     duplicate: ProducedBatch | None = None
@@ -63,7 +63,7 @@ class ProducedBatch(NamedTuple):
     offset_delta: int
     """Of the last record to the first."""
     timestamp: int
-    """When it was appended, in epoch milliseconds by this broker's clock, or the leader's for
+    """Time of its append, in epoch milliseconds by this broker's clock, or the leader's for
     `LogAppendTime`; `NO_TIME` until the next search for producers that are too old."""
 
     @property
@@ -87,7 +87,7 @@ class ProducerEntry(NamedTuple):
 
 
 def check_sequence(entry: ProducerEntry | None, batch: BatchHeader) -> SequenceCheck:
-    """Says whether a producer's batch follows what the log has of the producer."""
+    """Compares a producer's batch with the last ones that the log has of the producer."""
     first = batch.base_sequence
     if first < 0 or batch.producer_epoch < 0:
         return SequenceCheck(ErrorCode.INVALID_RECORD)
@@ -132,7 +132,7 @@ class ProducerStates:
         self._now_ms = now_ms
 
     def check(self, batch: BatchHeader) -> SequenceCheck:
-        """Says whether a batch from a client may be appended."""
+        """Checks that a batch from a client may be appended."""
         if batch.producer_id == NO_PRODUCER_ID:
             return SequenceCheck(ErrorCode.NONE)
         return check_sequence(self._entries.get(batch.producer_id), batch)

@@ -20,11 +20,11 @@ from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, BatchHeader, has_crc,
 from zkgroup.wire.schema import Buffer
 
 WALK_BYTES: Final = 4096
-"""What a walk over headers reads at once."""
+"""Bytes that a walk over headers reads at once."""
 ENDS_KEPT: Final = 8
 """Positions of a segment that are remembered: those of some readers."""
 SCAN_BYTES: Final = 1024 * 1024
-"""What a recovery reads at once."""
+"""Bytes that a recovery reads at once."""
 
 
 class Located(NamedTuple):
@@ -41,7 +41,7 @@ class Located(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Holds what is known of a segment's end without reading it."""
+    """The facts about a segment's end that are known without reading it."""
 
     size: int
     next_offset: int
@@ -53,12 +53,12 @@ class _State(NamedTuple):
 
 
 def follows(header: BatchHeader, next_offset: int, room: int) -> bool:
-    """Says whether these bytes can be the header of the batch at an offset, with so many bytes to its end."""
+    """Returns whether these bytes can be the header of an offset's batch, with so many bytes to its end."""
     return is_plausible(header) and header.base_offset == next_offset and header.size <= room
 
 
 def is_plausible(header: BatchHeader) -> bool:
-    """Says whether it can be the header of a batch."""
+    """Returns whether it can be the header of a batch."""
     return (
         header.magic == MAGIC
         and header.size >= HEADER_BYTES
@@ -93,7 +93,7 @@ class Segment:
         self._times: TimeIndex | None = None
         self._state: _State | None = None
         self._are_times_right = False
-        """Whether the last time entry was compared with its batch, or made here."""
+        """True if the last time entry was compared with its batch, or made here."""
         self._ends: dict[int, int] = {}
         """Offset to position where the last reads ended and appends began: most reads go on there."""
 
@@ -137,7 +137,7 @@ class Segment:
         return self._state
 
     def can_hold(self, offset: int) -> bool:
-        """Says whether the index can express an offset."""
+        """Returns whether the index can express an offset."""
         return offset - self._base <= RELATIVE_OFFSET_MAX
 
     def first_timestamp(self) -> int:
@@ -221,7 +221,7 @@ class Segment:
         self._state = self._loaded._replace(size=end)
 
     def _has_indexes(self, size: int) -> bool:
-        """Says whether both indexes are there, and the last offset entry is right."""
+        """Returns whether both indexes are there, and the last offset entry is right."""
         if self._storage.size(self.index.path) is None or self._storage.size(self.times.path) is None:
             return False
         last = self.index.last
@@ -245,14 +245,14 @@ class Segment:
             self.rebuild()
 
     def _is_time(self, entry: TimeEntry) -> bool:
-        """Says whether the batch that an entry names has its timestamp."""
+        """Returns whether the batch that an entry names has its timestamp."""
         if not self._base <= entry.offset < self.next_offset:
             return False
         header = self.find(entry.offset).header
         return (header.max_timestamp, header.last_offset) == entry
 
     def _is_right(self, position: int, offset: int, size: int) -> bool:
-        """Says whether the batch at a position ends at an offset."""
+        """Returns whether the batch at a position ends at an offset."""
         if not 0 < position <= size - HEADER_BYTES:
             return False
         header = self._header_at(position)
@@ -409,8 +409,7 @@ class Segment:
         return None
 
     def _last_end(self, first: Located, limit: int) -> tuple[int, int]:
-        """Where the last batch ends that fits below a position, and the offset behind it; at least `first`'s
-        end."""
+        """Returns the last batch's end below a position, at least `first`'s, and the offset behind it."""
         end, next_offset = first.end, first.header.last_offset + 1
         entry = self.index.lookup_position(limit)
         start = first.position

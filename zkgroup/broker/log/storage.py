@@ -19,7 +19,7 @@ from zkgroup.errors import ReplicaStorageError
 
 
 class Flush(Enum):
-    """Says when records are forced to the disk."""
+    """The moments at which records are forced to the disk."""
 
     NONE = "none"
     """The operating system does it in its own time: safe against the death of the process. Rolled segments
@@ -52,7 +52,7 @@ class Storage(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """Says when a file was last written, in epoch milliseconds."""
+        """Returns the time of the last write to a file, in epoch milliseconds."""
         ...
 
     def read_all(self, path: str) -> bytes | None:
@@ -67,7 +67,7 @@ class Storage(Protocol):
         ...
 
     def names(self, folder: str) -> list[str]:
-        """Gives what is in a folder, sorted; `""` is the data folder itself."""
+        """Returns the names in a folder, sorted; `""` is the data folder itself."""
         ...
 
     def make_folder(self, folder: str) -> None:

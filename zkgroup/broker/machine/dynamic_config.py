@@ -2,7 +2,8 @@
 
 A notification is only a trigger: the configuration is read from `/config`. An unreadable one does not stop
 later ones. Every configuration is read once in each session, so that no notification is missed; after that
-only those that notifications name. Source: controller.md 1.5, kafka/server/DynamicConfigManager.scala@2.8.2.
+only those that notifications name. Source: formats of notifications (controller.md
+1.5), kafka/server/DynamicConfigManager.scala@2.8.2.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DynamicConfig:
         self._hosted: dict[ConfigEntity, None] = {}
         """Topics with new leaders or followers here, whose configurations are to be read."""
         self.has_read = False
-        """Whether the configurations of the start were emitted."""
+        """True if the configurations of the start were emitted."""
 
     def connected(self) -> None:
         """Notes a new connection: the watch is gone."""

@@ -74,7 +74,7 @@ class IsrOutcome(Enum):
 
 @dataclass(slots=True)
 class _FollowerLag:
-    """Says when a follower last had all records of the leader."""
+    """The last time at which a follower had all records of the leader."""
 
     caught_up_ms: int | None = None
     fetched_ms: int | None = None
@@ -126,7 +126,7 @@ class Isr:
 
     @property
     def knows_other_keys(self) -> bool:
-        """Whether the keys of the znode that are not in LeaderAndIsr are known, so that a write keeps them.
+        """True if the znode's keys that are not in LeaderAndIsr are known: then a write keeps them.
 
         False until the znode is read (`read_request`) or written for the first time.
         """
@@ -259,7 +259,7 @@ class Isr:
         return IsrOutcome.STORED if write is not None and stored == write.state else IsrOutcome.ADOPTED
 
     def _backs_off(self, now_ms: int, for_ms: int) -> bool:
-        """Says whether proposals pause after a refusal or an unreadable znode: followers fetch often."""
+        """Returns whether proposals pause after a refusal or an unreadable znode: followers fetch often."""
         if self._is_unreadable:
             self._is_unreadable, self._backoff_until_ms = False, now_ms + for_ms
         return now_ms < self._backoff_until_ms

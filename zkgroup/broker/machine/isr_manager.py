@@ -4,7 +4,7 @@
     -> set the maximal ISR again
 
 Everything is done for many partitions at once: the return of one broker changes thousands of ISRs.
-Source: controller.md 8.3, 8.4.
+Source: a leader's ISR writes (controller.md 8.3, 8.4).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registers a broker at `/brokers/ids/<id>`, and prepares its first registration.
 
-Source: controller.md 8.2, kafka/zk/KafkaZkClient.scala@2.8.2.
+Source: registration of brokers (controller.md 8.2), kafka/zk/KafkaZkClient.scala@2.8.2.
 
 The znode is created and set in one transaction, so that the reply has its czxid, the broker's epoch. If there
 is a registration already, it is
@@ -62,7 +62,7 @@ class BrokerRegistrar:
         self.epoch: int | None = None
         """czxid of the last registration."""
         self.is_registered = False
-        """Whether it is registered in the present session."""
+        """True if it is registered in the present session."""
         self._is_blocked = False
         self._blocked_since_ms: int | None = None
 
@@ -169,7 +169,7 @@ class BrokerRegistrar:
             self.wake()
 
     def _may_be_stale(self, theirs: BrokerRegistration) -> bool:
-        """Says whether it may be stale: only a former process of this broker had its port or its folder."""
+        """Returns whether it may be stale: only a former process of this broker had its port or folder."""
         serving = self.serving
         assert serving is not None
         if (theirs.host, theirs.port) == (serving.host, serving.port):
@@ -222,7 +222,7 @@ class BrokerStartup:
         return frozenset(names)
 
     def _is_foreign(self, znode: Znode) -> bool:
-        """Says whether a registration is Kafka's; an unreadable one is reported and is not."""
+        """Returns whether a registration is Kafka's; an unreadable one is reported and is not."""
         try:
             return not BrokerRegistration.decode(znode.path, znode.data).is_zkgroup
         except CorruptZnodeError as error:

@@ -22,7 +22,7 @@ from zkgroup.runtime.clock_loop import party_beside
 T = TypeVar("T")
 Job = Callable[[], None]
 Attempt = Callable[[ReplicaManager], bool]
-"""Returns whether it is complete."""
+"""A function that returns True when it is complete."""
 
 
 class ExecutorClosedError(RuntimeError):
@@ -52,7 +52,7 @@ class ReplicaExecutor:
         self._watches: dict[TopicPartition, set[PartitionWatch]] = {}
         """Of the thread."""
         self._callbacks: list[tuple[Callable[..., object], tuple[object, ...]]] = []
-        """What the present job calls on the loop."""
+        """The calls of the present job on the loop."""
         self._ended = asyncio.Event()
         self._closing = self._abandons = False
         host.listen(self._moved.add)
@@ -257,7 +257,7 @@ class PartitionWatch:
 
     @property
     def is_open(self) -> bool:
-        """Says whether there are partitions; on any thread."""
+        """True if there are partitions; on any thread."""
         return bool(self._partitions)
 
     def close(self) -> None:

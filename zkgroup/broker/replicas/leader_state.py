@@ -23,7 +23,7 @@ class _Progress:
     start: int | None = None
     """The follower's log start offset, by its last fetch."""
     is_level: bool = False
-    """Whether its fetch reached the log end offset of the previous answer, and so the epoch's start.
+    """True if its fetch reached the log end offset of the previous answer, and so the epoch's start.
 
     A replica that lacks records refuses to lead until it has been level with a leader, so it should not join
     the ISR earlier."""
@@ -46,7 +46,7 @@ class LeaderState:
         self._followers: dict[int, _Progress] = {}
         self._maximal_isr: frozenset[int] = frozenset()
         self.starts_changed = 0
-        """How often the log start offset of a follower has changed since `low_watermark` was first called."""
+        """Number of changes of followers' log start offsets since `low_watermark` was first called."""
         self._counts_starts = False
 
     def set_replicas(self, replicas: Collection[int]) -> None:
@@ -59,7 +59,7 @@ class LeaderState:
         self._maximal_isr = frozenset(isr) - {self._broker}
 
     def replicates(self, broker: int) -> bool:
-        """Says whether a follower is one of the replicas."""
+        """Returns whether a follower is one of the replicas."""
         return broker in self._followers
 
     @property
@@ -68,7 +68,7 @@ class LeaderState:
         return len(self._maximal_isr) + 1
 
     def in_maximal_isr(self, broker: int) -> bool:
-        """Says whether the high watermark waits for a follower."""
+        """Returns whether the high watermark waits for a follower."""
         return broker in self._maximal_isr
 
     def update_follower(
@@ -115,12 +115,12 @@ class LeaderState:
         return min([log_start_offset, *(NO_OFFSET if start is None else start for start in starts)])
 
     def has_lost_records(self, broker: int, high_watermark: int) -> bool:
-        """Says whether the log of an ISR member ends below the high watermark: it has had those records."""
+        """Returns whether an ISR member's log ends below the high watermark: it has had those records."""
         end = self._end(broker)
         return broker in self._maximal_isr and end is not None and end < high_watermark
 
     def has_caught_up(self, broker: int, high_watermark: int) -> bool:
-        """Says whether a follower has every record that may be acknowledged, of any leader epoch."""
+        """Returns whether a follower has every record that may be acknowledged, of any leader epoch."""
         follower = self._followers.get(broker)
         if follower is None or follower.end is None:
             return False

@@ -73,7 +73,7 @@ class ReplicaManager:
         self.broker = broker
         self._wall_ms = wall_ms or (lambda: time.time_ns() // 1_000_000)
         self._failed_at_ms: dict[TopicPartition, int] = {}
-        """When each failed replica failed, in epoch milliseconds."""
+        """The time of each replica's failure, in epoch milliseconds."""
         self._data_dir = data_dir
         self._replicas: dict[TopicPartition, Replica] = {}
         self._failures: dict[TopicPartition, str] = {}
@@ -242,7 +242,7 @@ class ReplicaManager:
         return None if replica is None else replica.maximal_isr_size
 
     def keeps(self, topic_partition: TopicPartition, leader_epoch: int, end_offset: int) -> bool:
-        """Says whether this replica leads, and its last record before `end_offset` is of that leader epoch.
+        """Returns whether this replica leads, and its last record before `end_offset` is of that epoch.
 
         A leader epoch and an offset identify one record, so the appended records are still in the log, also
         if the replica leads in a later epoch by now.
@@ -332,7 +332,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def next_fetch(self, topic_partition: TopicPartition, max_bytes: int) -> FetchPartition | None:
-        """Says what to fetch from the leader next; None if the replica does not follow."""
+        """Returns the next fetch from the leader; None if the replica does not follow."""
         replica = self._replicas.get(topic_partition)
         return None if replica is None else replica.next_fetch(max_bytes)
 
@@ -424,7 +424,7 @@ class ReplicaManager:
         return None if view is None else view.high_watermark
 
     def caught_up(self, topic_partition: TopicPartition, broker: int) -> bool:
-        """Says whether this replica leads, and the replica of `broker` may join the ISR."""
+        """Returns whether this replica leads, and the replica of `broker` may join the ISR."""
         replica = self._replicas.get(topic_partition)
         return replica is not None and replica.has_caught_up(broker)
 
@@ -576,7 +576,7 @@ class _Change:
 
 
 def _lacks_nothing(topic_partition: TopicPartition, leader_epoch: int) -> bool:
-    """Says whether an empty log has all records: in the first leader epoch, and of a slot, which has none."""
+    """Returns whether an empty log has all records: in the first leader epoch, or in a slot without any."""
     return leader_epoch == 0 or topic_partition.topic == OFFSETS_TOPIC
 
 

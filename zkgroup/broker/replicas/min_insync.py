@@ -71,7 +71,7 @@ class MinInsync:
         self._stored.pop(tp, None)
 
     def lacks(self, tp: TopicPartition, counted: int) -> bool:
-        """Says whether too few replicas are in sync.
+        """Returns whether too few replicas are in sync.
 
         `counted` is the size of the maximal ISR, which can already be lower than the ISR known here. A
         replica that is only proposed is in the maximal ISR, but does not count here.

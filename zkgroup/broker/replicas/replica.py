@@ -46,7 +46,7 @@ class _Limit(NamedTuple):
 
     max_bytes: int
     at_least_one: bool
-    """Whether the first batch comes however large it is."""
+    """True if the first batch comes however large it is."""
 
 
 class FollowerState(NamedTuple):
@@ -63,7 +63,7 @@ class StrandedFollower(NamedTuple):
     leader_epoch: int
     level_at: int | None
     was_open: bool
-    """Whether its files were open in this process before. If not, it may never have had any."""
+    """True if its files were open in this process before. If not, it may never have had any."""
 
 
 class Replica:
@@ -79,7 +79,7 @@ class Replica:
         self._level_at: int | None = None
         """See `FollowerState`."""
         self._has_asked = False
-        """Whether it has said where to fetch since it took its role: an answer before that is for another
+        """True if it has said where to fetch since it took its role: an answer before that is for another
         replica, perhaps of a deleted topic of the same name."""
         self._failure: str | None = None
 
@@ -94,7 +94,7 @@ class Replica:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Gives what a fetch of a follower that has everything depends on, to find changes."""
+        """The state that the fetch of a follower that has everything depends on, to find changes."""
         log, leader_state = self._log, self._leader_state
         others = () if leader_state is None else leader_state.others
         starts = 0 if leader_state is None else leader_state.starts_changed
@@ -102,7 +102,7 @@ class Replica:
         return self._role, self._leader_epoch, *offsets, others, starts
 
     def has_caught_up(self, broker: int) -> bool:
-        """Says whether this replica leads, and a follower may join the ISR."""
+        """Returns whether this replica leads, and a follower may join the ISR."""
         return self._leader_state is not None and self._leader_state.has_caught_up(
             broker, self.high_watermark
         )
@@ -122,7 +122,7 @@ class Replica:
 
     @property
     def failure(self) -> str | None:
-        """Says why the replica has no role, or cannot take its leader's records; None without a failure."""
+        """The reason why the replica has no role or cannot take its leader's records; else None."""
         return self._failure
 
     @property
@@ -312,7 +312,7 @@ class Replica:
         return EpochEndResult(error, number, end.leader_epoch, end.end_offset)
 
     def keeps(self, leader_epoch: int, end_offset: int) -> bool:
-        """Whether this replica leads, and its last record before `end_offset` is of that leader epoch."""
+        """Returns whether this replica leads, and its last record before `end_offset` is of that epoch."""
         if self._leader_state is None or end_offset > self.end_offset:
             return False
         return self._log.epochs.epoch_before(end_offset) == leader_epoch
@@ -448,7 +448,7 @@ class Replica:
             self._log.keep_high_watermark(offset)
 
     def next_fetch(self, max_bytes: int) -> FetchPartition | None:
-        """Says what to fetch from the leader next; None if this replica does not follow."""
+        """Returns the next fetch from the leader; None if this replica does not follow."""
         if self._role is not Role.FOLLOWER:
             return None
         self._has_asked = True

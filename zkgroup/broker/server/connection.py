@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_sending = False
         self._is_at_end = False
-        """Whether the client sends nothing more."""
+        """True if the client sends nothing more."""
         self._end: Exception | None = None
         """The reason of the end, once something other than the task has ended the connection."""
         self._lost = self._loop.create_future()
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_asked(self) -> bool:
-        """Whether a whole request has come."""
+        """True if a whole request has come."""
         return self._answered_bytes > 0
 
     @property

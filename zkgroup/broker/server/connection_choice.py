@@ -88,7 +88,7 @@ class Occupant(Protocol):
 
     @property
     def has_asked(self) -> bool:
-        """Says whether a whole request has come."""
+        """True if a whole request has come."""
         ...
 
     @property

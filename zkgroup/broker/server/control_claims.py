@@ -131,12 +131,12 @@ def impossible(
 
 
 def _is_going(tp: TopicPartition, stored: StoredStates) -> bool:
-    """Says whether the topic is to be deleted, or is gone."""
+    """Returns whether the topic is to be deleted, or is gone."""
     return tp.topic in stored.to_be_deleted or tp not in stored.states
 
 
 def _is_stored(sent: PartitionStateInfo, stored: StoredStates) -> bool:
-    """Says whether the leader of a partition is or was as sent."""
+    """Returns whether the leader of a partition is or was as sent."""
     tp = sent.topic_partition
     if sent.leader == LEADER_DURING_DELETE:
         return _is_going(tp, stored)
@@ -147,7 +147,7 @@ def _is_stored(sent: PartitionStateInfo, stored: StoredStates) -> bool:
 
 
 def _has_made_up_replicas(sent: PartitionStateInfo, known: Known, stored: StoredStates) -> bool:
-    """Says whether a known role comes again with other replicas than the topic has.
+    """Returns whether a known role comes again with other replicas than the topic has.
 
     With a new leader epoch it may have others: a reassignment sends its target before it writes it.
     """

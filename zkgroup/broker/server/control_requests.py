@@ -47,8 +47,8 @@ class ControlRequestHandler:
     * A follower whose leader is not among the request's leaders ends its role and answers 0. The leader epoch
       is known then: an earlier one gets error 13. The same leader epoch can be sent again with the leader.
     * A partition that no cluster can have gets error 17: its name would be a path of the data folder.
-    * StopReplica carries no leader epoch, so a late one is performed (K28). Without delete the known leader
-      epoch stays; with delete it is removed, because the topic can be created again at leader epoch 0.
+    * StopReplica carries no leader epoch, so a late one is performed (late orders: K28). Without delete the
+      known leader epoch stays; with delete it is removed: the topic can be created again at leader epoch 0.
     """
 
     def __init__(self, broker: int, cache: MetadataCache) -> None:
@@ -133,14 +133,14 @@ class ControlRequestHandler:
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """Says whether the sender is a former controller; stores the controller epoch otherwise."""
+        """Returns whether the sender is a former controller; stores the controller epoch otherwise."""
         if self._controller_epoch is not None and controller_epoch < self._controller_epoch:
             return True
         self._controller_epoch = controller_epoch
         return False
 
     def _is_known(self, state: PartitionStateInfo) -> bool:
-        """Says whether a request with this leader epoch or a later one was applied before."""
+        """Returns whether a request with this leader epoch or a later one was applied before."""
         known = self._replicas.get(state.topic_partition)
         if known is None:
             return False
@@ -157,7 +157,7 @@ class ControlRequestHandler:
         return self._error_of(state) or ErrorCode.STALE_LEADER_EPOCH
 
     def _has_other_replicas(self, state: PartitionStateInfo, controller_epoch: int) -> bool:
-        """Whether a later controller sends another replica list for the known leader epoch of a leader."""
+        """Returns whether a later controller sends other replicas for the known leader epoch of a leader."""
         known = self._replicas.get(state.topic_partition)
         return (
             known is not None

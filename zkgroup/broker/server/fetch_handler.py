@@ -116,7 +116,7 @@ class FetchHandler:
         return await self._in_session(request, session)
 
     async def _is_registered(self, follower: FollowerId, context: RequestContext) -> bool:
-        """Says whether ZooKeeper says so; False also while it cannot be read: the follower fetches again."""
+        """Returns ZooKeeper's answer; False also while it cannot be read: the follower fetches again."""
         if self._claims is None:
             return True
         return await self._claims.verdict(follower, context.peer) is ClaimVerdict.CONFIRMED

@@ -156,7 +156,7 @@ class DelayedFetch:
 
     @property
     def is_complete(self) -> bool:
-        """Says whether the answer is sent at once."""
+        """True if the answer is sent at once."""
         if self._is_urgent or not self._wanted:
             return True
         return bool(self.news) if self._follower is not None else self._bytes >= self._min_bytes

@@ -148,7 +148,7 @@ class MetadataCache:
         return self._topics.get(tp.topic, {}).get(tp.partition)
 
     def knows(self, tp: TopicPartition) -> bool:
-        """Says whether a partition exists."""
+        """Returns whether a partition exists."""
         states = self._topics.get(tp.topic)
         return states is not None and tp.partition in states
 
@@ -275,7 +275,7 @@ class MetadataCache:
 
 
 def _is_older(state: PartitionStateInfo, known: PartitionStateInfo) -> bool:
-    """Says whether the leader epoch is lower and the controller epoch is not higher.
+    """Returns whether the leader epoch is lower and the controller epoch is not higher.
 
     A state of a later controller is never stale: it may be of a topic that was created again.
     """
@@ -283,7 +283,7 @@ def _is_older(state: PartitionStateInfo, known: PartitionStateInfo) -> bool:
 
 
 def _can_exist(topic: str) -> bool:
-    """Says whether a topic that is not known may be created."""
+    """Returns whether a topic that is not known may be created."""
     try:
         validate_new_topic(topic)
     except ConfigError:

@@ -123,7 +123,7 @@ class MetadataHandlers:
 
 
 def is_of_all(request: MetadataRequest, version: int) -> bool:
-    """Says whether all topics are requested: by null, in version 0 by an empty array."""
+    """Returns whether all topics are requested: by null, in version 0 by an empty array."""
     return request.topics is None or (version == 0 and not request.topics)
 
 

@@ -82,7 +82,7 @@ class PeerClaims:
         return ClaimVerdict.CONFIRMED if claim.broker_epoch == epoch else ClaimVerdict.STALE
 
     def knows(self, broker: int) -> bool:
-        """Says whether a registration of this broker was read."""
+        """Returns whether a registration of this broker was read."""
         return broker in self._brokers
 
     def read(self, found: FoundPeers) -> None:

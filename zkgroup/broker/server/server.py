@@ -73,7 +73,7 @@ class BrokerServer:
             self._cluster.ended(connection.peer)
 
     def _has_room(self) -> bool:
-        """Whether one more is taken. Where all places of clients are, another one is closed for it."""
+        """Returns whether one more is taken. Where all places of clients are, another is closed for it."""
         places = self._limits.connections_max
         if self._acceptor.clients - len(self._displaced) - len(self._cluster) < places:
             return True
