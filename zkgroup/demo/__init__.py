@@ -1,1 +1,1 @@
-"""What `zkgroup demo` runs: real records, killed processes, and the proof that no record was lost."""
+"""The demos of `zkgroup demo`: real records, killed processes, and the proof that no record was lost."""

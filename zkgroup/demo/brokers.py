@@ -50,7 +50,7 @@ COPY_S = 20
 RATE_MIN = 100_000
 """Bytes per second; well above the producer's rate."""
 CONSUMED_MIN = {"claims": PARTITIONS, "commits": PARTITIONS, "deliveries": 1}
-"""What the consumers' history must hold at least. No consumer is killed, so owners need not change."""
+"""Least contents of the consumers' history. No consumer is killed, so owners need not change."""
 MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "records"})
 """The invariants without which a verdict proves nothing."""
 EVENTS_MIN = {
@@ -60,7 +60,7 @@ EVENTS_MIN = {
     "isr_writes": 1,
     "acknowledged_records": 1,
 }
-"""What the servers' log must hold at least, by name of the checker's figures."""
+"""Least contents of the servers' log, by name of the checker's figures."""
 COLUMNS = 3
 """Number of columns of partitions in the view."""
 
@@ -391,7 +391,7 @@ class BrokersStage(ClusterStage):
         return checked(statement, text, lost, enough=enough)
 
     def _check_controllers(self, left: LeftFiles, recorded: Mapping[int, int]) -> CheckResult:
-        """The checker's decision on ZooKeeper's records (S11), with which the brokers have to agree."""
+        """Compares the checker's decision about active controllers (S11) with the brokers' records."""
         faults: list[object] = [one for one in left.cluster.violations if one.invariant == "S11"]
         faults += [
             f"epoch {epoch}: broker {broker} was controller, the record says {recorded.get(epoch)}"
@@ -470,7 +470,7 @@ def _describe(one: Replicas) -> str:
 
 
 class LogSummary(NamedTuple):
-    """What the ensemble's transaction log holds about the run."""
+    """The contents of the ensemble's transaction log about the run."""
 
     controllers: dict[int, int]
     """The broker of each record of a controller, by epoch."""

@@ -30,12 +30,12 @@ _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
 
 @dataclass(slots=True)
 class ClientRun:
-    """What one client produced to the topic, and what it read from there."""
+    """The records that one client produced to the topic, and those that it read from there."""
 
     client: str
     version: str
     records: Sequence[ClientRecord]
-    """What it had to produce, in order."""
+    """The records that it had to produce, in order."""
     offsets: Sequence[int] | None = None
     """The offset of each record, as it was acknowledged; None for a client that does not report them."""
     read: Mapping[int, ClientRecord] | None = None

@@ -48,7 +48,7 @@ LEAVE_S = 3
 TURN_S = 0.05
 END_WAIT_S = 10.0
 REST_MS = 60_000
-"""How long the end of a demo may take. A session of 4 s may expire meanwhile on a slow machine, and another
+"""Longest time for the end of a demo. A session of 4 s may expire meanwhile on a slow machine, and another
 broker is controller then: that is no fault.
 """
 
@@ -101,7 +101,7 @@ class Replicas(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has a leader and every replica is in sync."""
+        """True if it has a leader and every replica is in sync."""
         return self.leader in self.isr and set(self.isr) == set(self.replicas)
 
 
@@ -122,13 +122,13 @@ class ClusterState:
 
     @property
     def is_led(self) -> bool:
-        """Whether a registered broker leads every partition."""
+        """True if a registered broker leads every partition."""
         leaders = {one.leader for one in self.partitions.values()}
         return bool(leaders) and leaders <= self.registered
 
     @property
     def is_whole(self) -> bool:
-        """Whether every replica of every partition is in sync."""
+        """True if every replica of every partition is in sync."""
         return self.is_led and all(one.is_whole for one in self.partitions.values())
 
 
@@ -202,7 +202,7 @@ class Producer:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended: every record is acknowledged, or there is an error."""
+        """True if the thread has ended: every record is acknowledged, or there is an error."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
@@ -253,7 +253,7 @@ def _record(line: bytes, partitions: int) -> NewRecord:
 
 
 class LeftFiles(NamedTuple):
-    """What the brokers and the servers have left."""
+    """The files that the brokers and the servers have left."""
 
     log: list[ServerTransaction]
     """ZooKeeper's, until nothing changed any more."""

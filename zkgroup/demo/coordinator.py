@@ -43,9 +43,9 @@ LEAVE_S = 3
 """Longest time of a client to leave when the demo is gone; a signal ends the process then."""
 STABLE = "Stable"
 CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledged_records": 1}
-"""What the servers' log must hold at least, by name of the cluster checker's figures."""
+"""Least contents of the servers' log, by name of the cluster checker's figures."""
 MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
-"""What the history of the ZooKeeper consumers must hold at least."""
+"""Least contents of the history of the ZooKeeper consumers."""
 COORDINATOR_MIN = ("commits of members", "commits of ZooKeeper members", "slots taken", "markers set")
 """Figures of the checker of coordinated groups that may not be 0."""
 GENERATIONS_MIN = 4
@@ -97,7 +97,7 @@ class CoordinatorDemoReport(DemoReport):
     failover_s: float
     """From the SIGKILL of the coordinator until all that was produced before it was committed."""
     kept_generation: bool
-    """Whether the members went on in their generation when their coordinator was killed."""
+    """True if the members went on in their generation when their coordinator was killed."""
     figures: ClusterFigures
 
 
@@ -476,7 +476,7 @@ class CoordinatorStage(ClusterStage):
         return text
 
     def session_s(self, name: str) -> float | None:
-        """When the coordinator removes a client unless it sends a heartbeat, in seconds from now."""
+        """Returns the seconds until the coordinator removes a client that sends no heartbeat."""
         members = self.coordinated.members if self.coordinated else ()
         found = [one.session_expires_in_ms for one in members if one.client_id == name]
         return found[0] / 1000 if found and found[0] is not None else None

@@ -35,7 +35,7 @@ NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 SESSION_MS = 4_000
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
-"""What the recorded history must hold at least to prove anything."""
+"""Least contents of the recorded history: with less it proves nothing."""
 EVENT_LINES_MIN = 8
 """With room for fewer events, the partitions are drawn in two columns."""
 BAR = 30
@@ -79,7 +79,7 @@ class DemoGroup(MemberStage):
     takeover_s: float = 0.0
 
     def open(self) -> None:
-        """Says where ZooKeeper is."""
+        """Logs the ZooKeeper that is used."""
         where = self.options.zookeeper
         self.log("starting ZooKeeper" if where is None else f"connecting to {where}")
 

@@ -53,7 +53,7 @@ class PolledRecord(NamedTuple):
 
 
 class ClientWork:
-    """What a member works for: writes a line for each record, and decides when to commit."""
+    """The work of a member: it writes a line for each record, and decides when to commit."""
 
     def __init__(self, client_id: str, group: str, bootstrap: str, session_timeout_ms: int) -> None:
         self.client_id, self.group, self.bootstrap = client_id, group, bootstrap

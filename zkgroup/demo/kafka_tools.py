@@ -66,7 +66,7 @@ class KafkaTools:
         self._began_s = time.monotonic()
         self.jars = cached_jars()
         self.reason = ""
-        """Why the tools do not take part; empty while they are fetched, and where they are there."""
+        """The reason why the tools take no part; empty while they are fetched, and where they are there."""
         self._thread = threading.Thread(target=self._fetch, name="demo-maven", daemon=True)
         needed = ["java"] if self.jars.is_dir() else ["java", "mvn"]
         if missing := [name for name in needed if shutil.which(name) is None]:
@@ -76,7 +76,7 @@ class KafkaTools:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether Maven still runs."""
+        """True if Maven still runs."""
         return self._thread.is_alive()
 
     @property
@@ -85,7 +85,7 @@ class KafkaTools:
         return [LeftOut(f"{CONSOLE} and DumpLogSegments", self.reason)] if self.reason else []
 
     def has_ended_in_time(self) -> bool:
-        """Whether Maven has ended; ends it where it takes too long."""
+        """Returns whether Maven has ended; ends it where it takes too long."""
         if self.is_fetching and time.monotonic() - self._began_s > MAVEN_S:
             self.give_up()
         return not self.is_fetching

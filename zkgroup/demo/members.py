@@ -168,14 +168,14 @@ class MemberStage(DemoStage):
             self.owned = read_group(self.ensemble, self.group)
 
     def is_shared_by(self, names: Collection[str]) -> bool:
-        """Whether exactly these members are in the group, and own all partitions."""
+        """Returns whether exactly these members are in the group, and own all partitions."""
         owners = self.owned.owners
         return len(owners) == self.partitions and set(owners.values()) == self.owned.members == frozenset(
             names
         )
 
     def partitions_of(self, member: Child) -> list[int]:
-        """What a member owns."""
+        """Returns the partitions that a member owns."""
         return sorted(number for number, owner in self.owned.owners.items() if owner == member.name)
 
     @property
@@ -201,7 +201,7 @@ class MemberStage(DemoStage):
         self.refresh()
 
     def outputs(self, children: Sequence[Child]) -> list[MemberOutput]:
-        """What these processes wrote."""
+        """Returns the output of these processes."""
         return [decode_line(one.name, one.output.read_bytes()) for one in children]
 
     def history(self) -> Report:
@@ -249,7 +249,7 @@ class MemberStage(DemoStage):
 
 
 def check_result(lines: Sequence[Sequence[bytes]], reduction: Reduction) -> tuple[CheckResult, CheckResult]:
-    """Whether every record was processed, and whether the result is right."""
+    """Checks that every record was processed, and that the result is right."""
     expected = {(p, o) for p, one in enumerate(lines) for o in range(len(one))}
     found = reduction.processed
     direct = delays(airport_and_delay(line) for one in lines for line in one)
@@ -283,7 +283,7 @@ def _listed(what: str, found: Sequence[str]) -> list[str]:
 def check_committed(
     lines: Sequence[Sequence[bytes]], committed: Mapping[int, int], statement: str = ""
 ) -> CheckResult:
-    """Whether the offset of each partition is its end."""
+    """Checks that the offset of each partition is its end."""
     behind = [
         f"{number} at {committed.get(number)} of {len(one)}"
         for number, one in enumerate(lines)

@@ -128,7 +128,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self.exit_code is not None
 
     @property

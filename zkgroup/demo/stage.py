@@ -85,7 +85,7 @@ def checked(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """What the reports of all demos have."""
+    """The parts that the reports of all demos have."""
 
     checks: tuple[CheckResult, ...]
     took_s: float
@@ -97,7 +97,7 @@ class DemoReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every check holds."""
+        """True if every check holds."""
         return all(check.holds for check in self.checks)
 
 

@@ -1,4 +1,4 @@
-"""What ZooKeeper's log says about a group: its generations, its commits, its coordinators. Pure."""
+"""The history of a group in ZooKeeper's log: its generations, its commits, its coordinators. Pure."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _children(transaction: ServerTransaction, parent: str) -> dict[int, Change]:
 
 
 def check_commits(transactions: Iterable[ServerTransaction], stored: LoggedGroup) -> CoordinatorReport:
-    """S25 to S28 of the checker: generations, coordinators, kinds of members, offsets that go back.
+    """Checks generations, coordinators, kinds of members, offsets that go back (S25-S28 of the checker).
 
     The metadata of a commit are those of one assignment, so they belong to the generation in which they were
     stored first. Java's commits have no metadata and are left out.
