@@ -90,7 +90,7 @@ def shared(ctx: click.Context | None = None) -> Shared:
 
 
 def output() -> Output:
-    """Where and how the running command prints."""
+    """Returns the settings by which the running command prints."""
     return shared().output()
 
 

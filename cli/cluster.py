@@ -217,7 +217,7 @@ TOPIC_DELETION = Document(
 
 
 def _leaderless(seen: LeadersSeen | None) -> dict[str, object]:
-    """How a wait for leaders ended: `converged` and `leaderless`, both None without a wait."""
+    """Returns the end of a wait for leaders: `converged` and `leaderless`, both None without a wait."""
     if seen is None:
         return {"converged": None, "leaderless": None}
     rows = [PartitionWithoutLeader(tp.partition, why) for tp, why in sorted(seen.leaderless.items())]

@@ -26,7 +26,7 @@ from .render import Output, echo_err, message_text
 
 
 def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
-    """Whether to go ahead: `--execute`, and on a terminal a yes. Prints on stderr why not.
+    """Returns whether to go ahead: `--execute`, and on a terminal a yes. Prints on stderr why not.
 
     `show` prints what would be done: on stderr before the question, so that it is known what a yes does.
     Raises Declined where the answer is no.
@@ -92,7 +92,7 @@ def run_at_once(
 
 
 def echo_notes(change: AdminChange[PlanT, WrittenT, OutcomeT]) -> None:
-    """What to know before the change, and why it cannot be undone."""
+    """Prints notes before the change, and the reason why it cannot be undone."""
     for note in change.notes:
         echo_err(f"note: {note}")
     if change.no_undo and change.is_effective:

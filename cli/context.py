@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
 
 SESSION_TIMEOUT_MS = 10_000
-"""What one-shot commands ask for: they live shorter than that."""
+"""Session timeout of one-shot commands: they live shorter than that."""
 
 CONNECT_TIMEOUT_MS = 10_000
-"""What `--connect-timeout` is where it is not given."""
+"""Default of `--connect-timeout`."""
 
 ECHO_WAITING_AFTER_S = 1.0
 """After so long without a connection a command prints which servers it waits for."""
@@ -43,7 +43,7 @@ _PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionTarget:
-    """Where and how to connect. Secrets stay in the files that are named here."""
+    """The address of the cluster and its credentials. Secrets stay in the files that are named here."""
 
     zookeeper: str
     digest_file: Path | None = None
@@ -179,7 +179,7 @@ def _checked(path: Path, name: str, profile: Any) -> Mapping[str, str]:
 
 
 def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | None:
-    """What the option names, else the profile. Raises UsageError that names the one that is wrong."""
+    """Returns the option's file, else the profile's. Raises UsageError that names the one that is wrong."""
     text = given or profile.get(key)
     if text is None:
         return None

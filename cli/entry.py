@@ -1,4 +1,4 @@
-"""What the script `zkgroup` runs: it handles Ctrl-C before anything that takes time is imported.
+"""The entry of the script `zkgroup`: it handles Ctrl-C before anything that takes time is imported.
 
 Before `main` of `.app` runs, an interrupted import would print a traceback. Nothing has been done by then,
 so the process ends at once.

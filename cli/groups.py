@@ -42,7 +42,7 @@ def _has_ends(rows: Sequence[Any]) -> bool:
 
 
 def _has_znodes(rows: Sequence[PartitionDescription]) -> bool:
-    """Whether no owner is a client of a coordinator, which has no owner znode."""
+    """Returns whether no owner is a client of a coordinator, which has no owner znode."""
     return all(row.owner is None or row.token is not None for row in rows)
 
 
@@ -250,7 +250,7 @@ def _problems(out: Output, described: GroupDescription) -> None:
 
 
 def _protocol_words(described: GroupDescription) -> list[str]:
-    """What a coordinator says of its group: Kafka's state and the generation."""
+    """Returns the coordinator's words about its group: Kafka's state and the generation."""
     if described.protocol != "coordinator":
         return []
     state = described.protocol_state or "no answer from its coordinator"

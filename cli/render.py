@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where and how one command prints."""
+    """The form and the streams of one command's output."""
 
     format: str
     color: bool
@@ -124,7 +124,7 @@ class Output:
 
 @contextmanager
 def dropped() -> Iterator[None]:
-    """What the block still has to print is dropped once the reader of stdout has closed the pipe (`| head`).
+    """Drops the rest of the block's output once the reader of stdout has closed the pipe (`| head`).
 
     The command goes on: its exit code is the same whether or not all was read.
     """
@@ -325,7 +325,7 @@ def _lines_of(text: str, width: int, at_most: int | None) -> list[str]:
 
 
 def _is_below(columns: Sequence[TableColumn[Any]], rows: Sequence[Sequence[Cell]], width: int) -> bool:
-    """Whether the last column is `below` and does not fit beside all the others."""
+    """Returns whether the last column is `below` and does not fit beside all the others."""
     if columns[-1].shorten != "below":
         return False
     return _least(columns, _natural(columns, rows), range(len(columns))) > width

@@ -89,7 +89,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 Encode = Callable[[Any], Any]
 Coded = tuple[Schema, Encode]
-"""What a type is in JSON Schema, and what makes its value plain."""
+"""The JSON Schema of a type, and the function that makes its values plain."""
 
 
 class JsonKey(NamedTuple):
@@ -151,7 +151,7 @@ class KeyColumn:
         self._when, self._when_at = when, when_at
 
     def is_shown(self, rows: Sequence[Any], at: Any) -> bool:
-        """Whether a table of these rows has the column."""
+        """Returns whether a table of these rows has the column."""
         when, when_at = self._when, self._when_at
         return (when is None or bool(when(rows))) and (when_at is None or bool(when_at(at)))
 
@@ -409,7 +409,7 @@ def _optional(hint: Any, coded: Coded) -> Coded:
 
 
 def coding(hint: Any) -> Coded:
-    """What a type hint is in JSON. Raises TypeError for one that has no meaning there."""
+    """Returns the JSON form of a type hint. Raises TypeError for one that has no meaning there."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, args = get_origin(hint), get_args(hint)

@@ -1,4 +1,4 @@
-"""What commands that serve until SIGINT or SIGTERM share: the signals, and events on stdout."""
+"""The parts that serving commands share until SIGINT or SIGTERM: the signals, and events on stdout."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class StopSignals:
         os.close(self._write)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether a signal was received; waits this long at most."""
+        """Waits for a signal, this long at most; returns whether one was received."""
         if not self.received:
             select.select([self._read], [], [], timeout_s)
         return self.received

@@ -13,7 +13,7 @@ _ISO_DURATION = re.compile(
 
 
 def is_whole(text: str) -> bool:
-    """Whether this is a whole number from 0 up, in the digits 0 to 9: `str.isdigit` also takes `²`."""
+    """Returns whether it is a whole number from 0 up, in the digits 0 to 9: `str.isdigit` also takes `²`."""
     return text.isascii() and text.isdigit()
 
 
@@ -64,7 +64,7 @@ def iso_time(epoch_ms: int | None) -> str | None:
 
 
 def age(since_ms: int | None, now_ms: int) -> str | None:
-    """How long ago, in the one or two largest units: `12s`, `3m12s`, `5h`, `9d`."""
+    """Returns the age in the one or two largest units: `12s`, `3m12s`, `5h`, `9d`."""
     if since_ms is None:
         return None
     seconds = max(0, now_ms - since_ms) // 1000
@@ -112,7 +112,7 @@ def size(count: int) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """How long something will go on: `5s`, `6m`, `11h00m`."""
+    """Returns the time that is left: `5s`, `6m`, `11h00m`."""
     seconds = max(1, round(seconds))
     if seconds < 60:
         return f"{seconds}s"

@@ -214,7 +214,7 @@ def _lags(consumer: Consumer) -> Iterator[bool]:
 
 
 def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
-    """Says whether the member has started; False after a signal: there is nothing to leave."""
+    """Returns whether the member has started; False after a signal: there is nothing to leave."""
     try:
         member.start()
     except MemberClosedError:

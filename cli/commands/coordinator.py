@@ -225,7 +225,7 @@ def release(group: str, execute: bool, yes: bool) -> None:
 
 
 def _show(out: Output, found: CoordinatorDescription) -> None:
-    """How many slots each broker leads, the slots with groups or without a leader, and the groups."""
+    """Prints each broker's number of slots, the slots with groups or without a leader, and the groups."""
     parts = [
         out.paint(counted(found.slot_count, "slot"), "bold"),
         counted(len(found.groups), "group"),

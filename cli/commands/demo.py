@@ -178,7 +178,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 ENDS = {"left": "left", "killed": "killed", "paused": "paused past its session, came back, left"}
-"""How a client of the coordinator's demo ended."""
+"""The last word about a client in the coordinator's demo, by the way it ended."""
 
 
 class _Lines:

@@ -481,7 +481,7 @@ def _start(
 
 
 def _echo_how_to_execute(files: Sequence[str], throttle: int | None) -> None:
-    """What to type about a plan that was only shown: the command for the files, which hold no throttle."""
+    """Prints the commands for the files of a plan that was only shown. The files hold no throttle."""
     if not files:
         echo_err("nothing was written: --output FILE writes what `zkgroup reassign execute` takes,")
         echo_err("--save stores the plan in ZooKeeper, --execute also starts it")
@@ -559,7 +559,7 @@ def _told() -> Iterator[Mapping[str, Callable[[Any], object]]]:
 
 
 def echo_next_step(one: PlanDescription, *, waited: bool) -> int:
-    """Says what to do about a plan that has not come to its end; the exit code."""
+    """Prints the next step for a plan that has not come to its end; returns the exit code."""
     if one.stored.state == FAILED:
         echo_err(f"plan {one.plan} has failed: {one.stored.reason}")
         echo_err(f"once that is fixed: {resume_command(one.plan)}")

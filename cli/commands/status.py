@@ -271,7 +271,7 @@ def _partitions(out: Output, found: Status) -> str:
 
 
 def _show_health(out: Output, found: Status) -> None:
-    """What cannot be read, and what the controller reports that it cannot do, or waits for."""
+    """Prints the faults: missing brokers, unreadable znodes, the controller's work that fails or waits."""
     health = found.health
     missing = {one.broker: missing_replicas(one) for one in found.missing}
     rows = [(f"broker {broker}", f"not registered, with {replicas}") for broker, replicas in missing.items()]

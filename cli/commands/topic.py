@@ -353,7 +353,7 @@ def delete(
 
 
 def _summary(plan: TopicDeletionPlan, *, executed: bool, gone: bool = False) -> str:
-    """What was done or would be; `gone`: the topic was waited for, and no longer exists."""
+    """Returns a line about the changes, done or planned; `gone`: after a wait the topic no longer exists."""
     if gone and plan.controller is not None:
         return f"deleted topic {plan.topic}"
     if plan.was_asked:
@@ -375,7 +375,7 @@ _NAMED = 8
 
 @contextmanager
 def _leaders_progress() -> Iterator[Callable[[int, int], None]]:
-    """Shows how many partitions have a leader, while it is waited for them."""
+    """Shows the number of partitions with a leader during the wait for leaders."""
     with progress_line() as show:
         yield lambda led, total: show(f"{led} of {counted(total, 'partition')} led", led)
 

@@ -129,7 +129,7 @@ def create_chroot(dry_run: bool) -> None:
 
 
 def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
-    """Says whether it serves; False where a signal came before."""
+    """Returns whether it serves; False where a signal came before."""
     try:
         ensemble.start()
     except EmbeddedServerError:

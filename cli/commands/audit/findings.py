@@ -389,7 +389,7 @@ def report(
 
 
 class _ReportRequest(NamedTuple):
-    """What the report covers."""
+    """The extent of a report."""
 
     inputs: Inputs
     start: PointInTime | None
@@ -529,7 +529,7 @@ def run(
 
 
 def _notes_of(audited: Audited, chroot: str) -> list[str]:
-    """What may be wrong with what was asked: a chroot in which there was nothing may be misspelt."""
+    """Returns doubts about the question: a chroot in which there was nothing may be misspelt."""
     facts = audited.facts
     if not chroot or facts.topics or facts.members or facts.brokers or facts.controllers:
         return []

@@ -238,7 +238,7 @@ def owners(
 
 
 def _is_of_past(facts: Facts) -> bool:
-    """Whether transactions were read. Where none were, says so: no row then means nothing about the past."""
+    """Returns whether transactions were read; says where none were: no row then is no proof of the past."""
     if not facts.has_log:
         echo_err("no transactions were read: this is what stands in the tree; what was before is not known")
     return facts.has_log

@@ -18,7 +18,7 @@ from ...render import Output
 from ...units import iso_time
 
 WIDTH = 80
-"""Where no terminal says another."""
+"""Columns of the text where no terminal gives another number."""
 _LEAST, _MOST = 50, 110
 _INDENT = 9
 STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}

@@ -49,7 +49,7 @@ class Inputs:
     """As typed: with Spark also URIs."""
     chroot: str
     ensemble: str | None = None
-    """Which one, of Parquet that has several."""
+    """The ensemble to read, of Parquet that has several."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -97,7 +97,7 @@ class InputCommand(Command):
             raise click.UsageError(f"{message}; name what is read with --input {folder}", ctx) from None
 
     def _is_of_its_arguments(self, error: click.UsageError) -> bool:
-        """Whether too many arguments, too few or a wrong one can be an input without its option."""
+        """Returns whether too many arguments, too few or a wrong one can be an input without its option."""
         if any(parameter.name == "further" for parameter in self.params):
             return False
         parameter = error.param if isinstance(error, click.BadParameter) else None
@@ -387,7 +387,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
 
 
 def progress_text(what: str, count: int | None, total: int | None, elapsed_s: float) -> str:
-    """What is being done, how much of it was, and once that can be known the rate and the time left."""
+    """Returns the step under way, its progress, and once they can be known the rate and the time left."""
     if count is None:
         return what
     text = f"{what} {count:,}"

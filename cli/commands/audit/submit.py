@@ -1,4 +1,4 @@
-"""What `spark-submit` is given: the command line as one file.
+"""The file for `spark-submit`: the command line as one file.
 
 spark-submit --master URL submit.py audit run --input DIR --output DIR
 """

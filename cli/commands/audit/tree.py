@@ -278,7 +278,7 @@ def export(
 
 
 Made = tuple[ExportHeader, ExportSize, int]
-"""What was written, and the exit code."""
+"""The header and the size of the export, and the exit code."""
 
 
 def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
