@@ -61,7 +61,7 @@ class _Translator:
         self._at = 0
         self._out: list[str] = []
         self._groups: list[bool] = []
-        """For each open group, whether it can be repeated once closed (lookarounds cannot)."""
+        """True for each open group that can be repeated once closed (lookarounds cannot)."""
         self._before: str = "start"
         """The part before: `atom` can be repeated, `assertion`, `start` and `quantifier` cannot."""
 

@@ -208,7 +208,7 @@ def _up_to_the_end(consumer: Consumer) -> Iterator[Record]:
 
 
 def _lags(consumer: Consumer) -> Iterator[bool]:
-    """For each owned partition whether it has records that were not delivered, or may have."""
+    """Yields True for each owned partition that has records not yet delivered, or may have."""
     for lag in consumer.lag().values():
         yield lag is None or lag > 0
 

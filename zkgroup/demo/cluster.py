@@ -355,7 +355,7 @@ class ClusterStage(MemberStage):
         return [one for producer in self.producers for one in producer.acknowledged]
 
     def high_watermark(self, number: int) -> int:
-        """That of the leader of a partition, from its broker's file; 0 where there is no file yet."""
+        """Returns that of a partition's leader, from its broker's file; 0 where there is no file yet."""
         one, mark = self.cluster.partitions[number], 0
         for broker in one.replicas if one.leader is None else [one.leader]:
             file = self.data_of(broker) / f"{TOPIC}-{number}" / HIGH_WATERMARK

@@ -45,7 +45,6 @@ class StoredCommit(NamedTuple):
     owners: tuple[str, ...]
     """Client ids of the owners in the generation that was stored last."""
     generation: int
-    """That generation."""
     metadata: str
 
 

@@ -69,7 +69,7 @@ class ClientConnection:
         self.crash = ""
         """The error by which kazoo's loop has ended, although it was not asked to."""
         self.last_crash = ""
-        """That of the connection before."""
+        """The error that ended the connection before."""
         self.last_error = _UNASKED
         """The error of the latest attempt to connect as text; during the first attempt, the server's name."""
         self._owner = owner

@@ -317,7 +317,7 @@ lock up."""
 
 
 class _Lock:
-    """That a process uses a folder: the lock that Kafka's brokers take too."""
+    """The lock on a folder that a process uses, which Kafka's brokers take too."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ConflictError where another process, or another broker in this one, has it."""
