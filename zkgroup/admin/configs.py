@@ -1,8 +1,8 @@
 """Configurations of topics, brokers, clients, users and addresses: read, changed, announced to brokers.
 
 The change and its notification are one transaction, conditional on the version that was read. Which of the
-three notification formats is written follows from the registered brokers (controller.md 1.5): a wrong one is
-ignored at best, and stops all later changes at some releases.
+three notification formats is written follows from the registered brokers (notification formats, controller.md
+1.5): a wrong one is ignored at best, and stops all later changes at some releases.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def plan_config(
     allow_unknown: bool = False,
     delete_empty: bool = False,
 ) -> ConfigPlan:
-    """What a change would make of a configuration; settings that are not named stay, known or not.
+    """Plans what a change would make of a configuration; settings that are not named stay, known or not.
 
     Args:
         format: of the notification; by default the one that the registered brokers read.

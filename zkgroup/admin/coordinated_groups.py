@@ -2,7 +2,7 @@
 
 A broker that leads the slot of a group is asked. Where no live broker does, ZooKeeper is written, with the
 fence of the slot set in the same transaction: a coordinator that starts meanwhile is refused, and loads again
-(recipes 20).
+(coordinator slots, recipes 20).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def release_group(ensemble: Ensemble, plan: ReleasePlan) -> None:
 
 
 def _mark_of(operation: Operation) -> tuple[str, bytes | None, int]:
-    """What shows that such a transaction was applied: a path, and its data in a version above."""
+    """Returns what shows that such a transaction was applied: a path, and its data in a version above."""
     if isinstance(operation, SetData):
         return operation.path, operation.data, operation.version
     return operation.path, None, -1
@@ -147,7 +147,7 @@ def _fence(slot: int, state: Znode | None, owner: Znode | None) -> Iterable[Oper
 
 
 def stored_znodes(ensemble: Ensemble, group: str) -> tuple[Znode, ...]:
-    """What the slot of a group has of it, parents first; empty for nothing."""
+    """Returns what the slot of a group has of it, parents first; empty for nothing."""
     slots = read_slot_count(ensemble)
     if slots is None:
         return ()

@@ -36,7 +36,7 @@ class CoordinatorStatus:
     slots_without_leader: tuple[int, ...]
     """Slots that no live broker of zkgroup leads: no broker coordinates their groups."""
     unanswered: tuple[str, ...]
-    """What coordinators have not answered, each with the reason; empty for nothing."""
+    """Says what coordinators have not answered, each with the reason; empty for nothing."""
 
 
 def read_coordinator(ensemble: Ensemble, unanswered: Sequence[str]) -> CoordinatorStatus | None:
@@ -149,7 +149,7 @@ def _waited_for(found: CoordinatedGroupDescription) -> list[str]:
 
 
 def rebalancing_ms(found: CoordinatedGroupDescription) -> int | None:
-    """How long a phase has lasted; None where it has no end, or members are not stored yet.
+    """Returns how long a phase has lasted; None where it has no end, or members are not stored yet.
 
     It ends after the longest rebalance timeout of the members.
     """

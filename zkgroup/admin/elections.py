@@ -1,9 +1,9 @@
 """Elections, by a request to the controller: preferred ones and unclean ones.
 
 A preferred election gives a partition back to its first replica. In an unclean one a live replica leads
-although it may lack records; only a controller of zkgroup has such a request (recipes 15). Kafka has a
-setting before 2.4 and a call of its brokers' own API from then on, so there the request is refused, with
-what to do instead.
+although it may lack records; only a controller of zkgroup has such a request (leading Kafka brokers, recipes
+15). Kafka has a setting before 2.4 and a call of its brokers' own API from then on, so there the request is
+refused, with what to do instead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ POLL_S = 0.5
 """Seconds between two reads at a request."""
 
 ELECTS, LEADS = "elects", "leads"
-"""What an election does to a partition; other outcomes say why it stays: `not_live`, `not_in_isr`, ..."""
+"""Says what an election does to a partition; others say why it stays: `not_live`, `not_in_isr`, ..."""
 
 UNREADABLE, BEING_DELETED, UNHOSTED = "unreadable", "being_deleted", "unhosted"
 
@@ -174,7 +174,7 @@ def check_outcomes(
     executed: bool,
     unreadable: Sequence[CorruptZnodeError] = (),
 ) -> None:
-    """What becomes of an election in which not every partition was one to ask for.
+    """Checks an election in which not every partition was one to ask for.
 
     `good` are the outcomes of those asked for, and of those that are led already.
 
@@ -239,7 +239,7 @@ def _candidate(
 
 
 UNCLEAN, CLEAN, LED = "unclean", "clean", "led"
-"""What the request would come to; the other outcomes, as `not_live`, say why nothing can."""
+"""Says what the request would come to; the other outcomes, as `not_live`, say why nothing can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

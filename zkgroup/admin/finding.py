@@ -13,8 +13,8 @@ class DoctorFinding:
     severity: Literal["error", "warning", "info"]
     """`error`, `warning` or `info`."""
     subject: str
-    """What the finding is about: `brokers`, `controller`, `orders`, ..."""
+    """Says what the finding is about: `brokers`, `controller`, `orders`, ..."""
     detail: str
-    """What is wrong, in one sentence."""
+    """Says what is wrong, in one sentence."""
     next: str | None = None
     """The command to run."""

@@ -1,6 +1,6 @@
 """Deletes a group, and nudges one: every member then reads its group again.
 
-A deletion is many transactions, each refused while the group has a member; it can be repeated (recipes 8).
+A deletion is many transactions, each refused while the group has a member; it can be repeated.
 
 A nudge is for a JVM member that has given up claiming and waits for an event that may never come
 (KAFKA-4228): it is registered and idle. A child of `ids` is created and deleted in one transaction, so every
@@ -65,11 +65,11 @@ class DeletionPlan:
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
     originals: Mapping[TopicPartition, bytes]
-    """What those offset znodes hold that hold no offset in plain digits, nor -1: for the undo file."""
+    """Holds what those offset znodes hold that hold no offset in plain digits, nor -1: for the undo file."""
     znodes: tuple[Znode, ...]
     """Persistent znodes below the group, parents first; `ids` and what is below `owners/<topic>` excluded."""
     stored: tuple[Znode, ...] = ()
-    """What a coordinator has stored of the group, parents first."""
+    """Holds what a coordinator has stored of the group, parents first."""
     has_znode: bool = True
     """Says whether the group has a znode below `/consumers`."""
 

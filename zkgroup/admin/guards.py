@@ -43,10 +43,10 @@ class Guard:
 
 
 def idle_guard(ensemble: Ensemble, group: str) -> Guard:
-    """Holds while the group has no members: deleting `ids` fails with NotEmpty otherwise (recipes 8).
+    """Holds while the group has no members: deleting `ids` fails with NotEmpty otherwise.
 
     It is created again at once. That restarts its `cversion`; caches of members notice that by its `czxid`.
-    Members of Kafka's group protocol have the marker, which then cannot be created (recipes 22).
+    Members of Kafka's group protocol have the marker, which then cannot be created (the marker, recipes 22).
     """
     path, marker = ids_path(group), ProtocolMarker.path(group)
     found = ensemble.zk.find(path)
@@ -75,7 +75,7 @@ def read_back(unknown: OutcomeUnknownError, applied: Callable[[], T]) -> T:
 
 
 def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
-    """What was asked for partitions that do not exist; names the first few, and where they should be."""
+    """Refuses a request for partitions that do not exist; names the first few, and where they should be."""
     return NotFoundError(
         f"{Topic.path(missing[0].topic)}: there is no partition {named(missing)}; nothing was changed; "
         "`zkgroup topic list` shows what there is"
@@ -94,7 +94,7 @@ def living_group_error(group: str, members: Sequence[str], persistent: Sequence[
 
 
 def to_stop(persistent: Sequence[str]) -> str:
-    """What to do about members that are in the way.
+    """Says what to do about members that are in the way.
 
     `persistent` are paths of registrations and owners that no session holds: nothing can be stopped there.
     """

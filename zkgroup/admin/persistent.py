@@ -41,9 +41,9 @@ class PersistentZnode:
     czxid: int
     """Transaction that created it."""
     created_ms: int
-    """When that was, by the server's clock, in epoch milliseconds."""
+    """Says when that was, by the server's clock, in epoch milliseconds."""
     effect: str
-    """What follows while it is there."""
+    """Says what follows while it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ NUMBERS_SHOWN = 8
 """Partitions that a finding names."""
 
 LEADER_OF = "leader of "
-"""How the controller names a partition whose leader it waits for."""
+"""The controller's name of a partition whose leader it waits for begins with it."""
 
 CLEAR_THROTTLE = "zkgroup reassign verify --clear-throttle --execute"
 """Removes every throttle, once nothing moves."""
@@ -85,7 +85,7 @@ class Status:
     request_unreadable: Mapping[str, str] = field(default_factory=dict)
     """The same of the request to move replicas: no other can be made while it is there."""
     throttle_left: Throttled | None = None
-    """What slows replication down though nothing moves and no plan runs; None where nothing does."""
+    """Names what slows replication down though nothing moves and no plan runs; None where nothing does."""
     coordinator: CoordinatorStatus | None = None
     """The slots of group coordinators; None where no coordinator has ever started."""
     missing: tuple[MissingBroker, ...] = ()
@@ -233,7 +233,7 @@ def diagnose(
     *,
     wanted_timeout_ms: int,
 ) -> tuple[DoctorFinding, ...]:
-    """What is wrong or worth knowing, the worst first.
+    """Reports what is wrong or worth knowing, the worst first.
 
     `partitions` as `diagnose_partitions` says, `rebalances` as `read_rebalances`.
     """
@@ -281,7 +281,7 @@ def ill(topic: TopicDescription, live: Sequence[int]) -> tuple[str, list[int], l
 
 
 def missing_replicas(missing: MissingBroker) -> str:
-    """What is to be on a broker that is not registered, and since when it is out of sync."""
+    """Names what is to be on a broker that is not registered, and since when it is out of sync."""
     text = f"replicas of {named(missing.partitions, NUMBERS_SHOWN)}"
     if missing.out_of_sync_since_ms is None:
         return text
@@ -348,7 +348,7 @@ def _brokers(status: Status) -> Iterator[DoctorFinding]:
 
 
 def _others(status: Status) -> Iterator[DoctorFinding]:
-    """What cannot be read, and the controller does not say so."""
+    """Reports what cannot be read where the controller does not say so."""
     for paths, whose in (
         (status.configs_unreadable, "no broker applies it"),
         (status.states_unreadable, "no controller can use it"),
@@ -364,7 +364,7 @@ def _others(status: Status) -> Iterator[DoctorFinding]:
 
 
 def _command_for(path: str) -> str:
-    """What to type about a path that cannot be read."""
+    """Says what to type about a path that cannot be read."""
     if path == Reassignment.path():
         return "zkgroup reassign cancel"
     return f"zkgroup znode get {shlex.quote(path)}"
@@ -377,7 +377,7 @@ def _throttle(status: Status) -> Iterator[DoctorFinding]:
 
 
 def _controller(status: Status) -> Iterator[DoctorFinding]:
-    """What the controller says of itself."""
+    """Reports what the controller says of itself."""
     health = status.health
     if health.hung:
         detail = f"broker {health.controller} hangs since zxid {health.last_processed_zxid}: restart it"

@@ -93,7 +93,7 @@ class UndoRecord:
 
     @property
     def summary(self) -> str:
-        """What the undo does, or why there is none, in a few words."""
+        """Says what the undo does, or why there is none, in a few words."""
         if self.no_undo is not None:
             return self.no_undo
         if self.undo_command:
@@ -213,7 +213,7 @@ class UndoFolder:
         self.path = path
 
     def file(self, undo_id: str) -> Path:
-        """Where the record of this id is."""
+        """Returns where the record of this id is."""
         return self.path / f"{undo_id}.json"
 
     def save(self, record: UndoRecord) -> Path:

@@ -1,4 +1,4 @@
-"""What consumers of Kafka's group protocol send through their coordinator: subscriptions and assignments.
+"""Encodes what consumers of Kafka's group protocol send by their coordinator: subscriptions, assignments.
 
 The bytes of the protocol type `consumer`; a coordinator passes them on unread. A version above the known ones
 is read as the highest known one, and what follows is ignored.

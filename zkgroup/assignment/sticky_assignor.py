@@ -322,7 +322,7 @@ def _bring_home(holdings: ThreadHoldings) -> bool:
 
 
 def _free_chain(holdings: ThreadHoldings, start: str, end: str) -> dict[str, _Hop | str | None]:
-    """How threads are reached from `start`, up to `end` or all of them, by hops of partitions not at home.
+    """Finds how threads are reached from `start`, up to `end` or all, by hops of partitions not at home.
 
     A chain that ends at a thread of load n can continue at one of load n + 1, which gives one up instead: the
     two exchange their loads, and nothing moves for it.

@@ -27,11 +27,11 @@ class Strategy:
     assign: Callable[[Members, Partitions], Assignment] | Callable[[Members, Partitions, Owners], Assignment]
     """Computes the whole group's assignment; with the previous owners where `needs_previous`."""
     needs_previous: bool
-    """Whether it starts from the group's previous assignment, which members agree on in the assignment znode
+    """It starts from the group's previous assignment, which members agree on in the assignment znode
     (`/consumers/<group>/plan`). Such a strategy is in force only when every registration publishes it."""
     known_to_jvm: bool
-    """Whether members of Kafka 0.8 have it under the same name. They publish no strategy: if only one known
-    strategy explains the owners, it is taken for theirs."""
+    """Members of Kafka 0.8 have it under the same name. They publish no strategy: if only one known strategy
+    explains the owners, it is taken for theirs."""
 
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -41,7 +41,7 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 DEFAULT_STRATEGY = "range"
-"""What Kafka 0.8.2.2 uses for every text other than `roundrobin`."""
+"""Kafka 0.8.2.2 uses it for every text other than `roundrobin`."""
 
 
 def needs_previous(strategy: str) -> bool:
@@ -83,9 +83,9 @@ def agreed_strategy(published: Collection[str | None], own: str | None = None) -
             uses its own whatever the others publish, unless that needs the previous assignment.
 
     Returns:
-        None if no strategy is published and none is given. Members that publish different ones never
-        agree; a strategy that needs the previous assignment is in force only when every registration
-        publishes it. Otherwise `DEFAULT_STRATEGY` (recipes 4).
+        None if no strategy is published and none is given. Members that publish different ones never agree; a
+        strategy that needs the previous assignment is in force only when every registration publishes it.
+        Otherwise `DEFAULT_STRATEGY` (assignments, recipes 4).
     """
     if own is not None and not needs_previous(own):
         return own

@@ -58,7 +58,7 @@ class PollMonitor:
         self._under_way = 0
         self._last_ms = 0
         self.is_overdue = False
-        """Whether the member has left the group because the application does not poll."""
+        """Says whether the member has left the group because the application does not poll."""
 
     def start(self, now_ms: int) -> None:
         """Starts the interval of the first poll: the member joins."""
@@ -81,7 +81,7 @@ class PollMonitor:
         return now_ms if self._under_way else self._last_ms
 
     def check(self, now_ms: int, interval_ms: int) -> bool:
-        """Whether no poll came for `interval_ms`; true once."""
+        """Says whether no poll came for `interval_ms`; true once."""
         if self.is_overdue or now_ms - self.since_ms(now_ms) < interval_ms:
             return False
         self.is_overdue = True
@@ -90,7 +90,7 @@ class PollMonitor:
         return self.is_overdue
 
     def back(self) -> bool:
-        """Whether the application polls again; true once."""
+        """Says whether the application polls again; true once."""
         was_overdue, self.is_overdue = self.is_overdue, False
         return was_overdue
 

@@ -1,8 +1,8 @@
 """The leases of a member: immutable snapshots that any thread reads without a lock.
 
 The member's thread publishes a new `HeldLeases` for every change; a delivery thread reads one reference and
-decides by it. Its deadline is counted from the *send* time of the last acknowledged quorum write (recipes 9),
-so it ends before any server can end the session.
+decides by it. Its deadline is counted from the *send* time of the last acknowledged quorum write (leases,
+recipes 9), so it ends before any server can end the session.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LeaseTable:
 
     @property
     def forked(self) -> bool:
-        """Whether this process was forked from the one with the session: no lease is valid here."""
+        """Says whether this process was forked from the one with the session: no lease is valid here."""
         return os.getpid() != self._pid
 
     def grant(self, grants: Iterable[LeaseGrant], seek_id: int = 0) -> None:
@@ -138,7 +138,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether this member may work on the partition and commit for it now."""
+        """Says whether this member may work on the partition and commit for it now."""
         lease_table = self._lease_table
         return not lease_table.forked and lease_table.current.may_commit(
             self.topic_partition, self.token, lease_table.now_ms()

@@ -2,8 +2,8 @@
 
 A member with a client of its own ends its session, and all its ephemerals with it. A shared session goes on
 for the other members, and so would the owner znodes: no member could claim the partitions. The machine may
-have failed, so everything is read anew, and each delete is checked (recipes 1 and 7). Nothing is committed;
-the next owner continues from the last commit.
+have failed, so everything is read anew, and each delete is checked (releases, recipes 1 and 7). Nothing is
+committed; the next owner continues from the last commit.
 """
 
 from __future__ import annotations

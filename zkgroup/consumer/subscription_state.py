@@ -102,7 +102,7 @@ class AckTracker:
         self.next_offset = offset + 1
 
     def is_waiting(self, offset: int) -> bool:
-        """Whether a record was delivered and is not acknowledged."""
+        """Says whether a record was delivered and is not acknowledged."""
         return self._order.get(offset) is False
 
     def ack(self, offset: int) -> bool:
@@ -142,7 +142,7 @@ class AckTracker:
 
     @property
     def is_full(self) -> bool:
-        """Whether delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
+        """Says whether delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
 
         Acknowledged records behind it count too: they are stored until then.
         """
@@ -187,19 +187,18 @@ class TopicPartitionState:
         self.epoch = 0
         """Number of position changes other than by delivery; records fetched before one are dropped."""
         self.started = False
-        """Whether `on_assigned` of this claim has returned."""
+        """Says whether `on_assigned` of this claim has returned."""
         self.stopped = False
-        """Whether the claim is being revoked."""
+        """Says whether the claim is being revoked."""
         self.paused = False
-        """Whether the application has paused the partition."""
         self.settling = not known
-        """Whether the start position is not committed yet, so that nothing is delivered."""
+        """Says whether the start position is not committed yet, so that nothing is delivered."""
         self.sought = 0
         """`epoch` of the last seek of the application or the reset policy; the first commit after it may go
         back. 0 if there was none, or if another client has changed the position since."""
         self.buffer: deque[SourceRecord] = deque()
         self.full = False
-        """Whether enough is buffered; the source is asked again when half of it is delivered."""
+        """Says whether enough is buffered; the source is asked again when half of it is delivered."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -217,7 +216,7 @@ class TopicPartitionState:
 
     @property
     def is_open(self) -> bool:
-        """Whether a record may be delivered by this state; the lease is checked separately."""
+        """Says whether a record may be delivered by this state; the lease is checked separately."""
         return (
             self.started
             and not self.stopped
@@ -228,12 +227,12 @@ class TopicPartitionState:
 
     @property
     def wants(self) -> bool:
-        """Whether the source should be asked for more."""
+        """Says whether the source should be asked for more."""
         return self.fetch_offset is not None and not self.stopped and not self.full
 
     @property
     def unresolved(self) -> bool:
-        """Whether the reset policy must give the position."""
+        """Says whether the reset policy must give the position."""
         return self.fetch_offset is None and not self.stopped
 
     def accept(self, records: Sequence[SourceRecord], buffered_max: int) -> None:
@@ -245,7 +244,7 @@ class TopicPartitionState:
         self.full = len(self.buffer) >= buffered_max
 
     def reached_low_watermark(self, buffered_max: int) -> bool:
-        """Whether so much was delivered that the source should be asked again; true once."""
+        """Says whether so much was delivered that the source should be asked again; true once."""
         if not self.full or len(self.buffer) > buffered_max // 2:
             return False
         self.full = False
@@ -340,7 +339,7 @@ class SubscriptionState:
         self.by_partition[state.topic_partition] = self.by_partition.pop(state.topic_partition)
 
     def are_drained(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether all delivered records of these partitions are acknowledged."""
+        """Says whether all delivered records of these partitions are acknowledged."""
         return all(state.tracker.unacked == 0 for state in self.of(partitions))
 
     def news(self, partitions: Iterable[TopicPartition]) -> ProcessedPositions:
@@ -373,7 +372,7 @@ class PendingRevocations:
 
     @property
     def is_closed(self) -> bool:
-        """Whether revocations finish at once, as no acknowledgement comes any more."""
+        """Says whether revocations finish at once, as no acknowledgement comes any more."""
         return self._closed
 
     def ready(self, is_drained: Callable[[Iterable[TopicPartition]], bool]) -> list[Callable[[], None]]:

@@ -187,7 +187,7 @@ class GuardedHistory:
             )
 
     def _break_off(self) -> bool:
-        """Whether this is the first error: the member's thread and the application's may call at once."""
+        """Says whether this is the first error: the thread of the member and the application's may race."""
         with self._lock:
             first, self._broken = not self._broken, True
         return first

@@ -5,7 +5,7 @@ A channel is the connection to one incarnation of a broker.
 One request is in flight. Whatever is wrong breaks the connection (no response in time, one that cannot be
 read, one to another request, one without a request), and it is made anew, for as long as the broker
 is registered; the machine sends again what was in flight.
-Source: kafka/controller/ControllerChannelManager.scala@0.8.2.2, controller.md 7.4.
+Source: kafka/controller/ControllerChannelManager.scala@0.8.2.2, channels (controller.md 7.4).
 
 A channel does not read what it carries. It is created and used on one event loop, and waits for its broker
 alone.
@@ -45,7 +45,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """How a controller keeps its connections. The names are Kafka's where Kafka has the setting."""
+    """Sets how a controller keeps its connections. The names are Kafka's where Kafka has the setting."""
 
     socket_timeout_ms: int = 30_000
     """`controller.socket.timeout.ms`: for a connection, and for an answer."""
@@ -73,7 +73,7 @@ class ChannelListener(Protocol):
 
 
 class SendDeadline:
-    """Until when anything may be sent (recipes 13). Set by one thread and read by others."""
+    """Until when anything may be sent. Set by one thread and read by others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

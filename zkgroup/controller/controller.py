@@ -58,7 +58,7 @@ class Loaded:
 
 T = TypeVar("T")
 ControllerNews = Elected | Loaded | Resigned
-"""What the listener gets."""
+"""The listener gets one of these."""
 
 
 class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
@@ -75,7 +75,7 @@ class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
+        """Says whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
         ...
 
 

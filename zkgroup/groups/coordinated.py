@@ -34,7 +34,7 @@ class CoordinatedView:
     slot: SlotView
     live: LiveGroup | None
     was_asked: bool
-    """Whether the coordinator was asked, so that no answer is one."""
+    """Says whether the coordinator was asked, so that no answer is one."""
 
     @property
     def stored(self) -> CoordinatedGroup:
@@ -205,7 +205,7 @@ def _named(generation: int | None, members: int) -> str:
 
 
 def _two_kinds(view: CoordinatedView) -> Iterator[Problem]:
-    """Marker, protocol members and ZooKeeper members have to fit together (recipes 22)."""
+    """Marker, protocol members and ZooKeeper members have to fit together (the marker, recipes 22)."""
     stored, group = view.stored, view.snapshot.group
     is_at_rest = view.live is None or view.live.state in (STABLE, EMPTY, DEAD)
     if stored.marker is not None and not view.membership.members and is_at_rest:

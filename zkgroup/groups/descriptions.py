@@ -11,7 +11,7 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
 Protocol = Literal["zookeeper", "coordinator"]
-"""How the members of a group join it."""
+"""Says how the members of a group join it."""
 
 
 class GroupState(Enum):
@@ -90,9 +90,9 @@ class Problem:
     partition: int | None = None
     """The partition number; None if the problem is not about one partition."""
     expected: str | None = None
-    """What should be there; None if that is not known."""
+    """Says what should be there; None if that is not known."""
     found: str | None = None
-    """What is there; None for nothing."""
+    """Says what is there; None for nothing."""
     since_ms: int | None = None
     """Since when, where the znodes show it."""
     detail: str = ""
@@ -114,14 +114,16 @@ class MemberDescription:
     subscription: Mapping[str, int]
     """The registration's own entry: topics, or one regular expression. The topics of a client."""
     registered_at_ms: int | None
-    """When the registration was created, by the server's clock, in epoch milliseconds; None for a client."""
+    """Says when the registration was created, by the server's clock, in epoch milliseconds; None for a
+    client."""
     kind: Literal["zkgroup", "jvm", "unknown", "client"]
     """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them), `unknown`, or `client`:
     of Kafka's group protocol, through a coordinator."""
     host: str | None
     """The host, from the member id or the registration; None if neither has one. The address of a client."""
     agrees: bool | None
-    """Whether its published result equals the computed one; None where there is none for this snapshot."""
+    """Says whether its published result equals the computed one; None where there is none for this
+    snapshot."""
     client_id: str | None = None
     """The `client.id` of a client; None for other members."""
     instance_id: str | None = None
@@ -143,7 +145,7 @@ class PartitionDescription:
     """The thread id that the assignment names; None if there is none, in a group of Kafka's protocol, and
     where the owner is another client's that writes its id without a thread."""
     owned_since_ms: int | None
-    """When the owner znode was created, in epoch milliseconds of the server; None without one."""
+    """Says when the owner znode was created, in epoch milliseconds of the server; None without one."""
     token: int | None
     """The fencing token: the owner znode's `czxid`. None without an owner znode."""
     offset: int | None
@@ -163,7 +165,7 @@ class GroupDescription:
     """A group with its members, partitions and problems."""
 
     as_of: AsOf
-    """When the group was read."""
+    """Says when the group was read."""
     group: str
     """The group."""
     state: GroupState
@@ -199,13 +201,12 @@ class GroupSummary:
     state: GroupState
     """The state of the group."""
     members: int
-    """How many members it has."""
     topics: tuple[str, ...]
     """Subscribed to, or with an owner or an offset."""
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int
-    """How many partitions of subscribed topics have no owner."""
+    """Says how many partitions of subscribed topics have no owner."""
     lag: int | None
     """The sum of all known lags, in offsets; None if none is known."""
     protocol: Protocol = "zookeeper"
@@ -221,7 +222,7 @@ class Verification:
     """Holds what `group verify` found."""
 
     as_of: AsOf
-    """When the group was read."""
+    """Says when the group was read."""
     group: str
     """The group."""
     problems: tuple[Problem, ...]
@@ -257,7 +258,7 @@ class Preview:
     """Holds what the group's ownership would become; nothing is changed."""
 
     as_of: AsOf
-    """When the group was read."""
+    """Says when the group was read."""
     group: str
     """The group."""
     assignor: str
@@ -285,7 +286,7 @@ class OffsetDescription:
     version: int
     """Data version of the offset znode."""
     committed_at_ms: int | None
-    """When it was committed, by the server's clock, in epoch milliseconds; None if its last write was a
+    """Says when it was committed, by the server's clock, in epoch milliseconds; None if its last write was a
     claim."""
     owner: str | None
     """The thread id in the owner znode, or the member id of a client; None if the partition has no owner."""

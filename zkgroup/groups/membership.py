@@ -41,9 +41,9 @@ class LiveMember:
     session_expires_in_ms: int | None = None
     """None while one of its requests is parked, or if the coordinator does not report it."""
     has_joined: bool | None = None
-    """Whether its JoinGroup waits for the end of the join phase; None if that is not reported."""
+    """Says whether its JoinGroup waits for the end of the join phase; None if that is not reported."""
     is_awaiting_sync: bool | None = None
-    """Whether it has not synced in this generation; None if the coordinator does not report it."""
+    """Says whether it has not synced in this generation; None if the coordinator does not report it."""
     session_timeout_ms: int | None = None
     """None if the coordinator does not report it."""
     rebalance_timeout_ms: int | None = None
@@ -60,7 +60,7 @@ class LiveGroup:
     protocol: str
     members: tuple[LiveMember, ...] = ()
     phase: str | None = None
-    """What the group waits for; None, as the next ones, if the coordinator does not report it."""
+    """Says what the group waits for; None, as the next ones, if the coordinator does not report it."""
     generation: int | None = None
     leader: str | None = None
     pending_members: int | None = None
@@ -85,7 +85,7 @@ class ClientMember:
     assigned: tuple[TopicPartition, ...] | None
     """None if they are opaque or unreadable."""
     errors: tuple[str, ...] = ()
-    """Why topics or partitions cannot be read."""
+    """Says why topics or partitions cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ class _Pass:
 
     groups: Sequence[str]
     slots: int | None
-    """How many slots there are; None without a coordinator."""
+    """Says how many slots there are; None without a coordinator."""
     before: dict[str, Znode | None] = field(default_factory=dict)
     names: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     leaves: dict[str, Znode | None] = field(default_factory=dict)

@@ -334,7 +334,7 @@ def offset_of(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
 
 
 def committed_at_ms(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
-    """Says when the offset was last committed; None where its last write was a claim (recipes 11)."""
+    """Says when the offset was last committed; None where its last write was a claim."""
     entry, owner = snapshot.offsets.get(tp), snapshot.owners.get(tp)
     if entry is None or offset_of(snapshot, tp) is None:
         return None

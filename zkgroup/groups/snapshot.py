@@ -57,7 +57,8 @@ def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatedGroup:
-    """Holds what ZooKeeper has of a group of Kafka's group protocol (recipes 20-22)."""
+    """Holds what ZooKeeper has of a group of Kafka's group protocol (slots, generations and marker, recipes
+    20-22)."""
 
     slot: int
     """The partition of `__consumer_offsets` whose leader coordinates the group."""
@@ -68,7 +69,7 @@ class CoordinatedGroup:
     members: tuple[StoredMember, ...] = ()
     """The members of the last stored generation."""
     error: CorruptZnodeError | None = None
-    """Why header or members cannot be read."""
+    """Says why header or members cannot be read."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -76,8 +76,8 @@ def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
 def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
     """Says whether the result that a member has published equals the one computed here.
 
-    None where it published none, where nothing can be expected, and where it published another
-    result for an older membership: members publish lazily (recipes 11), so that says nothing yet.
+    None where it published none, where nothing can be expected, and where it published another result for an
+    older membership: members publish lazily (published results, recipes 11), so that says nothing yet.
     """
     view = snapshot.views.get(member)
     if view is None or view.value is None or expected.owners is None:
@@ -322,8 +322,8 @@ def evaluate_members(snapshot: GroupSnapshot) -> tuple[list[EvaluatedMember], li
 def published_strategy(snapshot: GroupSnapshot) -> tuple[str | None, list[Problem]]:
     """The strategy that zkgroup members use, None where no member published one.
 
-    `sticky` is in force only when every registration publishes it; otherwise zkgroup members use
-    range (recipes 4). Members that publish different ones never agree: that is a problem.
+    `sticky` is in force only when every registration publishes it; otherwise zkgroup members use range
+    (assignments, recipes 4). Members that publish different ones never agree: that is a problem.
     """
     by_strategy: dict[str, list[str]] = {}
     for member, registration in _readable(snapshot):

@@ -66,7 +66,7 @@ class Blacklist:
 
 
 Subscription = StaticSubscription | Whitelist | Blacklist
-"""What a member subscribes to (kafka/consumer/TopicCount.scala@0.8.2.2)."""
+"""A member subscribes to one of these (kafka/consumer/TopicCount.scala@0.8.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)

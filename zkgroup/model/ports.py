@@ -52,11 +52,11 @@ class Party(Protocol):
 
     @property
     def turns(self) -> int:
-        """How often it has begun to work."""
+        """Counts how often it has begun to work."""
         ...
 
     def is_quiet(self) -> bool:
-        """Whether it waits and nothing that it waits for has arrived. Takes no lock for long."""
+        """Says whether it waits and nothing that it waits for has arrived. Takes no lock for long."""
         ...
 
 
@@ -85,7 +85,7 @@ class DrivenClock(Clock, Protocol):
 
 
 def is_driven(clock: Clock | None) -> TypeGuard[DrivenClock]:
-    """Whether the clock is a `DrivenClock`.
+    """Says whether the clock is a `DrivenClock`.
 
     Every wait asks this, and `isinstance` of a protocol goes through all its methods each time.
     """

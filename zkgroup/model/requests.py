@@ -15,7 +15,7 @@ from zkgroup.model.quick_init import quick_init
 
 
 class Code(Enum):
-    """Why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
+    """Says why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
 
     NO_NODE = "NoNode"
     NODE_EXISTS = "NodeExists"

@@ -39,7 +39,7 @@ def csv_text(cell: str) -> str:
 
 
 NAMED = 5
-"""How many of several things one message names."""
+"""One message names this many of several things."""
 
 
 def named(things: Iterable[object], most: int = NAMED, separator: str = ", ") -> str:

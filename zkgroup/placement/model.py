@@ -16,7 +16,7 @@ from zkgroup.errors import PlacementError
 from zkgroup.model import TopicPartition
 
 RackMode = Literal["enforced", "disabled", "safe"]
-"""What the racks of the brokers mean (RackAwareMode in kafka/admin/RackAwareMode.scala@0.10.0.0).
+"""Says what the racks of the brokers mean (RackAwareMode in kafka/admin/RackAwareMode.scala@0.10.0.0).
 
 `enforced`: some brokers with a rack and some without is an error. `safe`: racks are ignored then.
 `disabled`: they are always ignored.
@@ -38,7 +38,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where Kafka's algorithm begins; Kafka itself draws both numbers at random, each below N brokers."""
+    """Says where Kafka's algorithm begins; Kafka draws both numbers at random, each below N brokers."""
 
     index: int = 0
     """Position, in the ordered list of brokers, of the first replica of partition 0."""
@@ -136,7 +136,7 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
-    """How evenly a placement lies on the registered brokers."""
+    """Measures how evenly a placement lies on the registered brokers."""
 
     loads: Mapping[int, Load]
     """Every registered broker, by id."""
@@ -157,7 +157,7 @@ class Plan:
     """A set of changes, with its price and its reasons. Nothing has been done."""
 
     intent: str
-    """What was asked for: `decommission 3`."""
+    """Says what was asked for: `decommission 3`."""
     changes: tuple[PlannedMove, ...]
     """Partitions that change, in order; the others are not named."""
     before: Skew
@@ -173,7 +173,7 @@ class Plan:
     least_moves: int
     """No plan of the same effect has fewer moves than this. Equal to `moves`: proven to be the fewest."""
     notes: tuple[str, ...] = field(default=())
-    """What the operator should know: what could not be done, and what stands in the way."""
+    """Says what the operator should know: what could not be done, and what stands in the way."""
 
     @property
     def target(self) -> dict[TopicPartition, tuple[int, ...]]:
@@ -217,7 +217,7 @@ def racks_of(replicas: Iterable[int], racks: Mapping[int, str]) -> set[str]:
 
 
 def racks_wanted(factor: int, racks: Mapping[int, str]) -> int:
-    """How many racks a partition of so many replicas should be in; 0 where racks do not count."""
+    """Returns how many racks a partition of so many replicas should be in; 0 where racks do not count."""
     return min(factor, len(set(racks.values())))
 
 
@@ -233,7 +233,7 @@ def brokers_named(brokers: Collection[int], one: str = "", many: str = "") -> st
 
 
 class PlacementModel(Protocol):
-    """What balancing needs to know."""
+    """Holds what balancing needs to know."""
 
     loads: dict[int, int]
     """Broker to the sum of the weights on it."""
@@ -266,7 +266,7 @@ class PlacementModel(Protocol):
 
 
 class ReplicaPlacement:
-    """Which brokers hold each partition.
+    """Decides which brokers hold each partition.
 
     Args:
         replicas: where the replicas are now: the homes.
@@ -388,7 +388,7 @@ class ReplicaPlacement:
         return [[broker for broker in self.loads if self._racks[broker] == rack] for rack in sorted(racks)]
 
     def racks_missing(self, tp: TopicPartition) -> int:
-        """How many racks more this partition should be in."""
+        """Returns how many racks more this partition should be in."""
         brokers = self.brokers_of[tp]
         return max(0, racks_wanted(len(brokers), self._racks) - len(racks_of(brokers, self._racks)))
 
@@ -436,7 +436,7 @@ class ReplicaPlacement:
 
 
 class LeaderPlacement:
-    """Which replica of each partition is the preferred leader; only replicas can become it.
+    """Decides which replica of each partition is the preferred leader; only replicas can become it.
 
     Args:
         leaders: the leader of each partition now; pieces that may be shifted.

@@ -117,7 +117,7 @@ def generate(
     compat: Compat = "0.10",
     rack_mode: RackMode = "enforced",
 ) -> tuple[Replicas, tuple[str, ...]]:
-    """What Kafka's `--generate` proposes: every topic dealt anew over `brokers`, wherever it is now.
+    """Returns what Kafka's `--generate` proposes: every topic dealt anew over `brokers`, wherever it is now.
 
     It keeps no replica where it is on purpose, so it moves nearly everything; plans move what they must.
     0.8.2.2 deals in the order in which the brokers are given and knows no racks (ReassignPartitionsCommand).

@@ -73,7 +73,7 @@ def _spread(loads: Mapping[int, int], brokers: Collection[int]) -> int:
 
 
 PlanViolation = Literal["factor", "racks", "balance", "source"]
-"""What a plan may make worse when it is allowed to.
+"""Says what a plan may make worse when it is allowed to.
 
 `factor`: a partition has fewer replicas. `racks`: it is in fewer racks. `balance`: the loads of the brokers
 are less even. `source`: no replica is alive to copy from, so that the move waits until one is.
@@ -142,7 +142,7 @@ def validate(
 
 
 def bytes_moved(changes: Collection[PlannedMove], sizes: Mapping[TopicPartition, int] | None) -> int | None:
-    """What changes copy, in bytes; None where sizes are not known."""
+    """Returns what changes copy, in bytes; None where sizes are not known."""
     if sizes is None:
         return None
     return sum(sizes[change.topic_partition] * len(change.added) for change in changes)

@@ -80,7 +80,7 @@ class Acceptor:
 
     @property
     def clients(self) -> int:
-        """How many clients are connected."""
+        """Counts the clients that are connected."""
         return len(self._tasks)
 
     @property
@@ -146,7 +146,7 @@ class Acceptor:
             self._refused = 0
 
     def _warns(self) -> bool:
-        """Whether it is time for a warning again."""
+        """Says whether it is time for a warning again."""
         now_s = asyncio.get_running_loop().time()
         if self._warned_s is not None and now_s - self._warned_s < _WARNED_AGAIN_S:
             return False

@@ -46,7 +46,7 @@ class LoopTimer:
 
     @property
     def at_ms(self) -> int | None:
-        """When it calls back; None: not at all."""
+        """Says when it calls back; None: not at all."""
         return self._at_ms
 
     def set(self, at_ms: int | None) -> None:
@@ -141,7 +141,7 @@ class AsyncMachineLoop(Generic[V, E]):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether a timer is due, which fires in one of the loop's next turns unless `catch_up` is called."""
+        """Says whether a timer is due: it fires in one of the loop's next turns, or by `catch_up`."""
         at_ms = self._timer.at_ms
         return at_ms is not None and at_ms <= self._clock.now_ms()
 
@@ -225,7 +225,7 @@ class AsyncMachineLoop(Generic[V, E]):
 
 
 def _is_older(event: SharedEvent, incarnation: int) -> bool:
-    """Whether the loss of this incarnation makes a session event obsolete."""
+    """Says whether the loss of this incarnation makes a session event obsolete."""
     match event:
         case SessionConnected(session):
             return session.incarnation <= incarnation

@@ -38,7 +38,7 @@ class Job:
     where the request was too large.
     """
     is_repeated: bool = False
-    """Whether an unexpected refusal makes it start again as well, after a longer pause."""
+    """Says whether an unexpected refusal makes it start again as well, after a longer pause."""
 
 
 class ConcurrentProcedures(Generic[E]):
@@ -52,11 +52,11 @@ class ConcurrentProcedures(Generic[E]):
         """Keys of jobs without a runner, in the order in which they are to start."""
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether there is a job with this key, running or waiting."""
+        """Says whether there is a job with this key, running or waiting."""
         return key in self._jobs
 
     def is_running(self, key: Hashable) -> bool:
-        """Whether the job with this key has requests without a reply."""
+        """Says whether the job with this key has requests without a reply."""
         return key in self._runners
 
     def add(self, key: Hashable, job: Job) -> None:
@@ -113,7 +113,7 @@ class ConcurrentProcedures(Generic[E]):
             self._context.set_timer_sooner(BACKOFF_TIMER, self._context.now.ms + pause_ms)
 
     def _pause_ms(self, job: Job, error: Exception | None) -> int | None:
-        """How long the job pauses before it starts again; None if it has ended."""
+        """Returns how long the job pauses before it starts again; None if it has ended."""
         match error:
             case ConnectionLossError(too_big=False):
                 return self._context.jittered(BACKOFF_MS, 0.5)

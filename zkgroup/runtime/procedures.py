@@ -2,9 +2,9 @@
 
 A procedure belongs to one connection and one session. It ends with `ConnectionLossError` where a reply is
 missing. A component records each write with an unknown outcome *before* it sends the write, and a later
-procedure reads it back (recipes.md 10). A `Runner` drives one procedure at a time: while such a machine waits
-for a write it does nothing else, as in the exhaustive model. `concurrent_procedures` has many runners.
-`MachineContext` has the requests, watches and timers of one machine, `ProcedureLoop` starts its procedures.
+procedure reads it back. A `Runner` drives one procedure at a time: while such a machine waits for a write it
+does nothing else, as in the exhaustive model. `concurrent_procedures` has many runners. `MachineContext` has
+the requests, watches and timers of one machine, `ProcedureLoop` starts its procedures.
 """
 
 from __future__ import annotations
@@ -351,11 +351,11 @@ class MachineContext(Generic[_E]):
         self.forget_watches()
 
     def is_present(self, incarnation: int) -> bool:
-        """Whether this is the incarnation of the present session; events of another one are obsolete."""
+        """Says whether this is the incarnation of the present session; events of another one are obsolete."""
         return self.session is not None and self.session.incarnation == incarnation
 
     def owns(self, owner: int) -> bool:
-        """Whether an ephemeral znode with this owner is of the present session."""
+        """Says whether an ephemeral znode with this owner is of the present session."""
         return self.session is not None and owner == self.session.session_id
 
     def begin(self, now: Instant) -> None:
@@ -440,7 +440,8 @@ class MachineContext(Generic[_E]):
         return name in self._timers
 
     def timer_fired(self, name: str) -> bool:
-        """Whether the timer still applies: it was not replaced or cancelled while its event was queued."""
+        """Says whether the timer still applies: nothing replaced or cancelled it while its event was
+        queued."""
         at_ms = self._timers.get(name)
         if at_ms is None:
             return False
@@ -473,7 +474,7 @@ class ProcedureLoop(ABC, Generic[_E]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no procedure runs."""
+        """Says whether no procedure runs."""
         return self._runner.is_idle
 
     @abstractmethod
@@ -527,7 +528,7 @@ class ProcedureLoop(ABC, Generic[_E]):
 
 HEARTBEATS_PER_TIMEOUT: Final = 6
 HEARTBEAT_SPREAD: Final = 0.2
-"""The longest period is so much longer than the shortest (recipes.md 9: T/6 plus or minus 20 %)."""
+"""The longest period is so much longer than the shortest (recipes 9: T/6 plus or minus 20 %)."""
 
 
 def lease_ms(timeout_ms: int, lease_fraction: float, server_tick_ms: int) -> int:

@@ -104,7 +104,7 @@ class KafkaSource(RecordSource):
         self._addresses: frozenset[str] = frozenset()
         """Those registered in ZooKeeper when they were read last; empty with a `bootstrap` of its own."""
         self._read_ms = 0
-        """When they were read, or the last record came."""
+        """Says when they were read, or the last record came."""
         self._next: dict[TopicPartition, int] = {}
         """Partition to the offset that kafka-python reads next."""
         self._truncated: dict[TopicPartition, int] = {}

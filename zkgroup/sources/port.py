@@ -152,7 +152,7 @@ class Wakers:
         waker.clear()
 
     def was_woken(self) -> bool:
-        """Whether there was a `wake` since this thread's last call of this or of `wait`."""
+        """Says whether there was a `wake` since this thread's last call of this or of `wait`."""
         with self._lock:
             waker = self._wakers.setdefault(threading.get_ident(), threading.Event())
         if not waker.is_set():
@@ -173,13 +173,13 @@ class RecordSource(ABC):
     default_reset: ClassVar[str] = "earliest"
     """The reset policy when `auto_offset_reset` is not set."""
     requires_brokers: ClassVar[bool] = False
-    """Whether claims wait until a broker is registered when `require_brokers` is not set."""
+    """Says whether claims wait until a broker is registered when `require_brokers` is not set."""
     poll_interval_s: float = 0.2
     """Seconds between two reads of the default `poll` while there is nothing new."""
 
     _wakers: Wakers
     _reached: dict[TopicPartition, int]
-    """Where the default `poll` has read to, or the position that it has compared with the bounds."""
+    """Says where the default `poll` has read to, or the position that it has compared with the bounds."""
     _unavailable: frozenset[TopicPartition] = frozenset()
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self:

@@ -45,7 +45,7 @@ Partitions: TypeAlias = Iterable[str | TopicPartition]
 """A topic by name means all its partitions."""
 
 SESSION_TIMEOUT_MS = 10_000
-"""What an `Admin` asks for where no settings are given."""
+"""An `Admin` asks for it where no settings are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class AdminBase:
 
     @property
     def _ensemble(self) -> Ensemble:
-        """What the methods read and write; its first use begins to connect."""
+        """The methods read and write it; its first use begins to connect."""
         with self._opening:
             if self._opened is None:
                 blocking = Blocking(self._store, timeout_s=self._timeout_s, clock=self._clock)

@@ -103,7 +103,7 @@ class ClusterMethods(AdminBase):
         return self._run(brokers.forget_broker_change(self._ensemble, plan), dry_run)
 
     def describe_controller(self) -> controller.ControllerDescription:
-        """Which broker is the controller, since when and of which kind.
+        """Says which broker is the controller, since when and of which kind.
 
         Raises:
             NotFoundError: there is no controller.

@@ -100,7 +100,7 @@ class GroupMethods(AdminBase):
         return self._run(release_group_change(self._ensemble, plan), dry_run)
 
     def preview_group(self, group: str, change: GroupChange) -> Preview:
-        """Who would own what after members come and go, partitions are added or the strategy changes.
+        """Says who would own what after members come and go, partitions are added or the strategy changes.
 
         Args:
             group: the group.

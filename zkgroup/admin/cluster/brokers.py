@@ -89,7 +89,7 @@ class BrokerSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """What `broker describe` shows beyond its row."""
+    """Holds what `broker describe` shows beyond its row."""
 
     summary: BrokerSummary
     """The row of this broker in `broker list`."""
@@ -165,7 +165,7 @@ def readable(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> dict[in
 
 
 def by_role(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> Brokers:
-    """Registered brokers; those that only take part in controller elections apart (recipes 14)."""
+    """Registered brokers; those that only take part in controller elections apart."""
     known = readable(entries)
     return Brokers(
         data=tuple(number for number, one in known.items() if not is_controller_only(one)),
@@ -385,7 +385,7 @@ def _topic_czxid(znode: Znode | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftReplicas:
-    """What a broker may still have of one topic."""
+    """Names what a broker may still have of one topic."""
 
     topic: str
     """The topic of the replicas."""

@@ -2,9 +2,9 @@
 
 A registration's format shows the oldest release among the brokers: 1 is 0.8, 2 is 0.9, 3 is 0.10.0 and
 0.10.1, 4 is 0.10.2 to 2.6, 5 is 2.7 and later. Brokers of zkgroup register as 4 and do not count as Kafka's.
-The data version of `/controller` is 1 for a controller of zkgroup and 0 for one of Kafka (recipes 13).
+The data version of `/controller` is 1 for a controller of zkgroup and 0 for one of Kafka.
 
-A resignation is a request of an operator: only its owner deletes `/controller` (recipes 13).
+A resignation is a request of an operator: only its owner deletes `/controller`.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class ControllerDescription:
     epoch: int | None
     """The controller epoch; None if `/controller_epoch` cannot be read."""
     elected_at_ms: int
-    """When it was elected, in epoch milliseconds: the time in `/controller`, else its ctime."""
+    """Says when it was elected, in epoch milliseconds: the time in `/controller`, else its ctime."""
     session: int
     """Id of the ZooKeeper session that owns `/controller`."""
     kind: str
     """`zkgroup` or `kafka`."""
     last_processed_zxid: int | None
-    """How far a controller of zkgroup has come; None for one of Kafka, which does not report it."""
+    """Says how far a controller of zkgroup has come; None for one of Kafka, which does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class PastController:
     epoch: int
     """The controller epoch."""
     record: ControllerRecord
-    """What the controller recorded about this epoch."""
+    """Holds what the controller recorded about this epoch."""
 
 
 def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
@@ -142,7 +142,7 @@ def refuse_kraft(info: ControllerInfo) -> None:
 
 
 def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[str]:
-    """What holds for every request that a controller has to carry out; `asked`: whether there is one."""
+    """Says what holds for every request that a controller has to carry out; `asked`: whether there is one."""
     yield from (f"{text}: it is ignored" for text in info.unreadable)
     if asked and info.controller_znode is None:
         yield "there is no active controller: the request waits for one"
@@ -151,7 +151,7 @@ def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[s
 def check_dead_targets(info: ControllerInfo, dead: Collection[int]) -> None:
     """Raises RefusedError where the controller would drop a move to brokers that are not registered.
 
-    Controllers before 0.10.2 do, and leave a move that has begun at old and new replicas for ever (K12).
+    Controllers before 0.10.2 do, and leave a move that has begun at old and new replicas for ever.
     """
     if dead and info.kind == "kafka" and info.oldest is not None and info.oldest < _FIRST_WAITING:
         raise RefusedError(
@@ -161,7 +161,7 @@ def check_dead_targets(info: ControllerInfo, dead: Collection[int]) -> None:
 
 
 def check_throttle(info: ControllerInfo) -> str | None:
-    """What to know about a throttle here. Raises RefusedError where no broker would obey it."""
+    """Says what to know about a throttle here. Raises RefusedError where no broker would obey it."""
     oldest = info.oldest
     if oldest is None or oldest > _FIRST_THROTTLED:
         return None
@@ -203,7 +203,7 @@ def note_on_entity(info: ControllerInfo, entity: ConfigEntity) -> Iterator[str]:
 
 
 def note_on_deletion(info: ControllerInfo) -> str | None:
-    """What to know before a controller of Kafka is asked to delete a topic."""
+    """Says what to know before a controller of Kafka is asked to delete a topic."""
     if info.kind != "kafka" or info.oldest is None or info.oldest >= _FIRST_DELETING:
         return None
     what = "the request stays and nothing happens" if info.oldest == 1 else "nothing happens"
@@ -275,7 +275,7 @@ HUNG_AFTER_MS = 60_000
 """A change of topics or brokers that is older than this, and that the controller has not processed, hangs."""
 
 WHOLE_TOPICS = ("deletion",)
-"""What waits for a topic as a whole: `deletion of orders-2` is of the topic `orders-2`."""
+"""These wait for a topic as a whole: `deletion of orders-2` is of the topic `orders-2`."""
 
 T = TypeVar("T")
 
@@ -297,9 +297,9 @@ class ControllerHealth:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path to what is wrong with it."""
     refetching: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Broker to partitions that it may fetch again from their beginning (recipes 15)."""
+    """Broker to partitions that it may fetch again from their beginning."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """What waits, and for what."""
+    """Says what waits, and for what."""
     restart: Mapping[int, str] = field(default_factory=dict)
     """Broker that should be restarted, and why: a controller of Kafka that may not know that it is none."""
     left_off: int = 0
@@ -348,7 +348,7 @@ def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int
 
 
 def blocked_by_topic(waiting: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What waits, and for what, with the partitions of a topic in one entry: `leader of orders: 0-2, 7`."""
+    """Returns what waits, for what, with a topic's partitions in one entry: `leader of orders: 0-2, 7`."""
     partitions: dict[tuple[str, str], dict[int, str]] = {}
     found: dict[tuple[str, str] | str, str] = {}
     for what, why in waiting.items():
@@ -400,7 +400,7 @@ def _broker(what: str) -> int | None:
 
 
 def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
-    """What every controller processes at once: topics that were written, brokers that have started."""
+    """Returns what any controller processes at once: topics that were written, brokers that have started."""
     names = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
     topics = ensemble.zk.read_many([Topic.path(name) for name in names])
     return [

@@ -1,9 +1,9 @@
 """The cost of a Kafka cluster for its ensemble: as once estimated, as Kafka's source says, as measured.
 
-The corrected formulas are read off the source of each release (controller.md 9): B brokers, T topics, P
-partitions, R of them being reassigned, C change notifications, A requests of tools that wait. They count the
-cluster at rest and nothing else in the ensemble: consumers, tools, other chroots. A measured count
-is never guessed: it is None, with the reason, where no server reports it.
+The corrected formulas are read off the source of each release (ZooKeeper usage, controller.md 9): B brokers,
+T topics, P partitions, R of them being reassigned, C change notifications, A requests of tools that wait.
+They count the cluster at rest and nothing else in the ensemble: consumers, tools, other chroots. A measured
+count is never guessed: it is None, with the reason, where no server reports it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUANTITIES = ("connections", "watches", "leaf_znodes", "znodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the formulas are made of."""
+    """Counts what the formulas are made of."""
 
     brokers: int
     """Registered brokers."""
@@ -58,7 +58,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a formula comes to here."""
+    """Says what a formula comes to here."""
 
     formula: str
     """The formula, with B for brokers, T for topics, P for partitions, C for notifications."""
@@ -77,7 +77,7 @@ class Usage:
     corrected: Estimate | None
     """As the source of the release here says; None where it has not been counted."""
     measured: int | None
-    """What was counted; None if it could not be counted."""
+    """Says what was counted; None if it could not be counted."""
     measured_by: str | None
     """`mntr`, `wchs`, `AdminServer` or `tree walk`."""
     reason: str | None
@@ -93,7 +93,7 @@ class ClusterUsage:
     counts: Counts
     """The numbers that the formulas use."""
     release: str | None
-    """Whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
+    """Says whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
     rows: tuple[Usage, ...]
     """One row for each of `QUANTITIES`, in that order."""
     servers: tuple[ServerStatus, ...]
@@ -222,8 +222,8 @@ def read_usage(
 
 
 def release_of(info: ControllerInfo) -> str | None:
-    """Whose formulas hold: those of Kafka's oldest broker, else zkgroup's; None for 0.9 to 0.10.1, not
-    counted.
+    """Returns whose formulas hold: those of Kafka's oldest broker, else zkgroup's; None for 0.9 to 0.10.1,
+    not counted.
 
     Registrations of 0.10.2 to 1.0, not counted either, have the same form as those of 1.1 to 2.6.
     """
@@ -257,7 +257,7 @@ def walk(ensemble: Ensemble) -> tuple[int, int, tuple[str, ...]]:
 
 
 def _count(ensemble: Ensemble, hidden: set[str]) -> Counts:
-    """What may be read; paths that may not are added to `hidden`."""
+    """Counts what may be read; paths that may not are added to `hidden`."""
     parents = [topics_path(), config_changes_path(), broker_ids_path()]
     listed = _allowed(ensemble.zk.list_each(parents), hidden)
     names = sorted(listed[topics_path()] or ())

@@ -26,7 +26,7 @@ from zkgroup.znodes.consumers import (
 )
 
 NONE = -1
-"""What an offset znode holds where nothing was committed; members and tools of Kafka take it so (5.1)."""
+"""An offset znode holds it where nothing was committed; members and tools of Kafka take it so."""
 
 
 UNKNOWN = "the source does not know it"
@@ -41,7 +41,7 @@ class SegmentOffset:
 
 
 class LogPositions(Protocol):
-    """What a record source knows about its partitions.
+    """Holds what a record source knows about its partitions.
 
     An answer has an offset for each partition, or a text that says why it is not known, or neither.
     """
@@ -126,20 +126,20 @@ class OffsetChange:
     after: int
     """The offset to commit; -1 for none."""
     found: bytes = b""
-    """What the znode holds now; none where there is no znode or no data."""
+    """The znode holds it now; none where there is no znode or no data."""
     exactly: bytes | None = None
-    """What is to be written where that is not `after` in plain digits: an undo gives back what was there."""
+    """It is to be written where that is not `after` in plain digits: an undo gives back what was there."""
     removes: bool = False
     """The znode is deleted, at `version`; `after` is then `NONE`."""
 
     @property
     def data(self) -> bytes:
-        """What the znode is to hold."""
+        """Returns what the znode is to hold."""
         return Offset(self.after).encode() if self.exactly is None else self.exactly
 
     @property
     def original(self) -> bytes | None:
-        """What an undo writes where that is not `before` in plain digits: unreadable bytes, `007`, `-5`."""
+        """Returns what an undo writes if not `before` in plain digits: unreadable bytes, `007`, `-5`."""
         plain = Offset(NONE if self.before is None else self.before).encode()
         return self.found if self.version is not None and self.found != plain else None
 
@@ -166,7 +166,7 @@ class AffectedMember:
 
     @property
     def obeys(self) -> bool:
-        """Says whether it seeks to a new offset of a partition that it owns (recipes 6).
+        """Says whether it seeks to a new offset of a partition that it owns (commits, recipes 6).
 
         Other clients go on from the position in their memory, and their next commit overwrites what was
         written; they read an offset only when they claim the partition.
@@ -281,7 +281,7 @@ def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition
 
 
 def _missing_text(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
-    """Which part of a topic does not exist: all of it, or some partitions."""
+    """Says which part of a topic does not exist: all of it, or some partitions."""
     numbers = snapshot.partitions(topic)
     if not numbers:
         return f"there is no topic {topic}"
@@ -426,7 +426,7 @@ def _target_values(
 
 
 def _unknown_text(unknown: Mapping[TopicPartition, str], known: Sequence[TopicPartition]) -> str:
-    """Which offsets are not known and why, and how the others are reset."""
+    """Says which offsets are not known and why, and how the others are reset."""
     (first, why), *_ = unknown.items()
     text = f"the offset of {named(unknown, 1)} is not known, so nothing was changed: {why}"
     if len(unknown) > 1:

@@ -1,4 +1,4 @@
-"""Where the logs of partitions start, end and are at a time, as the brokers that lead them report it."""
+"""Reads where the logs of partitions start, end and are at a time, as their leaders report it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """True if offsets that an operator wrote below living members stand: judged by what their owners do next.
 
 A member of zkgroup learns of a reset, and ZooKeeper refuses its commits until it has sought to the new offset
-(recipes 6). Any other client goes on from the position in its memory, and its next commit overwrites what was
-written; it reads an offset only when it claims the partition
+(commits, recipes 6). Any other client goes on from the position in its memory, and its next commit overwrites
+what was written; it reads an offset only when it claims the partition
 (kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2).
 """
 
@@ -44,7 +44,7 @@ class OffsetStanding:
 
 
 def judge(change: OffsetChange, written: WrittenOffset, snapshot: GroupSnapshot) -> Standing:
-    """What a snapshot shows of an offset that was written.
+    """Judges what a snapshot shows of an offset that was written.
 
     An owner that claimed the partition before that: a member of zkgroup obeys, so its offset is at the new
     one or beyond; any other has overwritten the offset as soon as anybody has written it. Whoever claimed it

@@ -3,14 +3,14 @@
 Two ways, by the group's life:
 
 * no member: `multi[delete(ids), create(ids), create(protocol), delete(protocol), check(topics), offsets...,
-  /zkgroup/audit/<group>]`. The head is refused with NotEmpty when the group has a member (recipes 8), and
-  with NodeExists when it has one of Kafka's group protocol (recipes 22, ADR 0038), so "no members" holds in
-  the very transaction, and "the topics exist" by the checks. Parents that are missing are created in it too,
-  so that a refusal leaves nothing. Only here offsets are deleted: the
-  fence of an owner is the version of its offset znode, and a new one would start at 0.
+  /zkgroup/audit/<group>]`. The head is refused with NotEmpty when the group has a member (changes to groups,
+  recipes 8), and with NodeExists when it has one of Kafka's group protocol (the marker, recipes 22, ADR
+  0038), so "no members" holds in the very transaction, and "the topics exist" by the checks. Parents that are
+  missing are created in it too, so that a refusal leaves nothing. Only here offsets are deleted: the fence of
+  an owner is the version of its offset znode, and a new one would start at 0.
 * members, with force: offset and marker `resets/<t>-<p>` in one multi, the marker deleted and created, so
-  that its owner learns of it and obeys (recipes 6). Owners commit all the time, so a lost race is tried
-  again with the version read anew.
+  that its owner learns of it and obeys (commits, recipes 6). Owners commit all the time, so a lost race is
+  tried again with the version read anew.
 """
 
 from __future__ import annotations

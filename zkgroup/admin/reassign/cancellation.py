@@ -1,7 +1,7 @@
 """Sends running reassignments back to their former replicas, and removes a request that cannot be read.
 
 A cancelled move is the same request with the old list as target: only a zkgroup controller reads a request
-that changes (recipes 17).
+that changes (reassignment, recipes 17).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def plan_cancel(
     rollback: Sequence[Move] = (),
     executions: Iterable[Execution] = (),
 ) -> CancelPlan:
-    """What sends running moves back to their former replicas; only a zkgroup controller does that.
+    """Plans what sends running moves back to their former replicas; only a zkgroup controller does that.
 
     Args:
         partitions: which ones; none means all that run.
@@ -173,7 +173,7 @@ class Removal:
     error: CorruptZnodeError
     """The reason why the request cannot be read."""
     note: str | None
-    """What becomes of a move that the controller had begun before the request was written over."""
+    """Says what becomes of a move that the controller had begun before the request was written over."""
 
 
 def plan_removal(ensemble: Ensemble) -> Removal | None:
@@ -346,7 +346,7 @@ def cancel_reassignments_change(
 
 
 def _notes_on_cancel(plan: CancelPlan) -> Iterable[str]:
-    """Which file gave the old lists, and whose order may differ."""
+    """Says which file gave the old lists, and whose order may differ."""
     for file in dict.fromkeys(plan.files.values()):
         yield f"the old replicas of {named(tp for tp, one in plan.files.items() if one == file)}: {file}"
     if plan.unordered:

@@ -1,7 +1,7 @@
 """Reads the progress of reassignments from ZooKeeper, and waits for their end. Writes nothing.
 
 A move is under way while the request names it, and also while the topic itself says that it gains or loses
-replicas: from 2.4 on moves can be asked for without the request (controller.md 4.3).
+replicas: from 2.4 on moves can be asked for without the request (how moves are asked for, controller.md 4.3).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ReassignmentStatus:
     topic_partition: TopicPartition
     """The partition."""
     before: tuple[int, ...] | None
-    """Where it was; None where no znode shows it any more. Of a move that has begun the order may be another:
-    the topic keeps the replicas, not their order."""
+    """Says where it was; None where no znode shows it any more. Of a move that has begun the order may be
+    another: the topic keeps the replicas, not their order."""
     target: tuple[int, ...]
     """The replica list that was asked for."""
     status: str
@@ -51,7 +51,7 @@ class ReassignmentProgress:
     total: int
     elapsed_ms: int
     done_before: int = 0
-    """How many were done when the waiting began: they say nothing about the rate."""
+    """Says how many were done when the waiting began: they say nothing about the rate."""
 
     @property
     def per_minute(self) -> float | None:
@@ -68,7 +68,7 @@ class ReassignmentProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What one pass has read, in this order: an entry that is gone has left its result in the topic."""
+    """Holds what one pass has read, in this order: an entry that is gone has left its result in the topic."""
 
     request: DecodedZnode[Reassignment] | None
     finished: Mapping[TopicPartition, FinishedReassignment]
@@ -88,7 +88,7 @@ class _Snapshot:
 def verify_reassignments(
     ensemble: Ensemble, moves: Sequence[Move]
 ) -> tuple[AsOf, tuple[ReassignmentStatus, ...]]:
-    """How each of these moves stands, in order."""
+    """Says how each of these moves stands, in order."""
     ensemble.zk.sync("/")
     wanted = {move.topic_partition: move.replicas for move in moves}
     seen = _read(ensemble, sorted({tp.topic for tp in wanted}), list(wanted))

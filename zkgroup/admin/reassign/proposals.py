@@ -47,12 +47,12 @@ Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 NO_LIMIT = 2**31 - 1
 
 HOST_IT = "`zkgroup topic alter {} --replica-assignment ... --execute` gives it brokers"
-"""What to type about a topic that was made without brokers."""
+"""Says what to type about a topic that was made without brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What `generate` proposes, beside what is."""
+    """Holds what `generate` proposes, beside what is."""
 
     as_of: AsOf
     """The moment at which the topics were read."""
@@ -71,7 +71,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """How a plan is to be made."""
+    """Says how a plan is to be made."""
 
     topics: Collection[str] = ()
     """The plan is about these alone; empty where it is about all."""
@@ -83,7 +83,7 @@ class PlanRequest:
     sizes: Sizes | None = None
     """Bytes of one replica of each partition, or None to count replicas."""
     sizes_file: str = "sizes"
-    """Where they are from, for errors."""
+    """Says where they are from, for errors."""
     max_moves: int | None = None
     """Copies that run at the same time; None for no limit."""
 

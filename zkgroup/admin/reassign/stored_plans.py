@@ -2,7 +2,7 @@
 
 The process that submits a phase advances the plan, and sets its throttles, in the same transaction, so no
 phase is submitted twice. That is a controller of zkgroup as soon as the request is free; beside a controller
-of Kafka, which reads no plan, it is `run_plan` (recipes 17). Throttles are removed when the plan has ended.
+of Kafka, which reads no plan, it is `run_plan`. Throttles are removed when the plan has ended.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Storing:
 def plan_storing(
     ensemble: Ensemble, found: PhasedPlan, *, by: str, throttle: int | None = None, begin: bool
 ) -> Storing:
-    """What would be stored of a plan, to begin at once or when it is resumed.
+    """Plans what would be stored of a plan, to begin at once or when it is resumed.
 
     Raises ConfigError where it is more than one znode holds, ConflictError where another plan is running,
     RefusedError where no broker here would obey the throttle.
@@ -184,7 +184,7 @@ def _stored(ensemble: Ensemble) -> dict[str, DecodedZnode[StoredPlan]]:
 
 
 def final_moves(stored: StoredPlan) -> tuple[Move, ...]:
-    """Where each partition is at the end: a partition that moves in steps is in several phases."""
+    """Returns where each partition is at the end: a partition that moves in steps is in several phases."""
     last = {move.topic_partition: move for phase in stored.phases for move in phase}
     return tuple(last[tp] for tp in sorted(last))
 
@@ -328,7 +328,7 @@ def _begin_check(ensemble: Ensemble, beside: str | None = None) -> SetData:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """What comes next for a running plan."""
+    """Says what comes next for a running plan."""
 
     action: str
     """`wait`, `submit`, `finish` or `fail`."""
@@ -411,7 +411,7 @@ def _next_step(ensemble: Ensemble, one: PlanDescription) -> PlanStep:
 
 
 def _next_request(ensemble: Ensemble, one: PlanDescription) -> ReassignmentPlan | None:
-    """What the next phase asks for; None where nothing of it is there any more."""
+    """Returns what the next phase asks for; None where nothing of it is there any more."""
     phase = one.stored.phases[one.stored.next_phase]
     there = existing(ensemble, phase)
     moves = [move for move in phase if move.topic_partition in there]

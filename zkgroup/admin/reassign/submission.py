@@ -1,8 +1,8 @@
 """Reassignments asked of the controller: checked, shown, throttled, submitted.
 
 The request is one znode, `/admin/reassign_partitions`. Commands only ever create it: later releases do not
-read one that changes (controller.md 4.1). A broker also adds to one that runs (KIP-455), under a zkgroup
-controller, which reads it. Throttles go with it in one transaction, so a refusal leaves nothing.
+read one that changes (the command, controller.md 4.1). A broker also adds to one that runs (KIP-455), under a
+zkgroup controller, which reads it. Throttles go with it in one transaction, so a refusal leaves nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ReassignmentPlan:
 
     @property
     def request(self) -> Reassignment:
-        """What the controller is given."""
+        """Returns what the controller is given."""
         targets = dict(self.running.targets) if self.running else {}
         targets |= {row.topic_partition: row.after for row in self.effective}
         return Reassignment(tuple(Move(tp, after) for tp, after in targets.items()))
@@ -159,7 +159,7 @@ def plan_reassignment(
 def _rows(
     ensemble: Ensemble, moves: Sequence[Move], topics: Mapping[str, Topic], unhosted: Collection[str]
 ) -> list[PlannedMove]:
-    """What the moves change, by partition."""
+    """Returns what the moves change, by partition."""
     states = read_states(ensemble, [move.topic_partition for move in moves])
     rows = []
     for move in sorted(moves, key=lambda one: one.topic_partition):
@@ -232,7 +232,7 @@ def refuse_second(ensemble: Ensemble) -> None:
 
 
 def former_replicas(topic: Topic, partition: int, target: Sequence[int]) -> tuple[int, ...] | None:
-    """Where a partition was before its move began, as far as the topic shows; None where it does not.
+    """Returns where a partition was before its move began, as far as the topic shows; None where it does not.
 
     From 2.4 on the topic names what a move adds. Before, a list with all of the target in it may be old and
     new together, and which of the target were there before is lost. The order is lost with the beginning of a
@@ -312,7 +312,7 @@ def _notes_on_sources(rows: Sequence[PlannedMove], info: ControllerInfo) -> Iter
 def _notes_on_unhosted(
     topics: Mapping[str, Topic], unhosted: Collection[str], moves: Sequence[Move], info: ControllerInfo
 ) -> Iterator[str]:
-    """What a reassignment makes of topics that no broker hosts.
+    """Says what a reassignment makes of topics that no broker hosts.
 
     Raises RefusedError where a controller of Kafka is active: it moves no partition that has no state.
     """

@@ -1,4 +1,4 @@
-"""Throttles of a reassignment: set before it begins, removed when it has ended (controller.md 4.6).
+"""Throttles of a reassignment: set before it begins, removed when it has ended.
 
 Rates are set on every broker of an old or new list; throttled replicas are set on the topics: for leaders,
 all that a moving partition had before; for followers, those that it gets. Other settings of an operator stay.
@@ -40,7 +40,7 @@ ENTITIES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """What slows replication down now."""
+    """Names what slows replication down now."""
 
     brokers: Mapping[int, Mapping[str, str]]
     """Broker to its rates."""

@@ -39,7 +39,7 @@ from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, unhosted_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedPartitions:
-    """How many partitions a topic shall have, and how they are placed."""
+    """Says how many partitions a topic shall have, and how they are placed."""
 
     partitions: int | None = None
     replica_assignment: Sequence[Sequence[int]] | None = None
@@ -76,7 +76,7 @@ class AlterationPlan:
     unhosted: bool = False
     """No broker hosts the topic, nor will one after this."""
     mark: Znode | None = None
-    """What says that no broker hosts it; None also for a topic of an older tree."""
+    """Says that no broker hosts it; None also for a topic of an older tree."""
 
     @property
     def after(self) -> Topic:

@@ -55,7 +55,7 @@ PARTITIONS_MAX = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """What `topic create` would write. Nothing has been."""
+    """Holds what `topic create` would write. Nothing has been."""
 
     topic: str
     """The topic."""
@@ -126,7 +126,7 @@ def plan_topic(
 
 
 class _Assigned(NamedTuple):
-    """Where the replicas of a new topic go."""
+    """Says where the replicas of a new topic go."""
 
     replicas: dict[int, tuple[int, ...]]
     notes: Sequence[str]
@@ -262,7 +262,7 @@ def _notes_on_unregistered(assignment: Mapping[int, Sequence[int]], brokers: Bro
 
 
 def starting_point(topic: str, brokers: int) -> Start:
-    """Where the replicas of a new topic begin, the same each time it is asked."""
+    """Returns where the replicas of a new topic begin, the same each time it is asked."""
     digest = zlib.crc32(topic.encode("ascii"))
     return Start(digest % brokers, digest // brokers % brokers)
 
@@ -302,7 +302,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadersSeen:
-    """What the last read found."""
+    """Holds what the last read found."""
 
     as_of: AsOf
     """The moment at which the partitions were last read."""
@@ -348,7 +348,7 @@ def _why_unled(
     able: Collection[int],
     info: ControllerHealth,
 ) -> Iterator[str]:
-    """What the znodes show, and what the active controller says."""
+    """Says what the znodes show, and what the active controller says."""
     if entry is not None and entry.error:
         yield str(entry.error)
         return

@@ -48,7 +48,7 @@ DELETES_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionPlan:
-    """What the deletion would do. Nothing has been done."""
+    """Says what the deletion would do. Nothing has been done."""
 
     topic: str
     """The topic."""
@@ -61,9 +61,9 @@ class TopicDeletionPlan:
     idle_groups: tuple[str, ...]
     """Groups without members that keep owners or offsets of it; they must stay without."""
     znodes: tuple[Znode, ...]
-    """What would be removed without a controller, parents first; also what the undo file keeps."""
+    """These would be removed without a controller, parents first; also what the undo file keeps."""
     notes: tuple[str, ...] = ()
-    """What the controller here will ignore or wait for."""
+    """Says what the controller here will ignore or wait for."""
     unhosted: bool = False
     """It was made without brokers, and the controller that would be asked knows it as such."""
     leftover: bool = False
@@ -86,7 +86,7 @@ class TopicDeletionPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicGroups:
-    """Which groups use a topic."""
+    """Says which groups use a topic."""
 
     users: tuple[tuple[str, str], ...] = ()
     """(group, member) of each member that subscribes to it; ZooKeeper consumers first."""
@@ -105,8 +105,8 @@ def plan_topic_deletion(
     Kafka it deletes whoever uses the topic, so no group is read.
 
     `without` are brokers that are lost: the request names them, and the controller does not wait for them
-    (K20). Refused unless a zkgroup controller is active, and each is not registered and has a replica of the
-    topic.
+    (blocked deletions, K20). Refused unless a zkgroup controller is active, and each is not registered and
+    has a replica of the topic.
 
     Raises NotFoundError where there is nothing, ConflictError where a controller is at the rest,
     RefusedError for a topic that brokers keep for themselves, and on a cluster that has moved to KRaft.
@@ -239,7 +239,7 @@ def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool
 def _notes(
     ensemble: Ensemble, znode: Znode, info: ControllerInfo, without: Collection[int], *, unhosted: bool
 ) -> Iterator[str]:
-    """What the controller makes of a request, said before it is asked (controller.md 5.5)."""
+    """Says what the controller makes of a request, said before it is asked."""
     yield from (f"{text}: it is ignored" for text in info.unreadable)
     if note := note_on_deletion(info):
         yield note
@@ -432,14 +432,14 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionSeen:
-    """What the last read found."""
+    """Holds what the last read found."""
 
     as_of: AsOf
     """The moment at which the topic was last read."""
     gone: bool
     """Says whether the topic and the request to delete it are both gone."""
     detail: str | None
-    """What it waits for, or why it will not end; None where nothing is known to block it."""
+    """Says what it waits for, or why it will not end; None where nothing is known to block it."""
     is_over: bool
     """Says whether the topic is gone, or the controller has dropped the request."""
 
@@ -465,7 +465,7 @@ def wait_until_gone(
 
 
 def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
-    """What is left of the topic.
+    """Reads what is left of the topic.
 
     The request is read first: every controller takes it away after the topic, so that a topic which is read
     after the request was gone stays.
@@ -548,7 +548,7 @@ def _made_anew(plan: TopicDeletionPlan, command_text: Callable[[Sequence[str]], 
 
 
 def replica_lists(znodes: Iterable[Znode]) -> str | None:
-    """Where the partitions of the topic among these znodes were, as `--replica-assignment` takes it."""
+    """Returns where the topic's partitions among these znodes were, as `--replica-assignment` takes it."""
     for znode in znodes:
         if znode.path.rpartition("/")[0] == topics_path():
             topic = decode_or_error(znode, Topic.decode).value

@@ -1,4 +1,4 @@
-"""The number of slots of group coordinators, and their topic `__consumer_offsets` (recipes 20).
+"""The number of slots of group coordinators, and their topic `__consumer_offsets`.
 
 Groups find their slot by this number, so it is written once, before the topic exists, and never changes.
 """

@@ -1,4 +1,4 @@
-"""Computes the group's assignment from a snapshot, and publishes the member's view of it (recipes.md 4, 11).
+"""Computes the group's assignment from a snapshot, and publishes the member's view of it.
 
 `range` and `roundrobin` are functions of the snapshot. `sticky` also needs the previous owners, on which all
 members agree in the assignment znode (`plan`). A member whose snapshot is newer than that znode computes from
@@ -63,9 +63,9 @@ class AssignmentComputer:
         """For sticky: the check of the assignment znode in every claim."""
         self.is_waiting_for_brokers = False
         self.waits_for_releases = False
-        """Whether other members must first release partitions that this member gains."""
+        """Says whether other members must first release partitions that this member gains."""
         self.is_outdated = False
-        """Whether a claim was refused at the assignment znode, which is then read before the next claim."""
+        """A claim was refused at the assignment znode, which is then read before the next claim."""
         self._has_read_topics_again = False
         self.missing_topics: frozenset[str] = frozenset()
         """Those of `topics` that do not exist; each was reported."""
@@ -208,7 +208,7 @@ class AssignmentComputer:
         self.missing_topics = missing
 
     def _others_must_release(self, snapshot: MembershipSnapshot, before: GroupAssignment | None) -> bool:
-        """Whether a registered member owned, by the assignment before, a partition that this member gains."""
+        """Says whether a registered member owned, by the last assignment, a partition that this one gains."""
         owned, own = self._context.owned, self._context.config.member_id
         if not owned.wanted:
             return False

@@ -1,4 +1,4 @@
-"""The owner znodes of this member: `Claims` creates them, `OwnerVerification` checks them (recipes.md 5).
+"""The owner znodes of this member: `Claims` creates them, `OwnerVerification` checks them.
 
 Offsets are read in bulk, then one multi claims all wanted partitions that are not known to be blocked. If the
 server refuses an owner (NodeExists), nothing of that packet was created: offsets and owners are read back, a
@@ -169,7 +169,7 @@ class Claims:
         return {**fresh, **dict(zip(unread, znodes, strict=False))}
 
     def _is_usable(self, tp: TopicPartition, offset: Znode | None) -> bool:
-        """Whether an offset can be used. An unreadable one is reported and blocks the claim."""
+        """Says whether an offset can be used. An unreadable one is reported and blocks the claim."""
         if offset is None:
             return True
         try:
@@ -280,7 +280,7 @@ class Claims:
             self._context.note("claim.info", id=claim_id, reason=answer.reason)
 
     def resolve_unknown_outcomes(self) -> Procedure[None]:
-        """Reads back claims without a reply, after a later write was acknowledged (recipes.md 10)."""
+        """Reads back claims without a reply, after a later write was acknowledged."""
         yield from self._read_back(sorted(self.unknown_outcomes))
 
     def read_back_blocked(self) -> Procedure[None]:

@@ -1,4 +1,4 @@
-"""Fenced commits, and the handling of offsets that another client has changed (recipes.md 6).
+"""Fenced commits, and the handling of offsets that another client has changed (commits, recipes 6).
 
 A batch is one multi: it checks the registration and, for each partition, the owner, and writes the offset
 under the fence (data version) of the claim or of the last commit. If the multi is refused, offsets are read
@@ -67,7 +67,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, require
 from zkgroup.znodes.group_records import Reset
 
 SENDS_MAX = 2
-"""How often a batch is sent as a whole, with a read-back in between; after that each partition alone."""
+"""Says how often a batch is sent as a whole, with a read-back in between; after that each partition alone."""
 
 
 class Commits:
@@ -129,7 +129,7 @@ class Commits:
         return None
 
     def _is_void(self, tp: TopicPartition, last_seek_id: int | None) -> bool:
-        """Whether the position is from before the present lease, or from before a `SeekTo`."""
+        """Says whether the position is from before the present lease, or from before a `SeekTo`."""
         return last_seek_id is not None and self._context.owned.partitions[tp].position_epoch > last_seek_id
 
     def end_lease(self) -> None:
@@ -196,7 +196,7 @@ class Commits:
         self.review.clear()
 
     def _drop_unneeded(self, batch: CommitBatch) -> None:
-        """Removes partitions that need no write and those that must not be written (recipes.md 6)."""
+        """Removes partitions that need no write and those that must not be written (commits, recipes 6)."""
         batch.values.clear()
         for tp in batch.partitions:
             owned = self._context.owned.partitions.get(tp)
@@ -335,7 +335,7 @@ class Commits:
         self._context.owned.orphaned.add(tp)
 
     def _apply_reset(self, owned: OwnedPartition, seen: PartitionZnodes) -> None:
-        """Moves to the marker's offset, even if another client wrote the znode after it (recipes.md 6)."""
+        """Moves to the marker's offset, even if another client wrote the znode after it."""
         assert seen.marker is not None
         assert seen.offset is not None
         target, found = marker_offset(seen.marker), offset_value(seen.offset)
@@ -446,7 +446,7 @@ class CommitBatch:
         self.sought: dict[TopicPartition, int] = {}
         """The last seek that led to each of these offsets."""
         self.has_unknown_outcome = False
-        """Whether the batch must be read back before anything else is done."""
+        """Says whether the batch must be read back before anything else is done."""
         self.unknown: set[TopicPartition] = set()
         """Partitions sent without a reply and not read back since: they may have been written."""
         self.foreign: set[TopicPartition] = set()

@@ -96,7 +96,7 @@ class CloseRequested:
     """The application closes the member: it commits, releases and leaves, and ends with `Finish`."""
 
     close_session: bool
-    """Whether the client belongs to this member: the session's end then removes all its znodes at once."""
+    """The client belongs to this member: the session's end then removes all its znodes at once."""
     deadline_ms: int
     """The time at which the machine must finish, even without replies.
 

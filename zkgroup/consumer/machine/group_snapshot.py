@@ -1,4 +1,4 @@
-"""Reads a snapshot of the group: its members, their subscriptions and the partitions (recipes.md 3).
+"""Reads a snapshot of the group: its members, their subscriptions and the partitions (snapshots, recipes 3).
 
 One pass lists `ids` with a watch and then makes one unwatched bulk read: the registrations that are not
 cached, the own registration, the owner znodes of this member (so their verification costs no packet of its
@@ -86,7 +86,7 @@ class SnapshotTiming:
         self.mark_changed_now()
 
     def must_delay_initial_rebalance(self, group_age_ms: int) -> bool:
-        """Whether the whole group is new, once after joining; sets the time of the next snapshot."""
+        """Says whether the whole group is new, once after joining; sets the time of the next snapshot."""
         joined_ms, self._joined_ms = self._joined_ms, None
         if joined_ms is None:
             return False
@@ -97,7 +97,7 @@ class SnapshotTiming:
         return True
 
     def must_wait(self, listing: ListChildrenDone, known_cversion: int | None) -> bool:
-        """Whether the group is still changing; then sets the time of the next snapshot."""
+        """Says whether the group is still changing; then sets the time of the next snapshot."""
         settings, now_ms = self._context.config.settings, self._context.now.ms
         assert listing.stat is not None
         if self._joined_ms is not None:
@@ -156,7 +156,7 @@ class MembershipSnapshot:
 
     @property
     def has_foreign_members(self) -> bool:
-        """Whether a member without zkgroup's key is registered: probably a JVM member."""
+        """Says whether a member without zkgroup's key is registered: probably a JVM member."""
         return any(not registration.is_zkgroup for registration in self.registrations.values())
 
 
@@ -207,7 +207,7 @@ class GroupSnapshotReader:
         self.settling = SnapshotTiming(context)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
-        """Whether `newest` differs from the one before and no assignment was computed from it yet."""
+        """Says whether `newest` differs from the one before and no assignment was computed from it yet."""
         self.topic_facts: Mapping[str, int] = {}
         """Paths of the topics in the snapshot, each with its mzxid (0 for one that is missing)."""
 
@@ -328,7 +328,7 @@ class GroupSnapshotReader:
         cache.ids = (stat.czxid, stat.cversion)
 
     def _cached(self, listing: ListChildrenDone) -> Mapping[str, DecodedMember | None]:
-        """The cached registrations that are still valid (recipes.md 3)."""
+        """The cached registrations that are still valid (snapshots, recipes 3)."""
         cache, stat = self._cache, listing.stat
         if cache.ids is None or stat is None or cache.ids[0] != stat.czxid:
             return {}
@@ -336,7 +336,7 @@ class GroupSnapshotReader:
         return cache.registrations if stat.cversion - cache.ids[1] == moved else {}
 
     def _check_own(self, znode: Znode | None) -> None:
-        """Checks the own registration by its owner session, not by the client's state (recipes.md 2)."""
+        """Checks the own registration by its owner session, not by the client's state."""
         session = self._context.session
         assert session is not None
         if znode is None or znode.stat.ephemeral_owner != session.session_id:

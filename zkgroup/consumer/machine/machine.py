@@ -66,7 +66,7 @@ class MemberSnapshot:
     """pzxid of `ids` of the newest snapshot."""
     strategy: str | None
     is_assigned: bool
-    """Whether this member has carried out its part of the newest assignment that it knows."""
+    """Says whether this member has carried out its part of the newest assignment that it knows."""
     members: tuple[str, ...]
     """The members in the assignment."""
     assigned: Mapping[TopicPartition, int]
@@ -118,7 +118,7 @@ class MemberMachine:
         self._claims_verified = 0
         """Number of accepted claims at the last verification after a rebalance."""
         self._awaits_subscription = False
-        """Whether the subscription was changed and no assignment was computed with it yet."""
+        """Says whether the subscription was changed and no assignment was computed with it yet."""
         self._timers = self._timer_table()
 
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
@@ -259,7 +259,7 @@ class MemberMachine:
             self._awaits_subscription = True
 
     def _is_assigned(self) -> bool:
-        """Whether this member has carried out the newest assignment that it knows."""
+        """Says whether this member has carried out the newest assignment that it knows."""
         components = self._components
         if self._awaits_subscription and self._has_own_subscription():
             self._awaits_subscription = False
@@ -273,7 +273,7 @@ class MemberMachine:
         )
 
     def _has_own_subscription(self) -> bool:
-        """Whether the newest snapshot has this member's present registration."""
+        """Says whether the newest snapshot has this member's present registration."""
         membership, snapshot = self._components.membership, self._components.snapshot.newest
         own = (
             snapshot.registrations.get(self._components.context.config.member_id)

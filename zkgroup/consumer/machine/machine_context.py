@@ -58,7 +58,7 @@ NO_POSITION_FLOOR = -1
 
 
 class Position(NamedTuple):
-    """How far the application has processed a partition."""
+    """Holds how far the application has processed a partition."""
 
     offset: int
     seek: int = 0
@@ -67,7 +67,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """One claim that the server accepted (recipes.md 5)."""
+    """One claim that the server accepted (claims, recipes 5)."""
 
     topic_partition: TopicPartition
     thread: int
@@ -82,11 +82,11 @@ class OwnedPartition:
     last_mzxid: int
     """mzxid of the last write of this member to the offset, or of the reset marker applied since."""
     write_pending: bool = False
-    """Whether the znode has another offset than `value`, which is still to be written."""
+    """Says whether the znode has another offset than `value`, which is still to be written."""
     position_epoch: int = 0
     """Id of its `Assign`, or of the last `SeekTo` since."""
     ended: str | None = None
-    """Why the application's lease has ended, while the release is not done yet."""
+    """Says why the application's lease has ended, while the release is not done yet."""
     sought: int = 0
     """The last seek of the application whose position was written; 0 before the first, and after `SeekTo`."""
     floor: int = field(init=False)
@@ -155,7 +155,7 @@ class Ownership:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the member owns what it is assigned and nothing else."""
+        """Says whether the member owns what it is assigned and nothing else."""
         return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
 
     @property
@@ -267,7 +267,7 @@ class MemberConfig:
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True
-    """Whether the client belongs to this member alone: a machine that fails may close its session."""
+    """Says whether the client belongs to this member alone: a machine that fails may close its session."""
     request_bytes_max: int = 800_000
     """Most bytes of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
 
@@ -292,7 +292,7 @@ class GroupPaths:
             self.resets,
             views_path(group),
         )
-        """The persistent znodes that a member creates if they are missing, in this order (recipes.md 5)."""
+        """The persistent znodes that a member creates if they are missing, in this order."""
 
     def registration(self, member: str) -> str:
         return Registration.path(self._group, member)

@@ -1,4 +1,4 @@
-"""Membership: the registration `ids/<c>` (recipes.md 2) and the lease of its session (recipes.md 9).
+"""Membership: the registration `ids/<c>` and the lease of its session.
 
 The registration is created with its final data in one create, never set. The create is the first write of a
 session. If there is a registration of the same name, the member waits for its end: without limit if it
@@ -7,8 +7,8 @@ since its last connection: an election of ZooKeeper's closes all connections, an
 anew. One that is persistent ends with no session, so it is not waited for.
 
 The members of a group are of one kind at a time: the create is refused while the group's members are those of
-a coordinator, which the marker `protocol` shows (recipes.md 22). The member waits for its end, for as
-long: a group that is switched over may still have a client that was killed.
+a coordinator, which the marker `protocol` shows (the marker, recipes 22). The member waits for its end, for
+as long: a group that is switched over may still have a client that was killed.
 
 The lease limits how long delivery and commits are allowed without an acknowledged write:
 
@@ -81,21 +81,21 @@ class Membership:
         self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
-        """Whether another session has a registration of this name, or the group has the marker of a
+        """Says whether another session has a registration of this name, or the group has the marker of a
         coordinator; a watch and a timer end the wait."""
         self.data: bytes | None = None
         """The data of the registration, or of the running create."""
         self.is_outcome_unknown = False
-        """Whether a create was sent without a reply: there may be a registration of this member."""
+        """Says whether a create was sent without a reply: there may be a registration of this member."""
         self.must_replace = False
         self.in_use: MemberIdInUseError | CoordinatedGroupError | None = None
-        """Why the member has given up to register."""
+        """Says why the member has given up to register."""
         self.may_have_orphans = False
-        """Whether the session of a shared client may have claims of an earlier member of this name."""
+        """Says whether the session of a shared client may have claims of an earlier member of this name."""
         self._waiting_since: int | None = None
         """Milliseconds; None until the obstacle was read on this connection."""
         self._obstacle: int | str | None = None
-        """What it waits for: the session of the other registration, or the marker's path."""
+        """Says what it waits for: the session of the other registration, or the marker's path."""
 
     def register(self) -> Procedure[None]:
         """Registers: sync, create the parents, create. Ends registered, waiting, or with `in_use` set."""
@@ -205,7 +205,7 @@ class Membership:
         self.is_waiting = False
 
     def replace(self) -> Procedure[None]:
-        """Replaces the registration for a new subscription in one multi (recipes.md 2); claims stay valid."""
+        """Replaces the registration for a new subscription in one multi; claims stay valid."""
         self.data = self._encode()
         yield from self._create_over(0)
         # Without a reply `must_replace` stays: the replacement is idempotent.
@@ -219,7 +219,7 @@ class Membership:
             self._registered(answer.zxid)
 
     def remove(self) -> Procedure[None]:
-        """Deletes the registration of a member that shares its client, as its last write (recipes.md 7)."""
+        """Deletes the registration of a member that shares its client, as its last write."""
         yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
         raise GuardRefusedError(self._paths.own)
 
@@ -266,14 +266,14 @@ class SessionLease:
         self.until_ms: int | None = None
         """End of the lease in milliseconds; None before the first acknowledgement and after its end."""
         self.has_ended = False
-        """Whether it ran out and the owned partitions were not verified since."""
+        """Says whether it ran out and the owned partitions were not verified since."""
         self.is_refused = False
-        """Whether a heartbeat was refused at the own registration."""
+        """Says whether a heartbeat was refused at the own registration."""
         self._is_running = False
         self._last_sent_ms: int | None = None
-        """When the newest acknowledged write was issued."""
+        """Says when the newest acknowledged write was issued."""
         self._last_beat_ms = 0
-        """When the newest heartbeat was due; sent or not, the next one is a period later."""
+        """Says when the newest heartbeat was due; sent or not, the next one is a period later."""
         self._period_ms = 0
         """Milliseconds from the last write to the next heartbeat; drawn anew for each heartbeat."""
         self._heartbeat_under_way = False
@@ -329,7 +329,7 @@ class SessionLease:
         return session.timeout_ms
 
     def has_run_out(self) -> bool:
-        """Whether the lease is over; checked first in every step, as the process may have been stopped."""
+        """Says whether the lease is over; each step checks it first, as the process may have been stopped."""
         return self.until_ms is not None and self._context.now.ms >= self.until_ms
 
     def end(self) -> None:
@@ -337,7 +337,7 @@ class SessionLease:
         self._context.note("lease.expired")
 
     def is_expired(self) -> bool:
-        """Whether T has passed since the last acknowledged write was sent."""
+        """Says whether T has passed since the last acknowledged write was sent."""
         return (
             self._last_sent_ms is not None
             and self._context.session is not None

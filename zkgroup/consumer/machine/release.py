@@ -1,11 +1,11 @@
-"""Releases partitions (recipes.md 7), and hands them over between this member's threads (recipes.md 5).
+"""Releases partitions, and hands them over between this member's threads.
 
     Revoke -> Revoked, or its deadline -> one multi of commit and delete for all of them -> EndLease
 
 The commit and the end of the claim are one transaction. If it is refused or gets no reply, the offset is read
 first, then the owner. A claim that is gone is released, one that is unchanged is sent again, and if another
 client has written the offset, only the owner is deleted, under the version just read. Orphaned claims (this
-member's by recipes.md 1, but not adopted) are deleted in that last way.
+member's by recipes 1 of ownership, but not adopted) are deleted in that last way.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Releases:
         return owned.value if position is None else owned.leads_to(position)
 
     def _is_sought(self, owned: OwnedPartition, offset: int) -> bool:
-        """Whether a seek that is not written yet led to this offset."""
+        """Says whether a seek that is not written yet led to this offset."""
         position = self._context.owned.releasing.get(owned.topic_partition)
         return position is not None and position.seek > owned.sought and offset <= owned.value
 

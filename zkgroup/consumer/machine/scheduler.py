@@ -71,18 +71,18 @@ class Scheduler(ProcedureLoop[Effect]):
         super().__init__(components.context)
         self._components = components
         self.has_left_group = False
-        """Whether the member does not register until the application polls."""
+        """Says whether the member does not register until the application polls."""
         self.is_leaving = False
         self.session_ends = False
-        """Whether the running leave ends the session, which releases the partitions."""
+        """Says whether the running leave ends the session, which releases the partitions."""
         self.was_away = False
-        """Whether the owned partitions must be read back after a lost connection."""
+        """Says whether the owned partitions must be read back after a lost connection."""
         self.on_unregistered: Callable[[str], None] = lambda reason: None
         self.on_denied: Callable[[str], None] = lambda path: None
 
     @property
     def must_clean_up(self) -> bool:
-        """Whether the member must register again to remove its znodes from a session that goes on."""
+        """Says whether the member must register again to remove its znodes from a session that goes on."""
         components = self._components
         has_orphans = self.is_leaving and not self.session_ends and bool(components.context.owned.orphaned)
         return components.context.session is not None and (
@@ -233,7 +233,7 @@ class Scheduler(ProcedureLoop[Effect]):
             p.verification.start()
 
     def _catch_up(self) -> Procedure[None]:
-        """Makes an acknowledged write: only later reads show the outcome of earlier ones (recipes.md 10)."""
+        """Makes an acknowledged write: only later reads show the outcome of earlier ones."""
         p = self._components
         yield from ask(Query(Sync(p.paths.ids)))
         yield from write([guard(p.paths)], (p.paths.own,))
@@ -292,15 +292,15 @@ class LeaveInProgress:
 
     reason: str
     closes_session: bool
-    """Whether the session's end releases the partitions."""
+    """Says whether the session's end releases the partitions."""
     deadline_ms: int | None
     error: BaseException | None = None
     is_final: bool = True
     """False for a member that rejoins at the next poll."""
     is_past_deadline: bool = False
-    """Whether the deadline has passed; znodes in a session that goes on are still to be removed."""
+    """Says whether the deadline has passed; znodes in a session that goes on are still to be removed."""
     has_committed: bool = False
-    """Whether the final commit was queued."""
+    """Says whether the final commit was queued."""
 
 
 class GroupLeave:
@@ -332,7 +332,7 @@ class GroupLeave:
         self.registration_over(reason)
 
     def registration_over(self, reason: str) -> None:
-        """Loses all owned partitions; commits nothing and deletes nothing (recipes.md 10)."""
+        """Loses all owned partitions; commits nothing and deletes nothing (unknown outcomes, recipes 10)."""
         components, context = self._components, self._components.context
         was_joined = components.membership.is_registered
         left_over = {*context.owned.partitions, *context.owned.orphaned, *components.claims.unknown_outcomes}
@@ -442,7 +442,7 @@ class GroupLeave:
         self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {holders}", blockers))
 
     def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
-        """Whether nothing can be released: never registered, or disconnected beyond the lease."""
+        """Says whether nothing can be released: never registered, or disconnected beyond the lease."""
         components = self._components
         if not self._may_be_registered():
             return True

@@ -1,13 +1,14 @@
-"""The transactions of recipes.md 4-7 and 9 as values, and the read-back of their outcomes.
+"""The transactions from assignment to release, and of the lease (recipes 4-7 and 9), as values, and the
+read-back of their outcomes.
 
 Every transaction checks the own registration. They are pure, so that a test can compare them with the
 operations of the exhaustive model (`tests/programs/model`), and a deliberately broken one shows whether the
 simulation detects it (`tests/pure/simulation`, catalogue of seeded bugs).
 
-`read_back` reads the znodes of a partition after a claim or a commit of this member (recipes.md 1, 5, 6, 7,
-10), in two ordered requests, the **offset first, then the owner** (and the reset marker with it): in the
-other order a successor's fence could be taken for this member's. `classify` decides from these znodes; it is
-the model's `settle_commit`, one partition at a time.
+`read_back` reads the znodes of a partition after a claim or a commit of this member, in two ordered requests,
+the **offset first, then the owner** (and the reset marker with it): in the other order a successor's fence
+could be taken for this member's. `classify` decides from these znodes; it is the model's `settle_commit`, one
+partition at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Claim(NamedTuple):
 
 
 def guard(paths: GroupPaths) -> Check:
-    """The check of the own registration; its refusal ends all claims (recipes.md 10)."""
+    """The check of the own registration; its refusal ends all claims (unknown outcomes, recipes 10)."""
     return Check(paths.own, 0)
 
 
@@ -149,7 +150,7 @@ class PartitionZnodes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """The member id and session of this member, which identify its znodes (recipes.md 1)."""
+    """The member id and session of this member, which identify its znodes (ownership, recipes 1)."""
 
     member: str
     session_id: int
@@ -165,7 +166,7 @@ class MemberIdentity:
         return decoded.thread if decoded.member == self.member else None
 
     def holds(self, owned: OwnedPartition, owner: Znode | None) -> bool:
-        """Whether the znode is the claim `owned`, by session, text and token."""
+        """Says whether the znode is the claim `owned`, by session, text and token."""
         return self.thread_of(owner) is not None and owner is not None and owner.stat.czxid == owned.token
 
 

@@ -94,7 +94,7 @@ class Row(NamedTuple):
     handler: Callable[[Features], Handler]
     """Called once for each active controller, when it is elected."""
     reason: str = ""
-    """Why the handler changes leaders and leader epochs; the kind's name where it is empty."""
+    """Says why the handler changes leaders and leader epochs; the kind's name where it is empty."""
 
 
 EVENT_HANDLERS: Final = (
@@ -166,7 +166,7 @@ class ActiveController:
 
     @property
     def is_current(self) -> bool:
-        """Whether the election that this controller won is still the last one."""
+        """Says whether the election that this controller won is still the last one."""
         return self.parts.identity.is_current
 
     def metrics(self) -> ControllerMetrics:

@@ -48,15 +48,15 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
         return self.state.controller_epoch
 
     def is_of_later_controller(self, epoch: int) -> bool:
-        """Whether a controller after the one of this epoch has decided it: it must not be overwritten (fence
-        F3)."""
+        """Says whether a controller after the one of this epoch has decided it: it must not be overwritten
+        (fence F3)."""
         return self.controller_epoch > epoch
 
     def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
         """The next state by decision of a controller: the leader epoch grows by one, always.
 
         Whatever else the znode holds is kept. A leader of 0.8.2.2 takes a new version of the znode with a
-        higher leader epoch only (K9).
+        higher leader epoch only (stuck leaders, K9).
         """
         return replace(
             self.state,
@@ -77,12 +77,12 @@ class LiveBroker:
 
     @property
     def hosts_partitions(self) -> bool:
-        """Whether it can be given partitions: not a controller only, and reachable without encryption."""
+        """It can be given partitions: it is not a controller only, and reachable without encryption."""
         return self.registration.role == "data" and self.registration.host is not None
 
 
 class BrokerChange(NamedTuple):
-    """What is new in a list of registrations. A bounced broker is to be taken as gone, then as new (K7)."""
+    """Holds what is new in a list of registrations. A bounced broker is to be taken as gone, then as new."""
 
     new: frozenset[int]
     gone: frozenset[int]
@@ -132,7 +132,7 @@ class ControllerContext:
         self.deletions: set[str] = set()
         """Topics that are queued for deletion, known or not."""
         self.given_up: dict[str, Brokers] = {}
-        """Brokers that the deletions of these topics do not wait for (K20)."""
+        """Brokers that the deletions of these topics do not wait for (blocked deletions, K20)."""
         self.ineligible: dict[str, str] = {}
         """Topic to why its deletion waits."""
         self.unhosted: set[str] = set()
@@ -148,7 +148,7 @@ class ControllerContext:
         self.unreadable: dict[str, str] = {}
         """Path of each znode that could not be read, and what was wrong with it."""
         self.first_request_sent: dict[int, int] = {}
-        """Broker to the incarnation whose first LeaderAndIsr was made (recipes 15)."""
+        """Broker to the incarnation whose first LeaderAndIsr was made (leading Kafka brokers, recipes 15)."""
         self.partition_phases = partition_table()
         """Phase of each partition; those not mentioned are online."""
         self.replica_phases = replica_table()
@@ -193,7 +193,7 @@ class ControllerContext:
         return {id_: each.epoch for id_, each in self.brokers.items() if each.registration.is_zkgroup}
 
     def has_restarted_since(self, broker: int, zxid: int) -> bool:
-        """Whether this zkgroup broker has started after a change with that zxid."""
+        """Says whether this zkgroup broker has started after a change with that zxid."""
         found = self.brokers.get(broker)
         return found is not None and found.epoch > zxid and found.registration.is_zkgroup
 
@@ -303,7 +303,7 @@ class ControllerContext:
                 leaders[leader] = {number}
 
     def is_in_order(self, topic: str, live: frozenset[int], reachable: frozenset[int]) -> bool:
-        """Whether every partition has a leader among `live`, and all replicas are on `reachable` brokers."""
+        """Says whether every partition has a leader among `live`, and all replicas are `reachable`."""
         known = self._topics[topic]
         led = sum(map(len, known.leaders.values()))
         return (
@@ -351,7 +351,7 @@ class ControllerContext:
                 yield TopicPartition(name, number)
 
     def is_slots(self, topic: str) -> bool:
-        """Whether the partitions of the topic are slots, whose logs are empty (recipes 20)."""
+        """Says whether the partitions of the topic are slots, whose logs are empty."""
         return topic == OFFSETS_TOPIC and self.slots is not None
 
     def leadership_for_election(
@@ -372,11 +372,11 @@ class ControllerContext:
         return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
-        """Whether its topic is queued for deletion, and so takes part in nothing else."""
+        """Says whether its topic is queued for deletion, and so takes part in nothing else."""
         return topic_partition.topic in self.deletions and topic_partition not in self.moves
 
     def is_unhosted(self, topic_partition: TopicPartition) -> bool:
-        """Whether no broker hosts it, nor shall: it needs no state and no leader."""
+        """Says whether no broker hosts it, nor shall: it needs no state and no leader."""
         return topic_partition.topic in self.unhosted
 
     def _set_leadership(

@@ -160,7 +160,7 @@ BACKOFF_MAX_MS: Final = 30_000
 
 
 class Backoffs:
-    """How long an event waits whose handler enqueues it again and again and changes nothing in ZooKeeper.
+    """Says how long an event waits whose handler enqueues it again and again and writes nothing.
 
     A handler runs `ATTEMPTS_WITHOUT_BACKOFF` times at once, as another client may have written before it;
     then with backoffs that grow from `BACKOFF_MS` to `BACKOFF_MAX_MS`, until something is written or an event
@@ -201,13 +201,13 @@ class EventManager:
         self._core = core
         self._queue = EventQueue(kinds)
         self.blocked: dict[str, str] = {}
-        """What waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
+        """Says what waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
         self._delayed: dict[QueuedEvent, int] = {}
         self._backoffs = Backoffs()
         self._is_in_handler = False
         """Events that are enqueued now come from a handler."""
         self._refusal: str | None = None
-        """Why the running handler has to run again."""
+        """Says why the running handler has to run again."""
         self._is_reported = False
         """The running handler has named in `blocked` what waits for it."""
 

@@ -3,10 +3,10 @@
 Events are those of every machine (sessions, replies, timers), connections to brokers, and requests to stop.
 Events of another incarnation than the one whose channel was opened last are ignored.
 
-`Controller` performs the effects of a step in the order given, all of them before the next event.
-Nothing is sent to a broker before `Elected` or after `Resigned`, nor after the time of the last
-`ExtendSendLease` has come (recipes 13): an expired controller would otherwise delete a replica that is back
-in sync.
+`Controller` performs the effects of a step in the order given, all of them before the next event. Nothing is
+sent to a broker before `Elected` or after `Resigned`, nor after the time of the last `ExtendSendLease` has
+come (fenced elections, recipes 13): an expired controller would otherwise delete a replica that is back in
+sync.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BrokerRequest:
 
     broker: int
     incarnation: int
-    """czxid of the registration. What is meant for another one is not sent (K8)."""
+    """czxid of the registration. What is meant for another one is not sent (late requests, K8)."""
     request: ControlRequest
     body: bytes | None = None
     """The request's bytes where many brokers get the same; None: encoded when it is sent."""
@@ -120,7 +120,7 @@ class IdInUse:
     broker: int
     path: str
     session: int
-    """Whose it is."""
+    """It belongs to this session."""
 
 
 @dataclass(frozen=True, slots=True)

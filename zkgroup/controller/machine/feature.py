@@ -1,4 +1,4 @@
-"""What every feature of the active controller works with, and the base class of features.
+"""Provides what every feature of the active controller works with, and the base class of features.
 
 A feature owns its state; no other feature touches it. All features read one `ControllerContext` and write it
 through the readers and writers here (docs/adr/0031).
@@ -117,8 +117,8 @@ class Feature:
     def _move_partitions(
         self, partitions: Iterable[TopicPartition], after: PartitionPhase
     ) -> Mapping[TopicPartition, PartitionPhase]:
-        """Changes the phase of those for which it is allowed; returns the phases before (controller.md
-        3.1)."""
+        """Changes the phase of those for which it is allowed; returns the phases before (partition states,
+        controller.md 3.1)."""
         moved = self._context.partition_phases.move(partitions, after)
         for illegal in moved.illegal:
             self._core.note("transition.refused", detail=str(illegal))
@@ -127,7 +127,7 @@ class Feature:
     def _move_replicas(
         self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase
     ) -> Mapping[PartitionAndReplica, ReplicaPhase]:
-        """The same for replicas (controller.md 3.2)."""
+        """The same for replicas (replica states, controller.md 3.2)."""
         moved = self._context.replica_phases.move(replicas, after)
         for illegal in moved.illegal:
             self._core.note("transition.refused", detail=str(illegal))

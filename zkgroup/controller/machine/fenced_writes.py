@@ -1,4 +1,4 @@
-"""Fenced transactions of a controller, and what their outcomes mean. Source: recipes.md 13, 16.
+"""Fenced transactions of a controller, and what their outcomes mean (fence and batches: recipes 13, 16).
 
 Each begins with two checks: `/controller` is still the one that this controller made and set once, and
 `/controller_epoch` still has the version of its election. They, and nothing that a client says, prove that
@@ -38,7 +38,7 @@ OPERATION_BYTES: Final = 64
 
 
 class Fence(NamedTuple):
-    """What proves that this controller is active."""
+    """Proves that this controller is active."""
 
     epoch: int
     """Its controller epoch."""
@@ -57,7 +57,7 @@ class Write(NamedTuple):
     """Operations that belong together, with the versions that their decision is based on."""
 
     about: Hashable
-    """What they change, for the caller: a partition, a topic, a request."""
+    """Names what they change, for the caller: a partition, a topic, a request."""
     operations: tuple[Operation, ...]
 
 
@@ -188,7 +188,7 @@ class Refusal(NamedTuple):
 
 
 class Denied(str):
-    """Why something is not written where only time can help: an ACL or a limit has refused it."""
+    """Says why something is not written where only time can help: an ACL or a limit has refused it."""
 
     __slots__ = ()
 
@@ -213,7 +213,7 @@ _GONE: Final = {Code.BAD_VERSION: "has another version", Code.NO_NODE: "is gone"
 
 
 def classify(packet: Packet, outcome: Outcome) -> TransactionResult:
-    """What the outcome of a packet's request means."""
+    """Returns what the outcome of a packet's request means."""
     match outcome:
         case MultiDone(stats, zxid):
             return AllWritten(tuple(_by_write(packet, stats)), zxid)
@@ -230,7 +230,7 @@ def classify(packet: Packet, outcome: Outcome) -> TransactionResult:
 
 
 class ReadBack(Enum):
-    """What reading back says of a packet without an answer."""
+    """Says what reading back shows of a packet without an answer."""
 
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
@@ -240,7 +240,7 @@ class ReadBack(Enum):
 
 
 def read_back(packet: Packet, found: Mapping[str, Znode | None]) -> ReadBack:
-    """Whether an unanswered packet was applied, from its paths as read back after a `sync`.
+    """Says whether an unanswered packet was applied, from its paths as read back after a `sync`.
 
     A transaction is applied whole or not at all, so the first operation that shows it is enough. What is
     read goes into the context in any case.
@@ -284,7 +284,7 @@ def _changing(packet: Packet) -> Iterator[Create | SetData | Delete]:
 
 
 def _found_by(operation: Create | SetData | Delete, znode: Znode | None) -> ReadBack | None:
-    """What one znode says, or None where it may be either."""
+    """Returns what one znode says, or None where it may be either."""
     if isinstance(operation, Create):
         if znode is None:
             return ReadBack.NOT_APPLIED

@@ -48,7 +48,7 @@ from zkgroup.runtime.procedures import (
 from zkgroup.wire.messages import ErrorCode
 
 NextWork = Callable[[Elector], Work | None]
-"""What an active controller does next, or None. If it fails, the controller resigns."""
+"""Says what an active controller does next, or None. If it fails, the controller resigns."""
 
 MachineEvent = SharedEvent | ControllerEvent
 
@@ -203,7 +203,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self._is_prepared = True
 
     def _run_handler(self, procedure: Procedure[None]) -> Procedure[None]:
-        """An error in a handler makes the controller resign, and does not end the process (K10)."""
+        """An error in a handler makes the controller resign, and does not end the process."""
         self._is_in_handler = True
         try:
             yield from procedure

@@ -1,4 +1,4 @@
-"""The open reassignments, and what one controller remembers of each. Source: controller.md 4; recipes.md 17.
+"""The open reassignments, and what one controller remembers of each (controller.md 4, recipes 17: moves).
 
 Written down are the request, the replica lists and, from 2.4 on, the topics' own keys.
 `OpenReassignments.follow` makes of them what there is to do; stages, and where a move began, are remembered
@@ -22,7 +22,7 @@ from zkgroup.znodes.reassignment_records import Outcome
 
 
 class Stage(Enum):
-    """How far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
+    """Says how far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
 
     PLAN = "0"
     """Nothing is remembered: what was read decides."""
@@ -69,7 +69,7 @@ class OpenReassignment:
     """The target before the request was changed."""
     stage: Stage = Stage.PLAN
     drop: Brokers = ()
-    """Who is to be deleted, once step 8 was accepted."""
+    """Names who is to be deleted, once step 8 was accepted."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -97,7 +97,7 @@ class Completion(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What following the request has changed, beside the steps to do."""
+    """Holds what following the request has changed, beside the steps to do."""
 
     dropped: tuple[Completion, ...]
     """Entries that cannot be carried out: their ends are to be written."""
@@ -163,7 +163,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 self.reached(each, Stage.PLAN)
 
     def was_left_out(self, topic_partition: TopicPartition) -> bool:
-        """Whether a broker was left out of the list that was sent last, or may have been."""
+        """Says whether a broker was left out of the list that was sent last, or may have been."""
         return topic_partition in self._left_out
 
     def interrupted(
@@ -219,7 +219,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         return tuple(each for each in self._left_out if each not in self._open)
 
     def _forget_whole(self, context: ControllerContext) -> None:
-        """Where nothing is moved, what was sent may be the whole list by now: the target (step 10)."""
+        """Forgets lists that may be whole by now: nothing is moved, so they are the target (step 10)."""
         for each in self._left_out.keys() - self._open.keys():
             if each not in context or self._left_out[each].replicas.issuperset(context.replicas(each)):
                 del self._left_out[each]
@@ -311,7 +311,7 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
     """Its topic is to be deleted, and the move has no end.
 
     No live broker can lead, which the deletion does not need; or a broker of the target is down for which the
-    deletion does not wait (K20); or the topic is unhosted; or there is no state: none is created.
+    deletion does not wait; or the topic is unhosted; or there is no state: none is created.
     """
     leadership = context.leadership(each)
     if each.topic not in context.deletions:
@@ -326,7 +326,7 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
 
 
 class _Keys(NamedTuple):
-    """What a topic says of the move of one of its partitions (2.4)."""
+    """Holds what a topic says of the move of one of its partitions (2.4)."""
 
     adding: Collection[int]
     removing: Collection[int]
@@ -367,7 +367,7 @@ def _opened(
 
 
 def interrupted(stage: Stage, target: Brokers, deleting: Collection[int]) -> Stage:
-    """Where a move stands after an election, or a LeaderAndIsr to a new incarnation, in the middle of it.
+    """Returns where a move stands after an election in its middle, or a LeaderAndIsr to a new incarnation.
 
     A target that may still be deleted was left out of the list that was sent. The list has to be sent again,
     with a new leader epoch, once it is free.
@@ -381,7 +381,7 @@ def sent_replicas(stage: Stage, target: Brokers, replicas: Brokers) -> Brokers:
 
 
 def malformed(target: Brokers) -> str | None:
-    """Why no partition at all can have these replicas, or None."""
+    """Returns why no partition at all can have these replicas, or None."""
     if not target:
         return "the replica list is empty"
     if len(set(target)) < len(target):
@@ -394,7 +394,7 @@ def malformed(target: Brokers) -> str | None:
 def unacceptable(
     target: Brokers, replicas: Brokers | None, *, going: bool, controllers: Collection[int] = ()
 ) -> str | None:
-    """Why an entry of a request is dropped, or None. Brokers that are down are waited for (K12).
+    """Returns why an entry of a request is dropped, or None. Brokers that are down are waited for.
 
     `replicas` is None for an unknown partition; `going` says that the topic is being deleted; `controllers`
     are brokers that host nothing.
@@ -426,7 +426,7 @@ def target_in_topic(replicas: Brokers, removing: Collection[int]) -> Brokers:
 
 
 def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
-    """Whether a request goes back: its target is where the move began, and it once was another one.
+    """Says whether a request goes back: its target is where the move began, and it once was another one.
 
     `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
     the request was changed; None where it is not known.

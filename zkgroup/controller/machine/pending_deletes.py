@@ -1,9 +1,9 @@
-"""Replicas that a broker may still delete or keep, in memory and as records in ZooKeeper. Source: recipes 17.
+"""Replicas that a broker may still delete or keep, in memory and as records (reassignment, recipes 17).
 
-A StopReplica with deletion carries no leader epoch on wire version 0 (K28), so it deletes any replica that
-the broker has when it arrives: a replica with such a request on its way is left alone.
-What a broker has kept of a topic that was deleted without it is left alone until it is deleted, too (K20):
-with a LeaderAndIsr for another topic of that name, the broker would bring the old records into it.
+A StopReplica with deletion carries no leader epoch on wire version 0, so it deletes any replica that the
+broker has when it arrives: a replica with such a request on its way is left alone. What a broker has kept of
+a topic that was deleted without it is left alone until it is deleted, too: with a LeaderAndIsr for another
+topic of that name, the broker would bring the old records into it.
 
 There is one znode for each broker, or several where it is large, with each replica once, under its topic's
 czxid (docs/adr/0028). Pure: a change is a set of operations with versions, and applies once it is written.
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class RecordChange(NamedTuple):
-    """What becomes of znodes, in operations that rest on their versions."""
+    """Says what becomes of znodes, in operations that rest on their versions."""
 
     parts: Mapping[Place, Part | None]
     """As they are then; None: it goes."""
@@ -91,7 +91,7 @@ class StrayRecords:
         return self._unreadable.union(self._parts)
 
     def has(self, broker: int, topic: str) -> bool:
-        """Whether something of a topic of this name is recorded of this broker."""
+        """Says whether something of a topic of this name is recorded of this broker."""
         return any(each.topic == topic for each in self._of(broker))
 
     def has_topic(self, topic: str) -> bool:
@@ -211,7 +211,7 @@ _NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 @dataclass(slots=True)
 class DeletedTopicReplicas:
-    """What one broker may still have of a topic that was deleted without it."""
+    """Names what one broker may still have of a topic that was deleted without it."""
 
     record: AbandonedReplicas
     version: int
@@ -238,7 +238,7 @@ class PendingDeletes:
         self.records = StrayRecords(record_bytes)
         """The records of all that brokers may still have."""
         self.of_deleted_topics: dict[RecordKey, DeletedTopicReplicas] = {}
-        """What of it is of topics that are gone. Changed by `set_of_deleted_topics` and `is_wanted` alone."""
+        """Holds what of it is of topics that are gone; `set_of_deleted_topics` and `is_wanted` change it."""
         self._owed: dict[TopicPartition, set[int]] = {}
         """Partition to the brokers that `of_deleted_topics` names."""
         self.released: dict[PartitionAndReplica, None] = {}
@@ -310,7 +310,7 @@ class PendingDeletes:
         return {topic for topic, _ in (*self._deleting, *self._owed, *context.moves)}
 
     def is_empty(self, context: ControllerContext) -> bool:
-        """Whether no replica of any partition can be left out."""
+        """Says whether no replica of any partition can be left out."""
         return not self._deleting and not context.moves
 
     def sort(self, topic_czxids: Mapping[str, int]) -> None:
@@ -345,13 +345,13 @@ class PendingDeletes:
                 self.released[PartitionAndReplica(topic_partition, broker)] = None
 
     def is_wanted(self, number: RecordKey, partitions: Iterable[TopicPartition]) -> None:
-        """What the broker has of these is another topic's: a record does not hold them any more."""
+        """Notes that what the broker has of these is another topic's: no record holds them any more."""
         self.of_deleted_topics[number].deleting.difference_update(partitions)
         self.of_deleted_topics[number].left.difference_update(partitions)
         self.set_of_deleted_topics(self.of_deleted_topics)
 
     def is_of_deleted_topic(self, replica: PartitionAndReplica) -> bool:
-        """Whether a forced deletion has not waited for it, and its record stands."""
+        """Says whether a forced deletion has not waited for it, and its record stands."""
         return replica.broker in self._owed.get(replica.topic_partition, ())
 
     def all_deleting(self) -> Mapping[TopicPartition, frozenset[int]]:

@@ -30,7 +30,7 @@ class ControllerSettings:
     slot_replicas: int = 3
     """`offsets.topic.replication.factor`: replicas of a slot, once there are so many brokers."""
     status_interval_ms: int = 5_000
-    """Shortest time between two writes of the status (recipes 18)."""
+    """Shortest time between two writes of the status (published status, recipes 18)."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class PublishedStatus:
 
 @dataclass(slots=True)
 class StrayRecordsRead:
-    """How many of the records of stray replicas by former controllers were read (K16)."""
+    """Counts how many of the records of stray replicas by former controllers were read."""
 
     all: bool = False
     """Every record was read."""
@@ -60,15 +60,15 @@ class StrayRecordsRead:
     version: int | None = None
     """Of the znode that says up to which one none need be read; None where there is none."""
     is_noted: bool = False
-    """What they name is recorded, and also that they need not be read again."""
+    """Says whether what they name is recorded and they need not be read again."""
 
 
 TAKEOVER_GRACE_MS: Final = 2000
-"""`controller.takeover.grace` (recipes 13)."""
+"""`controller.takeover.grace` (fenced elections, recipes 13)."""
 
 
 class ControllerAddress(NamedTuple):
-    """Where a controller that hosts nothing listens (recipes 14)."""
+    """Says where a controller that hosts nothing listens (controllers without partitions, recipes 14)."""
 
     host: str
     port: int

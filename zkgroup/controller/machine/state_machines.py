@@ -1,4 +1,5 @@
-"""The states of partitions and replicas, and the allowed transitions. Source: controller.md 3.1, 3.2.
+"""The states of partitions and replicas, and the allowed transitions (state machines, controller.md 3.1,
+3.2).
 
 (kafka/controller/PartitionStateMachine.scala and ReplicaStateMachine.scala@0.8.2.2, mended as in 2.0.)
 
@@ -26,7 +27,7 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
-    """Where one replica of a partition is in its life."""
+    """Says where one replica of a partition is in its life."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"
@@ -156,12 +157,12 @@ def replica_table() -> PhaseTable[PartitionAndReplica, ReplicaPhase]:
 
 
 def partition_at_start(leader: int | None, live: Collection[int]) -> PartitionPhase:
-    """What a controller that takes over makes of a partition; `leader` is None where it has no state."""
+    """Returns what a new controller makes of a partition; `leader` is None where it has no state."""
     if leader is None:
         return PartitionPhase.NEW
     return PartitionPhase.ONLINE if leader in live else PartitionPhase.OFFLINE
 
 
 def replica_at_start(broker: int, reachable: Collection[int]) -> ReplicaPhase:
-    """What a controller that takes over makes of a replica, of any topic, being deleted or not."""
+    """Returns what a controller that takes over makes of a replica, of any topic, being deleted or not."""
     return ReplicaPhase.ONLINE if broker in reachable else ReplicaPhase.DELETION_INELIGIBLE

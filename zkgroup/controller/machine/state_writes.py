@@ -1,5 +1,5 @@
-"""Reads and writes the states of partitions: packed, fenced, conflicts repeated one by one. Source:
-recipes.md 16.
+"""Reads and writes the states of partitions: packed, fenced, conflicts repeated one by one. Source: batches
+(recipes 16).
 
 The context follows each write and each read. A state with a greater leader epoch is noted as unsent until a
 LeaderAndIsr has carried it (`RequestSender.send`).
@@ -64,7 +64,7 @@ class Written(NamedTuple):
     written: dict[TopicPartition, LeaderIsrAndControllerEpoch]
     """The states as they stand now, with the versions that LeaderAndIsr carries."""
     refused: dict[TopicPartition, str]
-    """Why the others were not written."""
+    """Says why the others were not written."""
 
 
 class StateWriter:
@@ -86,7 +86,7 @@ class StateWriter:
         self._reader = reader
         self._requests = requests
         self.reason = ""
-        """Why the running handler changes leaders; for the log."""
+        """Says why the running handler changes leaders; for the log."""
         self.leaders_changed = 0
         """Leaders that the running handler has changed."""
         self.readable_again: dict[TopicPartition, None] = {}
@@ -414,7 +414,7 @@ def _made(
 
 
 def holds_lists(found: Topic, mine: Topic) -> bool:
-    """Whether a topic has these lists, beside others."""
+    """Says whether a topic has these lists, beside others."""
     return all(
         found.partitions.get(number) == replicas
         and found.adding.get(number) == mine.adding.get(number)

@@ -1,5 +1,5 @@
-"""The status of the active controller, `/zkgroup/controller/status`, and its metrics. Source: recipes.md 13,
-15, 18."""
+"""The status of the active controller, `/zkgroup/controller/status`, and its metrics. Source: fenced
+elections, leading Kafka brokers and published status (recipes 13, 15, 18)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ControllerMetrics:
     queue_size: int
     """Pieces of work that wait."""
     queue_oldest_ms: int
-    """How long the oldest of them has waited; 0 where none does."""
+    """Says how long the oldest of them has waited; 0 where none does."""
 
 
 class StatusPublisher(Feature):

@@ -1,7 +1,7 @@
 """Reads znodes for the active controller: with watches that enqueue events, and in bulk.
 
 A znode that cannot be read stops nothing: its path is in `ControllerContext.unreadable`, and so in the
-status, until it can be read or is gone (controller.md 1.4).
+status, until it can be read or is gone (reading rules, controller.md 1.4).
 """
 
 from __future__ import annotations

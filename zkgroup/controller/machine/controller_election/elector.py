@@ -1,6 +1,6 @@
 """The election of the active controller, and the lease under which it sends requests to brokers.
 
-Source: recipes.md 13, 14.
+Source: fenced elections and controllers without partitions (recipes 13, 14).
 
 Theory of operation
 -------------------
@@ -20,7 +20,7 @@ well: what is read decides.
 The order of reading is the epoch, then `/controller`: a change in between makes the version that is kept too
 old, which costs a grace, and never too new, which would save one.
 
-How long a controller may send requests to brokers without news from the quorum (recipes 9 and 13).
+How long a controller may send requests to brokers without news from the quorum.
 
     deadline = sent_at(last acknowledged write) + lease_fraction x T - min(server_tick_ms / 2, T / 4)
 
@@ -103,7 +103,7 @@ class ControllerLease:
         """A heartbeat was refused at the fence."""
         self._fence: Fence | None = None
         self._last_sent_ms: int | None = None
-        """When the newest acknowledged write of this session was issued."""
+        """Says when the newest acknowledged write of this session was issued."""
         self._under_way = False
 
     @property
@@ -204,13 +204,13 @@ class Elector:
         self.former: Predecessor | None = None
         """The controller before this one, as far as was read."""
         self.attempt: ElectionAttempt | None = None
-        """What the next attempt is based on, from VACANT on."""
+        """The next attempt is based on it, from VACANT on."""
         self.may_be_elected = False
         """The host is registered in this session (controller.md 2.5: registration precedes election)."""
         self.is_out = False
         """The id is another process's, or this controller leaves: no more elections."""
         self._reason = ""
-        """Why this controller resigned last, for its next record; empty once another one was active."""
+        """Says why this controller resigned last, for its next record; empty once another one was active."""
         self._must_read = True
         self._tried: ElectionAttempt | None = None
         """An attempt whose outcome is unknown."""
@@ -228,7 +228,7 @@ class Elector:
 
     @property
     def may_send(self) -> bool:
-        """Whether requests to brokers may be sent now: active, connected, within its lease."""
+        """Says whether requests to brokers may be sent now: active, connected, within its lease."""
         return self.is_active and self._core.connected and self._lease.is_valid
 
     def connected(self) -> None:
@@ -238,7 +238,7 @@ class Elector:
         self._lease.connected()
 
     def session_over(self, reason: str) -> None:
-        """The barrier: before anything of a new session, this controller has resigned (K6)."""
+        """The barrier: before anything of a new session, this controller has resigned."""
         if self.won is not None:
             self._resigned(self.won, reason)
         self._lease.session_over()
@@ -267,7 +267,7 @@ class Elector:
 
     @property
     def has_left(self) -> bool:
-        """Whether it takes part in no more elections, and no znode of it was found by the last read."""
+        """Says whether it takes part in no more elections, and no znode of it was found by the last read."""
         return self.is_out and self._ended is None and not self._must_read and self.stage.is_outside
 
     def fenced(self) -> None:
@@ -275,8 +275,8 @@ class Elector:
         self.resign("a write was refused at its fence")
 
     def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
-        """The active controller has written a new epoch with its record (recipes 17), and stays active in
-        it."""
+        """The active controller has written a new epoch with its record (reassignment, recipes 17), and stays
+        active in it."""
         assert self.won is not None, "only the active controller raises the epoch"
         self.won = self.won._replace(fence=fence, record=record, record_version=0)
         self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
@@ -437,7 +437,7 @@ class Elector:
             yield from self._written((Create(ControllerEpoch.path(), data),))
 
     def _end_grace(self) -> Procedure[None]:
-        """Where there is still no controller: the attempt, with what was read before the grace."""
+        """Attempts an election if there is still no controller, with what was read before the grace."""
         (outcome,) = yield from self._asked(self._watched(ControllerRegistration.path()))
         self.stage = ElectorState.ELECTING if read_done(outcome) is None else ElectorState.UNKNOWN
 
@@ -566,5 +566,5 @@ class ControllerIdentity:
 
     @property
     def is_current(self) -> bool:
-        """Whether the election that this controller won is still the last one."""
+        """Says whether the election that this controller won is still the last one."""
         return self._election.won is not None and self._election.won.czxid == self._won.czxid

@@ -1,4 +1,5 @@
-"""The history of controllers, which the active one records in ZooKeeper. Source: recipes.md 13, 18."""
+"""The history of controllers, which the active one records in ZooKeeper (elections, status: recipes 13,
+18)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`/zkgroup/controllers/<id>`: the registration of a controller-only process that is not active.
 
-Source: recipes.md 14. While it is active it is registered in `/brokers/ids` instead. Two processes with one
-id would replace each other again and again, so a process takes part in elections once this znode is its own.
+Source: controllers without partitions (recipes 14). While it is active it is registered in `/brokers/ids`
+instead. Two processes with one id would replace each other again and again, so a process takes part in
+elections once this znode is its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zkgroup.znodes.sessions import is_leftover
 
 STANDBY_TIMER: Final = "waiting name"
 SLACK_MS: Final = 2000
-"""Beyond the session timeout, for a name that is in the way (controller.md 8.2)."""
+"""Beyond the session timeout, for a name that is in the way (broker registration, controller.md 8.2)."""
 
 
 class StandbyRegistration:
@@ -106,7 +107,7 @@ class StandbyRegistration:
 
 
 def _hosts(broker: Znode) -> bool:
-    """Whether it is the registration of a broker that hosts partitions.
+    """Says whether it is the registration of a broker that hosts partitions.
 
     The registration of a controller does not count: that of a former process goes with the `/controller` that
     is waited for. One that cannot be read is found in the way when it is to be replaced.

@@ -1,4 +1,4 @@
-"""The transactions of an election, and what its reads mean, as values. Source: recipes.md 13, 14.
+"""The transactions of an election, and what its reads mean, as values (fenced elections: recipes 13, 14).
 
 Kept apart and pure, so that a test can put them beside the operations of the exhaustive model
 (`tests/programs/model/controller`).
@@ -44,12 +44,12 @@ class ElectorState(Enum):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing is to be done until something changes."""
+        """Says whether nothing is to be done until something changes."""
         return self in (ElectorState.WATCHING, ElectorState.ACTIVE)
 
     @property
     def is_outside(self) -> bool:
-        """Whether `/controller` was read, and was not this elector's."""
+        """Says whether `/controller` was read, and was not this elector's."""
         return self in (ElectorState.WATCHING, ElectorState.VACANT)
 
 
@@ -71,7 +71,7 @@ another controller was active that this elector never read."""
 
 
 class ElectionAttempt(NamedTuple):
-    """What one attempt is based on."""
+    """Holds what one attempt is based on."""
 
     epoch: int
     """As read after `/controller` went; the attempt is for the next one."""
@@ -122,12 +122,12 @@ def why_elected(predecessor: Predecessor) -> str:
 def needs_grace(
     predecessor: Predecessor, epoch: Znode, record: Znode | None, registration: Znode | None
 ) -> bool:
-    """Whether a controller of Kafka, which cannot be fenced, may still be writing.
+    """Says whether a controller of Kafka, which cannot be fenced, may still be writing.
 
     A real controller whose `/controller` was deleted, and that sees another one instead, does not resign
-    (K1); nor is one noticed that won, and lost, between two reads. Where the epoch and its record were
-    written in one transaction, the last controller was one of zkgroup: it is fenced, and it has waited, if
-    that was necessary, for the ones before it.
+    (replaced controller goes on, K1); nor is one noticed that won, and lost, between two reads. Where the
+    epoch and its record were written in one transaction, the last controller was one of zkgroup: it is
+    fenced, and it has waited, if that was necessary, for the ones before it.
 
     Args:
         record: that of the epoch, where another controller than the predecessor has ruled.
@@ -229,14 +229,14 @@ def end_records(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple
 
 
 def parents(controller_only: bool) -> tuple[str, ...]:
-    """What has to be there for an election; the parent of the marks shows which topics are older (ADR
+    """Returns what has to be there for an election; the parent of the marks shows which topics are older (ADR
     0029)."""
     paths = (zkgroup_path(), unhosted_topics_path(), controller_state_path(), controller_history_path())
     return (*paths, brokers_path(), broker_ids_path()) if controller_only else paths
 
 
 def asks_to_resign(request: Znode, czxid: int) -> bool:
-    """Whether a request to resign means this `/controller`. One that cannot be read means none."""
+    """Says whether a request to resign means this `/controller`. One that cannot be read means none."""
     try:
         return ResignRequest.decode(request.path, request.data).czxid == czxid
     except CorruptZnodeError:
@@ -254,7 +254,7 @@ def epoch_of(epoch: Znode | None) -> int | None:
 
 
 def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None) -> str | None:
-    """Why this controller is no longer active, or None."""
+    """Returns why this controller is no longer active, or None."""
     if controller is None:
         return f"{ControllerRegistration.path()} was deleted"
     if controller.stat.czxid != won.czxid:
@@ -269,7 +269,7 @@ def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None)
 
 
 def is_won(tried: ElectionAttempt, epoch: Znode | None, controller: Znode) -> bool:
-    """Whether the attempt was applied: `/controller` is of this session and the epoch is that of the
+    """Says whether the attempt was applied: `/controller` is of this session and the epoch is that of the
     attempt."""
     return (
         epoch is not None

@@ -1,4 +1,4 @@
-"""The next step in the deletion of a topic. Source: controller.md 5.5, 5.6.
+"""The next step in the deletion of a topic. Source: topic deletion (controller.md 5.5, 5.6).
 
 (kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0.) The marker in ZooKeeper is all that
 is kept: a controller that takes over begins anew, and brokers answer success for what they no longer have.
@@ -36,13 +36,13 @@ class DeletionState(NamedTuple):
     moving: Collection[TopicPartition] = ()
     """Partitions of it with an open reassignment."""
     refused: str | None = None
-    """Why a replica could not be deleted, until a broker starts or a reassignment ends."""
+    """Says why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
     are_slots: bool = False
     """Its partitions are the slots of group coordinators."""
     strays: Collection[PartitionAndReplica] = ()
-    """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion (K16)."""
+    """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion."""
 
 
 class RemoveMarker(NamedTuple):
@@ -78,7 +78,7 @@ class DeletionFinish(NamedTuple):
     """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
     left_behind: tuple[PartitionAndReplica, ...] = ()
-    """What brokers that are gone may still have. A record of it is made with the last write."""
+    """Names what brokers that are gone may still have. A record of it is made with the last write."""
 
 
 Step = RemoveMarker | DeletionWait | GiveUp | DeletionStart | DeletionFinish
@@ -141,12 +141,12 @@ def forced_deletion_hint(topic: str, awaited: Iterable[PartitionAndReplica]) -> 
 
 
 class StopReplicaResults(NamedTuple):
-    """What one broker said to StopReplica with deletion."""
+    """Holds what one broker said to StopReplica with deletion."""
 
     deleted: tuple[PartitionAndReplica, ...]
     failed: tuple[PartitionAndReplica, ...]
     reason: str | None
-    """Why, for the first one that failed."""
+    """Says why the first one failed."""
 
 
 def stop_replica_results(
@@ -181,8 +181,8 @@ def remove_topic(
     """The transactions of `DeletionFinish`, to be sent one after the other.
 
     `found` are the data versions of those znodes of the topic that exist, with what others have made below
-    it. A big topic goes in several writes, with the topic and what has its name in the last:
-    until then the topic cannot be created again, and a later controller finds the marker (K21).
+    it. A big topic goes in several writes, with the topic and what has its name in the last: until then the
+    topic cannot be created again, and a later controller finds the marker (topics created again, K21).
     """
     last = (
         Topic.partitions_path(topic),

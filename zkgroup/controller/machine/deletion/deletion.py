@@ -1,4 +1,5 @@
-"""Deletes topics, as `decision` decides it. Source: controller.md 5.5, 5.6; recipes.md 17.
+"""Deletes topics, as `decision` decides it. Source: topic deletion (controller.md 5.5, 5.6), moves (recipes
+17).
 
 Theory of operation
 -------------------
@@ -10,9 +11,9 @@ broker's response and every other change make the handler run again.
     responses       `on_response`: deleted, or ineligible until a broker starts or a reassignment ends
     DeletionFinish  the znodes; the last transaction has the topic, its configuration and the marker
 
-A marker may name brokers that an operator does not wait for. While such a one is not registered the topic
-is deleted without it, and `stray_replicas` deletes what the broker has kept (K20), and what reassignments
-have left behind: no replica list names that, so only an answer that is on its way is waited for.
+A marker may name brokers that an operator does not wait for. While such a one is not registered the topic is
+deleted without it, and `stray_replicas` deletes what the broker has kept, and what reassignments have left
+behind: no replica list names that, so only an answer that is on its way is waited for.
 
 Nothing else is remembered that another controller would need: it finds the marker and begins anew, and
 brokers answer success for what they no longer have. A marker that is taken off by hand ends a deletion that
@@ -70,7 +71,7 @@ class Removed(NamedTuple):
 
     gone: Collection[str]
     refused: Mapping[str, str]
-    """Why topics cannot be deleted now."""
+    """Says why topics cannot be deleted now."""
 
 
 class TopicDeletions(Feature):
@@ -102,7 +103,7 @@ class TopicDeletions(Feature):
         yield from self._advance()
 
     def has_begun(self, topic: str) -> bool:
-        """Whether a replica of the topic is deleted, or was asked to be, by this controller."""
+        """Says whether a replica of the topic is deleted, or was asked to be, by this controller."""
         return not _BEGUN.isdisjoint(self._phases(topic).values())
 
     def on_response(self, answer: BrokerResponse) -> None:
@@ -138,7 +139,7 @@ class TopicDeletions(Feature):
         return {name: znode for name in sorted(names) if (znode := found.get(TopicDeletion.path(name)))}
 
     def _queue(self, markers: Mapping[str, Znode]) -> Procedure[None]:
-        """What is asked for now and was not, and what was and is no more."""
+        """Queues what is asked for now and was not, and drops what was and is no more."""
         context, enabled = self._context, self._settings.delete_topics
         unknown = {topic: Topic.path(topic) for topic in markers if topic not in context.topics}
         there = yield from self._reader.read_many(unknown.values())
@@ -190,7 +191,7 @@ class TopicDeletions(Feature):
 
     def _pass_over_younger(self, markers: Mapping[str, Znode]) -> Procedure[None]:
         """Markers seen for the first time; one that is older than its topic was meant for an earlier one
-        (K21).
+        (topics created again, K21).
 
         Tools mark topics that there are, so that topic was deleted and its marker left.
         """
@@ -220,8 +221,8 @@ class TopicDeletions(Feature):
             self._events.back_off(str(refusal), [_name(topic)])
 
     def _remove_marker(self, topic: str, marker: Znode) -> Procedure[None]:
-        """The request comes to nothing: deletion is disabled (K19), there is no such topic, or its partitions
-        are the slots of group coordinators."""
+        """The request comes to nothing: deletion is disabled (disabled deletion, K19), there is no such
+        topic, or its partitions are the slots of group coordinators."""
         now = DeletionState(
             topic,
             topic in self._context.topics,
@@ -311,7 +312,7 @@ class TopicDeletions(Feature):
         self._move(blocked, _Phase.DELETION_INELIGIBLE)
         batch = self._requests.batch()
         batch.update_metadata()
-        # A partition that never got a state has no ISR (K24).
+        # A partition that never got a state has no ISR (stateless replicas, K24).
         in_isr = [each for each in replicas if self._context.leadership(each.topic_partition) is not None]
         yield from self._elections.remove_from_isr(in_isr, batch)
         for topic_partition, broker in replicas:
@@ -402,7 +403,7 @@ def _name(topic: str) -> str:
 
 
 class _Removal:
-    """What is left of each topic, as it was read last."""
+    """Holds what is left of each topic, as it was read last."""
 
     def __init__(
         self,
@@ -417,11 +418,11 @@ class _Removal:
         self._ends = ends
         self._znodes: dict[str, dict[str, Znode]] = {}
         self._refused: dict[str, str] = {}
-        """Why a write before the last one cannot be made."""
+        """Says why a write before the last one cannot be made."""
         self._unrecorded: str | None = None
-        """Why what stays cannot be recorded."""
+        """Says why what stays cannot be recorded."""
         self.made_again: set[str] = set()
-        """The last write got no answer, and was executed: these are other topics of the same names (K21)."""
+        """The last write got no answer, and was executed: these are other topics of the same names."""
 
     def read(self, topics: Collection[str]) -> Procedure[None]:
         """Reads all znodes of these topics, of whatever client; they may have more partitions now."""

@@ -11,7 +11,7 @@ not asked again. Controllers of earlier versions left only the records of ended 
 a replica: these are asked once more, and what does not answer is recorded.
 
 Deleting a topic does not remove these records; a new topic of that name may assign the same broker. So the
-deletion, which waits for no broker that is down or cannot delete, makes them `of_deleted_topics` (K20).
+deletion, which waits for no broker that is down or cannot delete, makes them `of_deleted_topics`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class StrayReplicaDeletion(Feature):
 
     @property
     def are_moves_brought_over(self) -> bool:
-        """Whether all that the records of ended reassignments name is recorded elsewhere."""
+        """Says whether all that the records of ended reassignments name is recorded elsewhere."""
         return self._records_read.is_noted
 
     def left_behind(self, replicas: Iterable[PartitionAndReplica]) -> None:
@@ -180,7 +180,7 @@ class StrayReplicaDeletion(Feature):
         progress.all = is_complete and progress.moves
 
     def _read_records_of_moves(self) -> Procedure[None]:
-        """What moves have left behind that controllers of earlier versions have ended.
+        """Reads what moves have left behind that controllers of earlier versions have ended.
 
         Their records say who had a replica, and nothing more: all of them are asked who have no place. Of
         topics that are gone nothing is asked. Records of this version say that what was left is recorded
@@ -237,7 +237,7 @@ class StrayReplicaDeletion(Feature):
         return found
 
     def topic_gone(self, topic: str) -> None:
-        """What is recorded has what was left of it."""
+        """Forgets its strays: the records hold what was left of it."""
         for replica in [each for each in self._strays if each.topic_partition.topic == topic]:
             self.forget_stray(replica)
 
@@ -247,8 +247,8 @@ class StrayReplicaDeletion(Feature):
         self._events.set_blocked(_stray_name(replica), None)
 
     def _is_stray(self, replica: PartitionAndReplica) -> bool:
-        """Whether the partition has no place for it. Late in a reassignment the target and the brokers have
-        one that an unclean election has brought back."""
+        """Says whether the partition has no place for it. Late in a reassignment the target and the brokers
+        have one that an unclean election has brought back."""
         topic_partition, broker = replica
         leadership = self._context.leadership(topic_partition)
         if leadership is not None and broker in leadership.isr:
@@ -386,7 +386,7 @@ class StrayReplicaDeletion(Feature):
         self._queue_followups()
 
     def _forget_wanted(self) -> None:
-        """What a broker may have been given since by a controller that knows no records is not deleted."""
+        """Spares what a broker may have been given since by a controller that knows no records."""
         context = self._context
         for number, each in list(self._pending_deletes.of_deleted_topics.items()):
             broker, is_old = each.record.broker, self._identity.foreign_epoch > each.record.epoch
@@ -413,7 +413,7 @@ class StrayReplicaDeletion(Feature):
         self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _is_unclear(self, topic_partition: TopicPartition) -> bool:
-        """Whether there may be a new partition of this name whose replicas cannot be read."""
+        """Says whether there may be a new partition of this name whose replicas cannot be read."""
         paths = (Topic.path(topic_partition.topic), PartitionState.path(topic_partition))
         return not self._context.unreadable.keys().isdisjoint(paths)
 
@@ -487,7 +487,7 @@ class StrayReplicaDeletion(Feature):
         return StrayRecordsWritten(is_overtaken, refused)
 
     def ended_records(self, left: Iterable[PartitionAndReplica]) -> RecordChange:
-        """What the end of moves adds: of these replicas no broker has said that they are gone."""
+        """Returns what the end of moves adds: of these replicas no broker has said that they are gone."""
         return self._pending_deletes.records.change(self._of_present(left))
 
     def record_deletion(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[str | None]:
@@ -509,8 +509,8 @@ class StrayReplicaDeletion(Feature):
         return CHANGED
 
     def _outdated(self, topics: Collection[str]) -> list[RecordedStrays]:
-        """What is left of former topics of these names, from before a controller of Kafka: it has not made
-        their brokers replicas of these, and what comes after these is known to come after it (K20)."""
+        """Returns what is left of former topics of these names, from before a controller of Kafka: it has not
+        made their brokers replicas of these, and what comes after these is known to come after it."""
         found = []
         for key, each in self._pending_deletes.of_deleted_topics.items():
             record = each.record
@@ -537,10 +537,10 @@ class StrayReplicaDeletion(Feature):
         ]
 
     def _differences(self) -> tuple[list[RecordedStrays], list[RecordedStrays]]:
-        """What is to be added and taken off, of topics that there are.
+        """Returns what is to be added and taken off, of topics that there are.
 
         Moves that are open are recorded with their ends. An entry from before a controller of Kafka is
-        renewed as long as its topic is there, so that what comes after it is known to be after it (K20).
+        renewed as long as its topic is there, so that what comes after it is known to be after it.
         """
         recorded = self._pending_deletes.records.owed()
         add = self._of_present(
@@ -566,7 +566,7 @@ class StrayReplicaDeletion(Feature):
         return [each for each in add if each.partitions - current.get(each.key, frozenset())], remove
 
     def _brought_over(self) -> Procedure[None]:
-        """What the records of moves by earlier versions have left is recorded; none of these is read
+        """Records what the records of moves by earlier versions have left; none of these is read
         again."""
         progress = self._records_read
         if not progress.moves or progress.is_noted:

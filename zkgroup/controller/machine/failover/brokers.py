@@ -1,5 +1,5 @@
-"""Changes of brokers: those that start, stop and restart. Source: controller.md 5.1, 5.2; recipes.md 13,
-15."""
+"""Changes of brokers: those that start, stop and restart. Source: broker startup and broker failure
+(controller.md 5.1, 5.2); fenced elections and leading Kafka brokers (recipes 13, 15)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class BrokerChanges(Feature):
 
     def on_broker_changes(self, subject: str = "") -> Procedure[None]:
         """The registrations: finds brokers that are new, gone, or another incarnation than the known one
-        (K7)."""
+        (unnoticed restarts, K7)."""
         found = yield from self.registered()
         yield from self.apply_changes(found)
 
     def registered(self) -> Procedure[dict[int, LiveBroker]]:
         """All registrations that can be read, and that a session holds; the others are reported and passed
-        over (recipes 13).
+        over (fenced elections, recipes 13).
 
         The list is read with its watch, and then every registration: a broker that went and came back between
         two readings is known by its czxid alone.
@@ -98,7 +98,7 @@ class BrokerChanges(Feature):
 
     def on_broker_failure(self, brokers: Collection[int]) -> Procedure[None]:
         """They are gone: elects other leaders, removes them from every ISR, sends all the live brokers
-        (K27)."""
+        (unannounced brokers, K27)."""
         context = self._context
         led = [each for id_ in sorted(brokers) for each in context.led_by(id_) if not context.is_going(each)]
         self._move_partitions(led, PartitionPhase.OFFLINE)
@@ -144,7 +144,7 @@ class BrokerChanges(Feature):
 
 
 def _unusable(registration: BrokerRegistration) -> str | None:
-    """Why a registration has an address that cannot be sent to others, or None."""
+    """Returns why a registration has an address that cannot be sent to others, or None."""
     host, port = registration.host, registration.port
     if host is None:
         return None
@@ -156,5 +156,5 @@ def _unusable(registration: BrokerRegistration) -> str | None:
 
 
 def _is_torn(text: str) -> bool:
-    """Whether it holds half of a pair of surrogates, which JSON can say and UTF-8 cannot."""
+    """Says whether it holds half of a pair of surrogates, which JSON can say and UTF-8 cannot."""
     return any("\ud800" <= each <= "\udfff" for each in text)

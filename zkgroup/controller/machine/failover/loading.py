@@ -1,8 +1,8 @@
 """Loading: a new controller reads the cluster, elects leaders and sends the states to all brokers.
 
-Source: controller.md 2.3; recipes.md 13 (recovery), 15, 16. On a new connection of the same session, where
-all watches are gone, and after a missing reply everything is read as well: it is then compared with the
-context, and only what is new is sent.
+Source: failover order (controller.md 2.3); recovery, Kafka brokers and batches (recipes 13, 15, 16). On a new
+connection of the same session, where all watches are gone, and after a missing reply everything is read as
+well: it is then compared with the context, and only what is new is sent.
 
 First leader epochs are sent again to brokers that may not have received them (ADR 0018). A controller that
 dies between the first state and the first LeaderAndIsr, together with the leader, leaves replicas that do not
@@ -114,7 +114,7 @@ class Loading(Feature):
         self._core.note("first_leader_epochs.sent", partitions=len(partitions))
 
     def _may_be_unannounced(self, each: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        """Whether its state is still the first one, of a zkgroup controller, and its topic is not being
+        """Says whether its state is still the first one, of a zkgroup controller, and its topic is not being
         deleted."""
         return (
             (leadership.leader_epoch, leadership.version) == (0, 0)
@@ -165,7 +165,7 @@ class Loading(Feature):
             self._announce(unannounced)
             yield from self._elections.elect_leaderless(batch)
             yield from self._elections.start_new_leader_epochs(batch)
-        # The first LeaderAndIsr to each broker names all that it has (recipes 15).
+        # The first LeaderAndIsr to each broker names all that it has (leading Kafka brokers, recipes 15).
         batch.leader_and_isr_of_all()
         batch.update_metadata_of_all()
         self._requests.send(batch)
@@ -177,10 +177,10 @@ class Loading(Feature):
 
     def _name_predecessor(self) -> Procedure[None]:
         """Reports a predecessor of Kafka that saw `/controller` change, not vanish, and may still be active
-        (K1).
+        (replaced controller goes on, K1).
 
-        States that it still writes are written again as they are found; only its restart ends it (recipes
-        13).
+        States that it still writes are written again as they are found; only its restart ends it (fenced
+        elections, recipes 13).
         """
         former = self._election.former
         if former is None or not former.is_real or former.broker is None:
@@ -250,7 +250,7 @@ class Loading(Feature):
 
 
 def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
-    """Whether this zkgroup broker was registered before that zxid, and is still."""
+    """Says whether this zkgroup broker was registered before that zxid, and is still."""
     found = context.brokers[broker]
     return found.epoch < zxid and found.registration.is_zkgroup
 

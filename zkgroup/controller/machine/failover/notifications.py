@@ -1,5 +1,5 @@
 """Notifications of changed ISRs and configurations: `/isr_change_notification`, `/config/changes`. Source:
-controller.md 5.10."""
+ISR and config changes (controller.md 5.10)."""
 
 from __future__ import annotations
 

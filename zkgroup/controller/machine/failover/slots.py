@@ -1,4 +1,4 @@
-"""The slots of group coordinators: the partitions of `__consumer_offsets`. Source: recipes 20.
+"""The slots of group coordinators: the partitions of `__consumer_offsets` (coordinator slots, recipes 20).
 
 Their logs are empty, so any live replica may lead, and another replica costs nothing: the
 replica lists grow as brokers register, up to `offsets.topic.replication.factor`. The topic is often created

@@ -1,12 +1,12 @@
 """Changes of topics: new ones, new partitions, topics that are gone, and states that were unreadable.
 
-Source: controller.md 5.3, 5.4; recipes.md 15.
+Source: topic creation and added partitions (controller.md 5.3, 5.4); leading Kafka brokers (recipes 15).
 
 Kafka's tool adds partitions by writing all replica lists of the topic from an old read. So for known
 partitions the context wins and is written back; new ones are kept.
 
 A state that cannot be read is watched, as no other event need follow once it was repaired.
-Source: controller.md 1.4.
+Source: reading rules (controller.md 1.4).
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class TopicChanges(Feature):
             self._events.enqueue(event_manager.DELETIONS)
 
     def _identify(self, name: str, znode: Znode) -> None:
-        """Another topic of the same name has not grown: what was known of the former one is forgotten
-        (K21)."""
+        """Another topic of the same name has not grown: what was known of the former one is forgotten (topics
+        created again, K21)."""
         if self._context.topic_czxids.get(name) == znode.stat.czxid:
             return
         if name in self._context.topic_czxids:

@@ -1,4 +1,4 @@
-"""Controlled shutdowns: other brokers lead what brokers that will stop lead. Source: controller.md 5.9.
+"""Controlled shutdowns (controller.md 5.9): other brokers lead what brokers that will stop lead.
 
 (kafka/controller/KafkaController.scala, ControlledShutdown, @0.8.2.2; in batches as from 1.1 on, recipients
 as from 2.1 on, KAFKA-7482.) The response does not wait for the brokers that get LeaderAndIsr: it says what is
@@ -109,7 +109,7 @@ class ControlledShutdowns(Feature):
                 self._shutdowns.answer(each, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _is_there(self, asked: ShutdownRequest) -> bool:
-        """Whether it is still the start that has asked. Another one does not stop, and must not be spared."""
+        """Says whether it is still the start that has asked. Another one does not stop: it is not spared."""
         found = self._context.brokers.get(asked.broker)
         if found is None or asked.broker not in self._context.live_or_shutting_down:
             return False
@@ -151,7 +151,7 @@ class ControlledShutdowns(Feature):
         self._requests.send(batch)
 
     def _led(self, broker: int) -> list[TopicPartition]:
-        """What it leads and another one could lead."""
+        """Returns what it leads and another one could lead."""
         return [each for each in self._context.led_by(broker) if self._moves(each)]
 
     def _moves(self, topic_partition: TopicPartition) -> bool:

@@ -1,4 +1,4 @@
-"""The first states of partitions. Source: controller.md 3.1, 5.3; recipes.md 13, 14."""
+"""The first states of partitions. Source: new topics (controller.md 3.1, 5.3), elections (recipes 13, 14)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class InitialStates(Feature):
         """Creates the first state of each: the first live replica leads, all live ones are in sync, epoch 0.
 
         The parents are made with it; `partitions` also where no replica lives, since tools list its children.
-        A controller that hosts nothing gives way in the replica lists of these partitions (recipes 14). A
-        state that is there already is left as it is and goes into the context: that partition has failed
-        here, and is handled by `event_manager.ELECTIONS`, which takes over one of Kafka. LeaderAndIsr
-        to the live replicas goes into the batch; the caller sends it. Raises as `StateWriter.write_states`.
+        A controller that hosts nothing gives way in the replica lists of these partitions. A state that is
+        there already is left as it is and goes into the context: that partition has failed here, and is
+        handled by `event_manager.ELECTIONS`, which takes over one of Kafka. LeaderAndIsr to the live replicas
+        goes into the batch; the caller sends it. Raises as `StateWriter.write_states`.
         """
         initial = _InitialStates(self._parts, self._hostless(), tuple(dict.fromkeys(partitions)))
         if not initial.partitions:
@@ -111,7 +111,7 @@ class _InitialStates:
         """Topics with the lists that their write sets."""
 
     def read(self, items: list[str | TopicPartition]) -> Procedure[None]:
-        """Which parents exist, and which states; states go into the context."""
+        """Reads which parents exist, and which states; states go into the context."""
         context = self._parts.context
         partitions = [each for each in items if isinstance(each, TopicPartition)]
         topics = [each for each in items if isinstance(each, str)]

@@ -1,4 +1,5 @@
-"""Leader elections: chosen, written and sent. Source: controller.md 3, 5.1, 5.2; recipes.md 13, 15, 16."""
+"""Leader elections: chosen, written and sent. Source: states, starts and failures of brokers (controller.md
+3, 5.1, 5.2); fence, Kafka brokers and batches (recipes 13, 15, 16)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Led(NamedTuple):
     chosen: dict[TopicPartition, Choice]
     """Partitions with a new leader epoch."""
     failed: dict[TopicPartition, str]
-    """Why the others have none."""
+    """Says why the others have none."""
     unneeded: frozenset[TopicPartition]
     """It is already so; nothing was written."""
 
@@ -295,8 +296,8 @@ class LeaderElections(Feature):
         *,
         notify_removed: bool = False,
     ) -> Procedure[None]:
-        """Replicas that have gone offline leave the ISR; the other replicas get LeaderAndIsr (controller.md
-        3.4).
+        """Replicas that have gone offline leave the ISR; the other replicas get LeaderAndIsr (ISR removals,
+        controller.md 3.4).
 
         With `notify_removed` those that leave get it too: they live, and may follow. For topics that are
         being deleted the ISR is only written. The caller sends the batch.
@@ -435,7 +436,7 @@ class LeaderElections(Feature):
         decide: Decide,
         settled: Collection[TopicPartition] = (),
     ) -> Procedure[Written]:
-        """`write_states`, where no decision to leave a state alone is based on an old read either (K30).
+        """`write_states`, where no decision to leave a state alone is based on an old read either.
 
         Leaders of 0.8.2.2 change an ISR without a notification. A write on an old state is refused; what was
         not written, but for what is `settled`, is read again, and decided again where it has changed.

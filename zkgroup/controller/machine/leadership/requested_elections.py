@@ -62,7 +62,7 @@ class PreferredElections(Feature):
             self._events.enqueue_later(BALANCE, self._settings.rebalance_first_ms)
 
     def on_request(self, subject: str = "") -> Procedure[None]:
-        """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it (K18)."""
+        """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it."""
         path = PreferredElection.path()
         (outcome,) = yield from ask(self._reader.watched(Read(path), PREFERRED_ELECTION))
         znode = read_done(outcome)
@@ -252,7 +252,7 @@ class UncleanElections(Feature):
         return tuple(verdicts)
 
     def _obstacle(self, topic_partition: TopicPartition) -> str | None:
-        """Why no broker at all can be elected for it."""
+        """Returns why no broker at all can be elected for it."""
         if topic_partition not in self._context:
             return "there is no such partition"
         if self._context.is_going(topic_partition):

@@ -1,9 +1,9 @@
-"""Selects the leader of a partition, and its ISR. Source: controller.md 3.1, 3.3, 3.4.
+"""Selects the leader of a partition, and its ISR. Source: state machines (controller.md 3.1, 3.3, 3.4).
 
 (kafka/controller/PartitionLeaderSelector.scala@0.8.2.2, kafka/controller/Election.scala@2.8.2.)
 
-Held replicas, those that a late StopReplica may still delete (recipes 17), are never elected and sent
-nothing. `live` are brokers that may be elected; brokers that are shutting down are not among them.
+Held replicas, those that a late StopReplica may still delete (reassignment, recipes 17), are never elected
+and sent nothing. `live` are brokers that may be elected; brokers that are shutting down are not among them.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def offline(
 ) -> Choice | NoChoice:
     """For a partition without a living leader: replica order, in-sync ones first.
 
-    An ISR that a controller of Kafka has emptied (K39) names no broker that is surely in sync. With one
-    replica in all there is no other who could know more, so it is elected; with several it takes an
-    operator's unclean election (recipes 15).
+    An ISR that a controller of Kafka has emptied (emptied ISR, K39) names no broker that is surely in sync.
+    With one replica in all there is no other who could know more, so it is elected; with several it takes an
+    operator's unclean election (leading Kafka brokers, recipes 15).
     """
     able = tuple(each for each in replicas if each in live and each not in deleting)
     recipients = _recipients(replicas, live, deleting)
@@ -172,7 +172,7 @@ def without_replica(
 
 
 def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
-    """Whether a topic may elect a leader that is not in sync: its own word, else the broker's setting.
+    """Says whether a topic may elect a leader that is not in sync: its own word, else the broker's setting.
 
     Kafka refuses words other than true and false when they are set; one that got there all the same counts as
     false, the answer that loses nothing.

@@ -47,8 +47,8 @@ class ReassignmentCompletion(Feature):
         self._strays = strays
 
     def finish(self, completions: Sequence[Completion]) -> Procedure[bool]:
-        """Writes these ends, or removes a request that names nothing (K17). Returns whether to run again at
-        once.
+        """Writes these ends, or removes a request that names nothing (empty requests, K17). Returns whether
+        to run again at once.
 
         They go together; those of a topic at which that is refused wait, and the others go without them.
         """
@@ -158,7 +158,7 @@ class ReassignmentCompletion(Feature):
             self._reassignments.has_parents = True
 
     def _request_written(self, operations: Iterable[Operation], done: Iterable[Completion]) -> None:
-        """What is left of the request is known without reading it."""
+        """Keeps what is left of the request, without reading it again."""
         request = self._reassignments.request
         for operation in operations:
             if request is None or operation.path != Reassignment.path():
@@ -195,7 +195,7 @@ class ReassignmentCompletion(Feature):
 
 
 def _is_about(refusal: Refusal, completion: Completion) -> bool:
-    """Whether the lists or a state of the completion's topic were in the way."""
+    """Says whether the lists or a state of the completion's topic were in the way."""
     path = Topic.path(completion.topic_partition.topic)
     return refusal.path is not None and f"{refusal.path}/".startswith(f"{path}/")
 
@@ -204,7 +204,7 @@ class ListsSent:
     """Replica lists that were sent. Without a reply they stay unconfirmed, and count as known once they are
     read.
 
-    They would otherwise be taken for those of another client and overwritten (recipes 15).
+    They would otherwise be taken for those of another client and overwritten.
     """
 
     def __init__(

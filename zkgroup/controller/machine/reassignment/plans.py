@@ -1,4 +1,4 @@
-"""Stored reassignment plans: one phase after the other becomes the request (recipes 17).
+"""Stored reassignment plans: one phase after the other becomes the request (reassignment, recipes 17).
 
 A phase is submitted when nothing is being moved and the one before is where it shall be. Throttles are set
 before it, stay while the plan runs or is paused, and are taken off when it has ended, however it ended.
@@ -45,7 +45,7 @@ PRUNED_MAX: Final = 100
 """Plans deleted in one transaction; when they are gone the watch of the list asks for more."""
 
 _Changes = Callable[[Mapping[ConfigEntity, EntityConfig]], "Mapping[ConfigEntity, EntityConfigWrite]"]
-"""What is to become of configurations as they were read."""
+"""Says what is to become of configurations as they were read."""
 
 
 class _Plan(NamedTuple):
@@ -64,7 +64,7 @@ _AS_IT_IS: Final = "it has these settings already"
 
 
 class EntityConfigWrite(NamedTuple):
-    """What is to become of one configuration; settings that are not named stay."""
+    """Says what is to become of one configuration; settings that are not named stay."""
 
     set_to: Mapping[str, str]
     removed: Collection[str] = ()
@@ -104,7 +104,7 @@ class ReassignmentPlans(Feature):
             self._events.enqueue(event_manager.PLANS)
 
     def _missed(self, stored: StoredPlan) -> str | None:
-        """What of the phase before is elsewhere, as after a cancellation: the next one may rest on it."""
+        """Returns what of the last phase is elsewhere, as after a cancellation: the next may rest on it."""
         before = stored.phases[stored.next_phase - 1] if stored.next_phase else ()
         missed = [
             str(move.topic_partition)
@@ -142,7 +142,7 @@ class ReassignmentPlans(Feature):
         return sorted(plans, key=lambda plan: (plan.stored.time_ms, plan.id))
 
     def _can_be_kept(self, path: str, stored: StoredPlan) -> bool:
-        """Whether it can be written again, further on; what can be read need not be a plan that can be
+        """Says whether it can be written again, further on; what can be read need not be a plan that can be
         done."""
         try:
             stored.encode()
@@ -163,7 +163,7 @@ class ReassignmentPlans(Feature):
             yield from write([*self._identity.fence.checks(), *deletions], FENCE_PATHS)
 
     def _submit(self, plan: _Plan) -> Procedure[None]:
-        """Throttles first, then the request (controller.md 4.6)."""
+        """Throttles first, then the request (throttles, controller.md 4.6)."""
         stored = plan.stored
         phase = stored.phases[stored.next_phase]
         if not phase:
@@ -323,7 +323,7 @@ def throttle_changes(
     now: Mapping[ConfigEntity, EntityConfig],
     rate: int,
 ) -> dict[ConfigEntity, EntityConfigWrite]:
-    """What slows these moves down to `rate` bytes a second for each broker.
+    """Returns what slows these moves down to `rate` bytes a second for each broker.
 
     Rates for every broker in an old or new list, lists for topics: replicas before, and those that are added.
     """
@@ -352,7 +352,7 @@ def throttle_changes(
 def without_throttles(
     partitions: Collection[TopicPartition], now: Mapping[ConfigEntity, EntityConfig]
 ) -> dict[ConfigEntity, EntityConfigWrite]:
-    """What takes them off: the rates of all these brokers, and these partitions from the lists.
+    """Returns what takes them off: the rates of all these brokers, and these partitions from the lists.
 
     A list that an operator has set to every replica, or of other partitions, stays.
     """

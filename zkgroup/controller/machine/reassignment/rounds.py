@@ -1,5 +1,5 @@
-"""Carries out reassignments: every run of the handler is one round of all that are open. Source:
-controller.md 4; recipes 16, 17.
+"""Carries out reassignments: every run of the handler is one round of all that are open. Source: Kafka's
+moves (controller.md 4); batches and reassignment (recipes 16, 17).
 
 Theory of operation
 -------------------
@@ -75,7 +75,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 WATCHED_MAX: Final = 1000
 """States watched at a time, as each watch costs a packet; the others are read in bulk with them."""
 REREAD_MS: Final = 2000
-"""How often states are read that wait beyond `WATCHED_MAX`."""
+"""Says how often states are read that wait beyond `WATCHED_MAX`."""
 
 _SYNCING: Final = frozenset({Stage.CATCH_UP, Stage.FINISH})
 
@@ -162,7 +162,7 @@ class Reassignments(Feature):
             self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _read_request(self) -> Procedure[bool]:
-        """Whether there is a request that can be read, or none. Its data is read once, not in every round."""
+        """Says whether the request can be read, or there is none; its data is read once, not each round."""
         path, moves = Reassignment.path(), self._reassignments
         (outcome,) = yield from ask(self._reader.watched(Exists(path), event_manager.REASSIGNMENT))
         assert isinstance(outcome, ExistsDone), outcome
@@ -224,8 +224,8 @@ class Reassignments(Feature):
 
     def _made_whole(self) -> Procedure[None]:
         """The leader of a reassignment that is no longer requested may know a part of the replicas: it gets
-        all of them with a new leader epoch. Brokers that may still delete theirs are waited for (recipes
-        17)."""
+        all of them with a new leader epoch. Brokers that may still delete theirs are waited for
+        (reassignment, recipes 17)."""
         context, pending_deletes = self._context, self._pending_deletes
         cut = [
             each
@@ -388,7 +388,7 @@ class _Writes:
         return [each for each in made if isinstance(each, Write)]
 
     def read_again(self, items: list[str | TopicPartition]) -> Procedure[None]:
-        """What the writes of these rest on."""
+        """Reads again what the writes of these rest on."""
         yield from self._read_request()
         yield from self._parts.states.read_states(
             [each for each in items if isinstance(each, TopicPartition)]

@@ -1,4 +1,5 @@
-"""The next step in the reassignment of one partition. Source: controller.md 4.4, 4.5; recipes.md 17.
+"""The next step in the reassignment of one partition (steps and failover, controller.md 4.4, 4.5; recipes
+17).
 
 ZooKeeper stores only the replica list (AR), the state and the request itself. From these every controller
 finds where to continue, whichever controller began; `Stage` is what one controller remembers between its own
@@ -115,7 +116,7 @@ class Shrink(NamedTuple):
     isr: Brokers
     needed: bool
     drop: Brokers
-    """Who is to be deleted once it is accepted: the replicas, as of it, that are not in the target."""
+    """Names who is to be deleted once it is accepted: the replicas, as of it, that are not in the target."""
 
 
 class DeleteReplicas(NamedTuple):
@@ -179,7 +180,7 @@ def _plan(now: Situation) -> Decision:
 
 
 def _can_be_whole(now: Situation) -> bool:
-    """Whether the leader can be sent all replicas: one with a pending delete would be left out again."""
+    """Says whether the leader can be sent all replicas: one with a pending delete would be left out again."""
     return now.leader in now.live and not set(now.replicas) & set(now.deleting)
 
 

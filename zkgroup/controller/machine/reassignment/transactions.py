@@ -1,4 +1,4 @@
-"""The transactions of a move. Source: controller.md 4.4, recipes.md 17.
+"""The transactions of a move. Source: steps of a move (controller.md 4.4), reassignment (recipes 17).
 
 Each checks the request's version, so none is based on a request that was changed or cancelled meanwhile.
 """
@@ -36,7 +36,7 @@ _ROOM: Final = 1_000
 
 
 def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
-    """Whether every broker can read what 2.4 keeps of a move in the topic's znode.
+    """Says whether every broker can read what 2.4 keeps of a move in the topic's znode.
 
     A controller-only process can, whatever version it is registered with.
     """
@@ -97,7 +97,7 @@ class Finishing(NamedTuple):
 
     write: Write
     strays: RecordChange
-    """What it records of replicas that are left behind."""
+    """Says what it records of replicas that are left behind."""
     left: tuple[Completion, ...]
     """The others: to be decided again once this is written."""
 
@@ -115,7 +115,7 @@ def finish(
     """Steps 10 and 11 of the moves that end now: replica lists, request and records, together or not at all.
 
     `request` are all its entries, `request_version` is None where there is no request. Without completions it
-    removes a request that names nothing (K17). Entries that are dropped go first.
+    removes a request that names nothing (empty requests, K17). Entries that are dropped go first.
 
     topic_czxids: topic to the czxid of its znode. `record` is what records that replicas are left behind.
     """
@@ -143,7 +143,7 @@ def finish(
 
 
 def _states(context: ControllerContext, completions: Sequence[Completion]) -> Iterator[Operation]:
-    """What is said of the ISR is true when it is written."""
+    """Makes sure that what is said of the ISR is true when it is written."""
     for completion in completions:
         leadership = context.leadership(completion.topic_partition)
         if completion.outcome != "dropped" and leadership is not None:
@@ -151,7 +151,7 @@ def _states(context: ControllerContext, completions: Sequence[Completion]) -> It
 
 
 def _topics(context: ControllerContext, completions: Sequence[Completion]) -> Iterator[Operation]:
-    """What is said of the lists is true then too, also where they are so already."""
+    """Makes sure that what is said of the lists is true then too, also where they are so already."""
     lists: dict[str, dict[int, tuple[Brokers, Brokers, Brokers]]] = {}
     for completion in completions:
         if completion.outcome != "dropped":

@@ -1,5 +1,5 @@
-"""The requests to brokers that follow from one decision, in order. Source: controller.md 7.3, recipes 15 and
-17.
+"""The requests to brokers that follow from one decision, in order. Source: batching (controller.md 7.3),
+Kafka brokers and moves (recipes 15 and 17).
 
 (kafka/controller/ControllerChannelManager.scala@0.8.2.2, ControllerBrokerRequestBatch.)
 
@@ -53,7 +53,7 @@ class RequestBatch:
         """Brokers that get every partition in UpdateMetadata; None for all."""
         self._has_metadata = False
         self.leads_all = False
-        """Whether every broker gets the states of all its partitions in LeaderAndIsr."""
+        """Says whether every broker gets the states of all its partitions in LeaderAndIsr."""
 
     @property
     def named(self) -> frozenset[TopicPartition]:
@@ -69,7 +69,7 @@ class RequestBatch:
             yield from (each for each in rest if not context.is_going(each))
 
     def reaches(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
-        """Whether all these brokers get the partition's state."""
+        """Says whether all these brokers get the partition's state."""
         return all(topic_partition in self._leaders.get(broker, ()) for broker in brokers)
 
     def leader_and_isr(
@@ -78,7 +78,7 @@ class RequestBatch:
         """The partition's state to these brokers, and to all in UpdateMetadata. The last call wins.
 
         `replicas` is the list to send where it is not the one in the context: the target, late in a
-        reassignment. A stop queued here for the pair earlier is dropped: it would undo this (K28).
+        reassignment. A stop queued here for the pair earlier is dropped: it would undo this.
         """
         for broker in brokers:
             self._leaders.setdefault(broker, {})[topic_partition] = replicas
@@ -119,7 +119,7 @@ class RequestBatch:
         """The requests, from the states that the context has now.
 
         `late` are the targets of reassignments that are past step 7: from there on they are the replica list
-        of every LeaderAndIsr (recipes 17). Notes in the context which brokers get their first LeaderAndIsr.
+        of every LeaderAndIsr. Notes in the context which brokers get their first LeaderAndIsr.
         """
         late = late or {}
         odd = {topic for topic, _ in late} | pending_deletes.topics(context) | context.deletions
@@ -157,7 +157,7 @@ class RequestBatch:
     def _all_of(
         self, view: _View, broker: int
     ) -> tuple[tuple[PartitionStateInfo, ...], list[TopicPartition]]:
-        """What a broker has, and what of it cannot be named.
+        """Returns what a broker has, and what of it cannot be named.
 
         A follower of 0.8.2.2 truncates what its first request does not name to nothing.
         """

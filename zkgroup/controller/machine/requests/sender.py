@@ -2,9 +2,10 @@
 
 What was written is sent: `unsent` are the partitions whose state got a new leader epoch that no LeaderAndIsr
 has carried yet. A handler takes them off by `send`; what one leaves behind goes out when it ends. A leader of
-0.8.2.2 that never receives such a write never changes its ISR again (K9).
+0.8.2.2 that never receives such a write never changes its ISR again (stuck leaders, K9).
 
-The queue to one broker: in order, one request in flight. Source: controller.md 7.4, recipes 17.
+The queue to one broker: in order, one request in flight. Source: channels (controller.md 7.4), moves (recipes
+17).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class AnsweredRequest(NamedTuple):
 
     request: BrokerRequest
     again: bool
-    """It was sent more than once: an earlier copy may still arrive, so no deletion is over (recipes 17)."""
+    """It was sent more than once: an earlier copy may still arrive, so no deletion is over."""
 
 
 class SendQueue:
@@ -56,7 +57,7 @@ class SendQueue:
         self._waiting: deque[BrokerRequest] = deque()
         self._flying: BrokerRequest | None = None
         self._sent = 0
-        """How often the one in flight has been sent."""
+        """Says how often the one in flight has been sent."""
         self._connected = False
 
     def __len__(self) -> int:
@@ -64,14 +65,14 @@ class SendQueue:
 
     @property
     def is_flying(self) -> bool:
-        """Whether a request is sent and not answered."""
+        """Says whether a request is sent and not answered."""
         return self._flying is not None
 
     def put(self, requests: Iterable[BrokerRequest]) -> frozenset[TopicPartition]:
-        """Adds requests of one batch. Those meant for another incarnation are dropped (K8).
+        """Adds requests of one batch. Those meant for another incarnation are dropped (late requests, K8).
 
-        A StopReplica that waits here is dropped for the partitions of a LeaderAndIsr that is added (K28).
-        Returns the partitions of which a deletion was dropped so: no response to it will come.
+        A StopReplica that waits here is dropped for the partitions of a LeaderAndIsr that is added. Returns
+        the partitions of which a deletion was dropped so: no response to it will come.
         """
         mine = [
             each for each in requests if (each.broker, each.incarnation) == (self.broker, self.incarnation)
@@ -193,7 +194,7 @@ class SendQueues:
         }
 
     def put(self, requests: Iterable[BrokerRequest]) -> dict[int, frozenset[TopicPartition]]:
-        """Queues requests. Returns, by broker, the partitions whose deletion will never be sent (K28)."""
+        """Queues requests. Returns, by broker, the partitions whose deletion will never be sent."""
         by_broker: dict[int, list[BrokerRequest]] = {}
         for each in requests:
             by_broker.setdefault(each.broker, []).append(each)
@@ -223,7 +224,7 @@ class SendQueues:
         return send_queue.answered()
 
     def flush(self) -> None:
-        """Sends what is due. Called only while requests to brokers may go out (recipes 13)."""
+        """Sends what is due. Called only while requests to brokers may go out."""
         for broker, send_queue in self._send_queues.items():
             if broker in self._fresh:
                 self._fresh.discard(broker)
@@ -258,7 +259,7 @@ class UnresolvedDeletes:
 
 
 class Delivered(NamedTuple):
-    """What a response is to the features."""
+    """Tells the features what a broker has answered."""
 
     response: BrokerResponse
     resolved: tuple[BrokerResponse, ...]
