@@ -5,7 +5,7 @@
 The commit and the end of the claim are one transaction. If it is refused or gets no reply, the offset is read
 first, then the owner. A claim that is gone is released, one that is unchanged is sent again, and if another
 client has written the offset, only the owner is deleted, under the version just read. Orphaned claims (this
-member's by recipes 1 of ownership, but not adopted) are deleted in that last way.
+member's own, but not adopted) are deleted in that last way.
 """
 
 from __future__ import annotations

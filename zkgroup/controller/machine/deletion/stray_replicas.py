@@ -1,5 +1,4 @@
-"""Stray replicas: those that reassignments or deleted topics have left on brokers. Source: controller.md K16,
-K20.
+"""Stray replicas: those that reassignments or deleted topics have left on brokers.
 
 Kafka takes such a replica for deleted, so its log stays for ever. Here the move ends all the same, as its
 replica list is right; the broker is asked again until it has done it, or holds the replica anew.
