@@ -201,6 +201,7 @@ class GroupSummary:
     state: GroupState
     """The state of the group."""
     members: int
+    """The number of its members."""
     topics: tuple[str, ...]
     """Subscribed to, or with an owner or an offset."""
     partitions: int
