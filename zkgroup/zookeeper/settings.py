@@ -277,7 +277,10 @@ class Address:
         Raises `ConfigError` that names the invalid part.
         """
         what = f"ZooKeeper address {text!r}"
-        servers, slash, chroot = text.strip().partition("/")
+        try:
+            servers, slash, chroot = text.strip().partition("/")
+        except AttributeError:  # a client, say, which programs give without its name
+            raise ConfigError(f"{what}: expected a text HOST:PORT; a client is given as `client=`") from None
         refuse_schemes(text, what)
         hosts = parse_hosts(servers, DEFAULT_PORT, what)
         return cls(hosts, _chroot("/" + chroot, text, what) if slash else "")

@@ -11,8 +11,10 @@ import pytest
 from kazoo.exceptions import EXCEPTIONS
 
 from tests.waiting import PATIENCE_S, happened, joined
+from zkgroup import Admin
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import Code, NotSent, Refused, Unanswered
+from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zookeeper import CREATOR_ACL, Acl, ClientSettings, Digest, Sasl, Secret, Tls, ZooKeeperClient
 from zkgroup.zookeeper.bulk_requests import Support
 from zkgroup.zookeeper.client import EventDispatcher, SystemClock
@@ -36,6 +38,14 @@ def test_an_address_names_servers_and_chroot(text: str, servers: str, chroot: st
     """The usual form, with the usual port where none is given."""
     address = Address.parse(text)
     assert (address.servers, address.chroot, str(address)) == (servers, chroot, servers + chroot)
+
+
+def test_a_client_in_the_place_of_the_address_is_refused_with_words() -> None:
+    """It has a name of its own in every class that needs an ensemble."""
+    client = MemoryZooKeeper().client()
+    with pytest.raises(ConfigError, match="a client is given as `client=`"):
+        Admin(client)  # type: ignore[arg-type]
+    client.close()
 
 
 @pytest.mark.parametrize("text", ["", ",", "a:b", "a:99999", "a:1//x", "a:1/../x", "/x", "user@a:1", "a:1?x"])
