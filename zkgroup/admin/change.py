@@ -39,7 +39,7 @@ class ChangeResult(Generic[PlanT, WrittenT, OutcomeT]):
     notes: tuple[str, ...]
     """Warnings for the operator, one sentence each; empty for none."""
     executed: bool
-    """Says whether it was written; False for a dry run, and if there was nothing to change."""
+    """True if it was written; False for a dry run, and if there was nothing to change."""
     undo_id: str | None = None
     """Id of the undo record; None where none was saved."""
     undo_hint: str | None = None

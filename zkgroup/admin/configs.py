@@ -77,7 +77,7 @@ class ConfigPlan:
 
     @property
     def had_unknown(self) -> bool:
-        """Says whether a broker has settings that Kafka's brokers do not take while they run."""
+        """Returns whether a broker has settings that Kafka's brokers do not take while they run."""
         return self.entity.kind == "brokers" and any(True for _ in unknown_to_brokers(self.before.overrides))
 
     @property
@@ -121,7 +121,7 @@ def shown(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Says whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
+    """Returns whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
     return name.startswith("SCRAM-") or name.endswith(("password", "jaas.config"))
 
 
@@ -168,7 +168,7 @@ def plan_config(
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
-    """Says whether `plan_config` takes this setting; what another program has written need not be one."""
+    """Returns whether `plan_config` takes this setting; what another program has written need not be one."""
     try:
         _check_names({name: value}, ())
         _check_values(entity, {name: value})

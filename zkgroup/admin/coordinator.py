@@ -51,7 +51,7 @@ class SlotDescription:
     owner_epoch: int | None
     """The leader epoch in which that broker loaded it."""
     led: bool
-    """Says whether its leader is a registered broker of zkgroup."""
+    """True if its leader is a registered broker of zkgroup."""
     groups: tuple[str, ...]
     """The groups of the slot that are stored or that its leader lists, sorted."""
     groups_max: int | None
@@ -91,9 +91,9 @@ class CoordinatedMember:
     session_expires_in_ms: int | None
     """Says when it is removed without a heartbeat; None while a request is parked, or if not known."""
     has_joined: bool | None
-    """Says whether its JoinGroup waits for the end of the join phase; None if not known."""
+    """True if its JoinGroup waits for the end of the join phase; None if not known."""
     is_awaiting_sync: bool | None
-    """Says whether it has not synced in this generation; None if not known."""
+    """True if it has not synced in this generation; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class CoordinatedGroupDescription:
     group_leader: str | None
     """The id of the member that assigns; None if not known."""
     marked: bool
-    """Says whether the marker keeps ZooKeeper consumers out of the group."""
+    """True if the marker keeps ZooKeeper consumers out of the group."""
     pending_members: int | None
     """Member ids that were given out and have not joined; as its broker reports it."""
     members: tuple[CoordinatedMember, ...]

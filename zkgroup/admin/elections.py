@@ -360,7 +360,7 @@ def wait_for_verdicts(
 
 
 def all_led(verdicts: Sequence[PartitionVerdict], wanted: Sequence[TopicPartition]) -> bool:
-    """Says whether every partition that was asked for has a leader now."""
+    """Returns whether every partition that was asked for has a leader now."""
     led = {each.topic_partition for each in verdicts if each.verdict != "refused" and each.leader is not None}
     return set(wanted) <= led
 

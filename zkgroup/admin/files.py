@@ -239,7 +239,7 @@ def _from_json_lines(where: str, text: str) -> Iterator[SavedOffset]:
 
 
 def _is_row(line: str) -> bool:
-    """Says whether a line is a whole JSON object that is about one group: then each line is one."""
+    """Returns whether a line is a whole JSON object that is about one group: then each line is one."""
     try:
         return "group" in json.loads(line)
     except (ValueError, RecursionError):

@@ -61,7 +61,7 @@ class DeletionPlan:
     persistent: tuple[str, ...] = ()
     """Paths of registrations, owners and views that no session holds."""
     is_marked: bool = False
-    """Says whether Kafka's group protocol has its marker on the group: the deletion is refused, too."""
+    """True if Kafka's group protocol has its marker on the group: the deletion is refused, too."""
     offsets: tuple[tuple[TopicPartition, int], ...]
     """Committed offsets that go, for the undo file; unreadable and negative ones are not in it."""
     originals: Mapping[TopicPartition, bytes]
@@ -71,7 +71,7 @@ class DeletionPlan:
     stored: tuple[Znode, ...] = ()
     """Holds what a coordinator has stored of the group, parents first."""
     has_znode: bool = True
-    """Says whether the group has a znode below `/consumers`."""
+    """True if the group has a znode below `/consumers`."""
 
     @property
     def count(self) -> int:

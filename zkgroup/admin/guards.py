@@ -38,7 +38,7 @@ class Guard:
     """Of Kafka's group protocol."""
 
     def refused_by(self, error: OperationRefusedError) -> bool:
-        """Says whether it was this guard that made the server refuse."""
+        """Returns whether it was this guard that made the server refuse."""
         return error.path in (self.path, self.marker)
 
 

@@ -385,7 +385,7 @@ class MemberBase(ABC, Generic[ListenerT]):
 
     @property
     def stopped(self) -> bool:
-        """Says whether `stop` or `close` was called, or the member has failed: the loop around it ends."""
+        """Returns whether `stop` or `close` was called, or the member has failed: the loop around it ends."""
         engine = self._engine_made
         has_failed = engine is not None and engine.failure is not None
         return self._stopped or self._closed.is_set() or has_failed

@@ -124,7 +124,7 @@ class CallbackRunner(Protocol):
         ...
 
     def is_inside(self) -> bool:
-        """Says whether the caller is inside one of this runner's callbacks."""
+        """Returns whether the caller is inside one of this runner's callbacks."""
         ...
 
     def stop(self, timeout_s: float) -> bool:

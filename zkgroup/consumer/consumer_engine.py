@@ -81,7 +81,7 @@ class PollMonitor:
         return now_ms if self._under_way else self._last_ms
 
     def check(self, now_ms: int, interval_ms: int) -> bool:
-        """Says whether no poll came for `interval_ms`; true once."""
+        """Returns whether no poll came for `interval_ms`; true once."""
         if self.is_overdue or now_ms - self.since_ms(now_ms) < interval_ms:
             return False
         self.is_overdue = True
@@ -90,7 +90,7 @@ class PollMonitor:
         return self.is_overdue
 
     def back(self) -> bool:
-        """Says whether the application polls again; true once."""
+        """Returns whether the application polls again; true once."""
         was_overdue, self.is_overdue = self.is_overdue, False
         return was_overdue
 

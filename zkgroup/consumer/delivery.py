@@ -243,7 +243,7 @@ class Delivery:
         return news
 
     def is_given_up(self, topic_partition: TopicPartition) -> bool:
-        """Says whether the partition was revoked, so that its release commits its processed position."""
+        """Returns whether the partition was revoked, so that its release commits its processed position."""
         with self._subscriptions.lock:
             return topic_partition in self._given_up
 

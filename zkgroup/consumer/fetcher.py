@@ -185,7 +185,7 @@ class Fetcher:
 
     @property
     def is_woken(self) -> bool:
-        """Says whether there was a `wake` since the last `run_pending` began."""
+        """Returns whether there was a `wake` since the last `run_pending` began."""
         return self._work.is_set()
 
     def open(self) -> None:

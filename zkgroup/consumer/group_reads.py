@@ -121,7 +121,7 @@ def pauses() -> Iterator[float]:
 
 
 def is_stable(found: Verification | None, missing: Collection[str]) -> bool:
-    """Says whether the group has converged on topics of which none is missing."""
+    """Returns whether the group has converged on topics of which none is missing."""
     return found is not None and found.converged and not missing
 
 

@@ -51,7 +51,7 @@ class LeaseTable:
 
     @property
     def forked(self) -> bool:
-        """Says whether this process was forked from the one with the session: no lease is valid here."""
+        """Returns whether this process was forked from the one with the session: no lease is valid here."""
         return os.getpid() != self._pid
 
     def grant(self, grants: Iterable[LeaseGrant], seek_id: int = 0) -> None:
@@ -138,7 +138,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Says whether this member may work on the partition and commit for it now."""
+        """Returns whether this member may work on the partition and commit for it now."""
         lease_table = self._lease_table
         return not lease_table.forked and lease_table.current.may_commit(
             self.topic_partition, self.token, lease_table.now_ms()

@@ -102,7 +102,7 @@ class AckTracker:
         self.next_offset = offset + 1
 
     def is_waiting(self, offset: int) -> bool:
-        """Says whether a record was delivered and is not acknowledged."""
+        """Returns whether a record was delivered and is not acknowledged."""
         return self._order.get(offset) is False
 
     def ack(self, offset: int) -> bool:
@@ -216,7 +216,7 @@ class TopicPartitionState:
 
     @property
     def is_open(self) -> bool:
-        """Says whether a record may be delivered by this state; the lease is checked separately."""
+        """Returns whether a record may be delivered by this state; the lease is checked separately."""
         return (
             self.started
             and not self.stopped
@@ -227,12 +227,12 @@ class TopicPartitionState:
 
     @property
     def wants(self) -> bool:
-        """Says whether the source should be asked for more."""
+        """Returns whether the source should be asked for more."""
         return self.fetch_offset is not None and not self.stopped and not self.full
 
     @property
     def unresolved(self) -> bool:
-        """Says whether the reset policy must give the position."""
+        """Returns whether the reset policy must give the position."""
         return self.fetch_offset is None and not self.stopped
 
     def accept(self, records: Sequence[SourceRecord], buffered_max: int) -> None:
@@ -244,7 +244,7 @@ class TopicPartitionState:
         self.full = len(self.buffer) >= buffered_max
 
     def reached_low_watermark(self, buffered_max: int) -> bool:
-        """Says whether so much was delivered that the source should be asked again; true once."""
+        """Returns whether so much was delivered that the source should be asked again; true once."""
         if not self.full or len(self.buffer) > buffered_max // 2:
             return False
         self.full = False
@@ -339,7 +339,7 @@ class SubscriptionState:
         self.by_partition[state.topic_partition] = self.by_partition.pop(state.topic_partition)
 
     def are_drained(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Says whether all delivered records of these partitions are acknowledged."""
+        """Returns whether all delivered records of these partitions are acknowledged."""
         return all(state.tracker.unacked == 0 for state in self.of(partitions))
 
     def news(self, partitions: Iterable[TopicPartition]) -> ProcessedPositions:
@@ -372,7 +372,7 @@ class PendingRevocations:
 
     @property
     def is_closed(self) -> bool:
-        """Says whether revocations finish at once, as no acknowledgement comes any more."""
+        """Returns whether revocations finish at once, as no acknowledgement comes any more."""
         return self._closed
 
     def ready(self, is_drained: Callable[[Iterable[TopicPartition]], bool]) -> list[Callable[[], None]]:

@@ -75,7 +75,7 @@ class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Says whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
+        """Returns whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
         ...
 
 

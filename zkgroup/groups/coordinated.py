@@ -34,7 +34,7 @@ class CoordinatedView:
     slot: SlotView
     live: LiveGroup | None
     was_asked: bool
-    """Says whether the coordinator was asked, so that no answer is one."""
+    """True if the coordinator was asked, so that no answer is one."""
 
     @property
     def stored(self) -> CoordinatedGroup:
@@ -48,7 +48,7 @@ class CoordinatedView:
 
     @property
     def is_silent(self) -> bool:
-        """Says whether the coordinator was asked and has not answered."""
+        """Returns whether the coordinator was asked and has not answered."""
         return self.was_asked and self.live is None and self.slot.is_led
 
     @property
@@ -64,7 +64,7 @@ class CoordinatedView:
 
     @property
     def has_members(self) -> bool:
-        """Says whether members of either kind are there, or are about to be."""
+        """Returns whether members of either kind are there, or are about to be."""
         return bool(self.membership.members or self.snapshot.registrations or self.stored.marker)
 
     @cached_property
@@ -165,7 +165,7 @@ def _unreadable(view: CoordinatedView) -> Iterator[Problem]:
 
 
 def _coordination(view: CoordinatedView) -> Iterator[Problem]:
-    """Says whether a coordinator leads the group, and says the same as ZooKeeper."""
+    """Returns whether a coordinator leads the group, and says the same as ZooKeeper."""
     live, stored, where = view.live, view.stored, _header_path(view)
     if view.has_members and (reason := view.slot.reason_not_led):
         yield Problem(kind=ProblemKind.SLOT_NOT_LED, detail=reason)

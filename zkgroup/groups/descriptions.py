@@ -122,7 +122,7 @@ class MemberDescription:
     host: str | None
     """The host, from the member id or the registration; None if neither has one. The address of a client."""
     agrees: bool | None
-    """Says whether its published result equals the computed one; None where there is none for this
+    """True if its published result equals the computed one; None where there is none for this
     snapshot."""
     client_id: str | None = None
     """The `client.id` of a client; None for other members."""
@@ -231,7 +231,7 @@ class Verification:
 
     @property
     def converged(self) -> bool:
-        """Says whether there is no problem."""
+        """Returns whether there is no problem."""
         return not self.problems
 
 

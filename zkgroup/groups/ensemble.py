@@ -21,7 +21,7 @@ class Ensemble:
     """Waits this many seconds between two reads; tests advance a clock instead."""
 
     def exists_now(self, path: str) -> bool:
-        """Says whether there is such a znode, by everything that was written before this call."""
+        """Returns whether there is such a znode, by everything that was written before this call."""
         self.zk.sync("/")
         return self.zk.exists(path) is not None
 

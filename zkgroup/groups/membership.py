@@ -41,9 +41,9 @@ class LiveMember:
     session_expires_in_ms: int | None = None
     """None while one of its requests is parked, or if the coordinator does not report it."""
     has_joined: bool | None = None
-    """Says whether its JoinGroup waits for the end of the join phase; None if that is not reported."""
+    """True if its JoinGroup waits for the end of the join phase; None if that is not reported."""
     is_awaiting_sync: bool | None = None
-    """Says whether it has not synced in this generation; None if the coordinator does not report it."""
+    """True if it has not synced in this generation; None if the coordinator does not report it."""
     session_timeout_ms: int | None = None
     """None if the coordinator does not report it."""
     rebalance_timeout_ms: int | None = None
@@ -130,7 +130,7 @@ class ClientMembership:
 
     @property
     def is_known(self) -> bool:
-        """Says whether the topics and partitions of all members are known."""
+        """Returns whether the topics and partitions of all members are known."""
         return all(member.topics is not None and member.assigned is not None for member in self.members)
 
 

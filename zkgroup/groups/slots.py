@@ -23,7 +23,7 @@ class SlotView:
     owner: DecodedZnode[SlotOwner] | None
     """None where it was never fenced."""
     is_led: bool
-    """Says whether its leader is a registered broker of zkgroup."""
+    """True if its leader is a registered broker of zkgroup."""
 
     @property
     def leader(self) -> int | None:

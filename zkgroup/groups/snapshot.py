@@ -78,7 +78,7 @@ class CoordinatedGroup:
 
     @property
     def has_members(self) -> bool:
-        """Says whether ZooKeeper has members; they may join at this moment and not be stored."""
+        """Returns whether ZooKeeper has members; they may join at this moment and not be stored."""
         return self.marker is not None or bool(self.members)
 
     @property
@@ -141,7 +141,7 @@ class GroupSnapshot:
 
     @property
     def is_coordinated(self) -> bool:
-        """Says whether it is a group of Kafka's protocol, by its members or by those that it had last."""
+        """Returns whether it is a group of Kafka's protocol, by its members or by those that it had last."""
         if self.coordinated is None:
             return False
         return self.coordinated.has_members or not self.registrations

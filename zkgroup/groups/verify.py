@@ -56,7 +56,7 @@ def group_state(
 
 
 def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_ms: int) -> bool:
-    """Says whether one snapshot alone cannot distinguish `rebalancing` from `inconsistent`."""
+    """Returns whether one snapshot alone cannot distinguish `rebalancing` from `inconsistent`."""
     return group_state(snapshot, expected, now_ms=now_ms) is GroupState.INCONSISTENT
 
 
@@ -74,7 +74,7 @@ def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
 
 
 def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
-    """Says whether the result that a member has published equals the one computed here.
+    """Returns whether the result that a member has published equals the one computed here.
 
     None where it published none, where nothing can be expected, and where it published another result for an
     older membership: members publish lazily (published results, recipes 11), so that says nothing yet.
@@ -95,7 +95,7 @@ def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bo
 
 
 def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Says whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
+    """Returns whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
 
     How such a client assigns partitions is not known.
     """
@@ -105,7 +105,7 @@ def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
 
 
 def _is_thread(snapshot: GroupSnapshot, tp: TopicPartition, owner: Owner, thread: str) -> bool:
-    """Says whether the owner may be the thread that is expected here."""
+    """Returns whether the owner may be the thread that is expected here."""
     return owner.thread_id == thread or is_in_foreign_format(snapshot, tp)
 
 
@@ -351,7 +351,7 @@ def _differing_exclusions(snapshot: GroupSnapshot) -> list[Problem]:
 
 
 def published_exclude_internal(snapshot: GroupSnapshot) -> bool:
-    """Says whether wildcards leave internal topics out; Kafka's default where no member publishes it."""
+    """Returns whether wildcards leave internal topics out; Kafka's default where no member publishes it."""
     published = {registration.exclude_internal for _, registration in _readable(snapshot)} - {None}
     return published != {False}
 

@@ -56,7 +56,7 @@ class Party(Protocol):
         ...
 
     def is_quiet(self) -> bool:
-        """Says whether it waits and nothing that it waits for has arrived. Takes no lock for long."""
+        """Returns whether it waits and nothing that it waits for has arrived. Takes no lock for long."""
         ...
 
 
@@ -85,7 +85,7 @@ class DrivenClock(Clock, Protocol):
 
 
 def is_driven(clock: Clock | None) -> TypeGuard[DrivenClock]:
-    """Says whether the clock is a `DrivenClock`.
+    """Returns whether the clock is a `DrivenClock`.
 
     Every wait asks this, and `isinstance` of a protocol goes through all its methods each time.
     """

@@ -62,7 +62,7 @@ class Spread:
     start: Start
     """The two numbers that the algorithm began with."""
     rack_aware: bool
-    """Says whether the racks of the brokers were used."""
+    """True if the racks of the brokers were used."""
     notes: tuple[str, ...] = ()
     """The reason why the result is as it is, where that is not plain; one sentence each."""
 
@@ -80,7 +80,7 @@ class ClusterSnapshot:
     in_sync: Mapping[TopicPartition, Collection[int]] | None = None
     """The ISR of each partition; None where it is not known, which trusts every registered broker."""
     rack_mode: RackMode = "enforced"
-    """Says whether racks are used."""
+    """True if racks are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class PlannedMove:
 
     @property
     def leader_changes(self) -> bool:
-        """Says whether another replica becomes the preferred leader."""
+        """Returns whether another replica becomes the preferred leader."""
         return self.before[:1] != self.after[:1]
 
 
@@ -243,7 +243,7 @@ class PlacementModel(Protocol):
         ...
 
     def is_stray(self, tp: TopicPartition, source: int) -> bool:
-        """Says whether the piece that is on `source` is away from home, or has none."""
+        """Returns whether the piece that is on `source` is away from home, or has none."""
         ...
 
     def missing_homes(self, tp: TopicPartition) -> list[int]:
@@ -374,7 +374,7 @@ class ReplicaPlacement:
         return self._sizes is not None
 
     def lost_its_leader(self, tp: TopicPartition) -> bool:
-        """Says whether the preferred leader of before holds it no more."""
+        """Returns whether the preferred leader of before holds it no more."""
         return self._homes[tp][0] not in self.brokers_of[tp]
 
     def closed_groups(self) -> list[list[int]]:

@@ -146,7 +146,7 @@ class Acceptor:
             self._refused = 0
 
     def _warns(self) -> bool:
-        """Says whether it is time for a warning again."""
+        """Returns whether it is time for a warning again."""
         now_s = asyncio.get_running_loop().time()
         if self._warned_s is not None and now_s - self._warned_s < _WARNED_AGAIN_S:
             return False

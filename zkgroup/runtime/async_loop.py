@@ -141,7 +141,7 @@ class AsyncMachineLoop(Generic[V, E]):
 
     @property
     def is_overdue(self) -> bool:
-        """Says whether a timer is due: it fires in one of the loop's next turns, or by `catch_up`."""
+        """Returns whether a timer is due: it fires in one of the loop's next turns, or by `catch_up`."""
         at_ms = self._timer.at_ms
         return at_ms is not None and at_ms <= self._clock.now_ms()
 
@@ -225,7 +225,7 @@ class AsyncMachineLoop(Generic[V, E]):
 
 
 def _is_older(event: SharedEvent, incarnation: int) -> bool:
-    """Says whether the loss of this incarnation makes a session event obsolete."""
+    """Returns whether the loss of this incarnation makes a session event obsolete."""
     match event:
         case SessionConnected(session):
             return session.incarnation <= incarnation

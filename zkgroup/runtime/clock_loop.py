@@ -77,7 +77,7 @@ class ClockLoop(asyncio.SelectorEventLoop):
         self._write_to_self()  # type: ignore[attr-defined]
 
     def has_callbacks(self) -> bool:
-        """Says whether a callback is due now; from any thread."""
+        """Returns whether a callback is due now; from any thread."""
         return bool(self._ready)  # type: ignore[attr-defined]
 
 

@@ -38,7 +38,7 @@ class Job:
     where the request was too large.
     """
     is_repeated: bool = False
-    """Says whether an unexpected refusal makes it start again as well, after a longer pause."""
+    """True if an unexpected refusal makes it start again as well, after a longer pause."""
 
 
 class ConcurrentProcedures(Generic[E]):
@@ -52,11 +52,11 @@ class ConcurrentProcedures(Generic[E]):
         """Keys of jobs without a runner, in the order in which they are to start."""
 
     def __contains__(self, key: Hashable) -> bool:
-        """Says whether there is a job with this key, running or waiting."""
+        """Returns whether there is a job with this key, running or waiting."""
         return key in self._jobs
 
     def is_running(self, key: Hashable) -> bool:
-        """Says whether the job with this key has requests without a reply."""
+        """Returns whether the job with this key has requests without a reply."""
         return key in self._runners
 
     def add(self, key: Hashable, job: Job) -> None:

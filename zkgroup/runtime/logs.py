@@ -49,7 +49,7 @@ class PeerFilter(logging.Filter):
         self._kinds: dict[tuple[str, str, str], _LimitedLines] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Says whether the record is passed on. It is changed where its text has to be."""
+        """Returns whether the record is passed on. It is changed where its text has to be."""
         left_out = 0
         kind: str | None = getattr(record, "limited", None)
         if kind is not None:
@@ -91,7 +91,7 @@ class _LimitedLines:
         self.left_out = 0
 
     def has_room(self, now_s: float) -> bool:
-        """Says whether one more line is passed; counts it."""
+        """Returns whether one more line is passed; counts it."""
         if not 0 <= now_s - self._since_s < PERIOD_S:
             self._since_s, self._passed = now_s, 0
         if self._passed >= LINES_MAX:

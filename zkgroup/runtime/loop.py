@@ -144,7 +144,7 @@ class MachineLoop(Generic[V, E]):
 
     @property
     def has_ended(self) -> bool:
-        """Says whether it was started and its thread is over."""
+        """Returns whether it was started and its thread is over."""
         return self._thread is not None and not self._thread.is_alive()
 
     def _on_session(self, event: SessionEvent) -> None:
@@ -195,7 +195,7 @@ class MachineLoop(Generic[V, E]):
 
     @property
     def has_work(self) -> bool:
-        """Says whether `run_pending` would handle anything now."""
+        """Returns whether `run_pending` would handle anything now."""
         if self._stopped:
             return False
         if self._inbox or self._urgent or self._waiting:
@@ -300,7 +300,7 @@ class MachineLoop(Generic[V, E]):
 
 
 def _older(entry: V | SharedEvent | Task, incarnation: int) -> bool:
-    """Says whether the loss of this incarnation makes a session event obsolete."""
+    """Returns whether the loss of this incarnation makes a session event obsolete."""
     match entry:
         case SessionConnected(session):
             return session.incarnation <= incarnation

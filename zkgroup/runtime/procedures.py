@@ -355,7 +355,7 @@ class MachineContext(Generic[_E]):
         return self.session is not None and self.session.incarnation == incarnation
 
     def owns(self, owner: int) -> bool:
-        """Says whether an ephemeral znode with this owner is of the present session."""
+        """Returns whether an ephemeral znode with this owner is of the present session."""
         return self.session is not None and owner == self.session.session_id
 
     def begin(self, now: Instant) -> None:
@@ -440,7 +440,7 @@ class MachineContext(Generic[_E]):
         return name in self._timers
 
     def timer_fired(self, name: str) -> bool:
-        """Says whether the timer still applies: nothing replaced or cancelled it while its event was
+        """Returns whether the timer still applies: nothing replaced or cancelled it while its event was
         queued."""
         at_ms = self._timers.get(name)
         if at_ms is None:
@@ -474,7 +474,7 @@ class ProcedureLoop(ABC, Generic[_E]):
 
     @property
     def is_idle(self) -> bool:
-        """Says whether no procedure runs."""
+        """Returns whether no procedure runs."""
         return self._runner.is_idle
 
     @abstractmethod

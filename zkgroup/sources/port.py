@@ -152,7 +152,7 @@ class Wakers:
         waker.clear()
 
     def was_woken(self) -> bool:
-        """Says whether there was a `wake` since this thread's last call of this or of `wait`."""
+        """Returns whether there was a `wake` since this thread's last call of this or of `wait`."""
         with self._lock:
             waker = self._wakers.setdefault(threading.get_ident(), threading.Event())
         if not waker.is_set():
@@ -173,7 +173,7 @@ class RecordSource(ABC):
     default_reset: ClassVar[str] = "earliest"
     """The reset policy when `auto_offset_reset` is not set."""
     requires_brokers: ClassVar[bool] = False
-    """Says whether claims wait until a broker is registered when `require_brokers` is not set."""
+    """True if claims wait until a broker is registered when `require_brokers` is not set."""
     poll_interval_s: float = 0.2
     """Seconds between two reads of the default `poll` while there is nothing new."""
 

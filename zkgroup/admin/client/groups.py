@@ -62,7 +62,7 @@ class GroupMethods(AdminBase):
         return reads.describe(self._ensemble, group, log_ends, live_reader(self._ensemble))
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
-        """Says whether every partition is owned by the thread that the strategy names; waits until it is.
+        """Returns whether every partition is owned by the thread that the strategy names; waits until it is.
 
         Args:
             group: the group.

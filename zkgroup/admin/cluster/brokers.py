@@ -84,7 +84,7 @@ class BrokerSummary:
     role: str
     """`data`, or `controller` for one that hosts nothing."""
     controller: bool
-    """Says whether `/controller` names this broker."""
+    """True if `/controller` names this broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def placeable(known: Mapping[int, BrokerRegistration]) -> tuple[Broker, ...]:
 
 
 def is_controller_only(registration: BrokerRegistration) -> bool:
-    """Says whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
+    """Returns whether the broker hosts nothing: registered with `"zkgroup":{"role":"controller"}`."""
     return registration.role == "controller"
 
 

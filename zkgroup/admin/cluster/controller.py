@@ -66,7 +66,7 @@ class ControllerInfo:
 
     @property
     def is_zkgroup(self) -> bool:
-        """Says whether a controller of zkgroup is active."""
+        """Returns whether a controller of zkgroup is active."""
         return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
 
     @property
@@ -128,7 +128,7 @@ def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
 
 
 def has_controller(ensemble: Ensemble) -> bool:
-    """Says whether a session holds `/controller` now."""
+    """Returns whether a session holds `/controller` now."""
     return _held(ensemble.zk.find(ControllerRegistration.path())) is not None
 
 
@@ -192,7 +192,7 @@ def notes_on_settings(info: ControllerInfo, kind: EntityKind, settings: Mapping[
 
 
 def hosts_topics(brokers: Mapping[int, BrokerRegistration]) -> bool:
-    """Says whether one of these registered brokers is of zkgroup and hosts partitions."""
+    """Returns whether one of these registered brokers is of zkgroup and hosts partitions."""
     return any(each.is_zkgroup and each.role == "data" for each in brokers.values())
 
 
@@ -343,7 +343,7 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
 
 
 def is_hung(processed_zxid: int, changes: Iterable[tuple[int, int]], now_ms: int) -> bool:
-    """Says whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
+    """Returns whether a change (zxid, time in ms) is older than `HUNG_AFTER_MS` and not processed."""
     return any(zxid > processed_zxid and now_ms - time_ms > HUNG_AFTER_MS for zxid, time_ms in changes)
 
 

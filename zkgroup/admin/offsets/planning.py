@@ -100,7 +100,7 @@ Target = Earliest | Latest | Absolute | Shift | AtTime
 
 
 def needs_log(target: Target) -> bool:
-    """Says whether only the log of a partition knows the offset of this target."""
+    """Returns whether only the log of a partition knows the offset of this target."""
     return isinstance(target, Earliest | Latest | AtTime)
 
 
@@ -145,7 +145,7 @@ class OffsetChange:
 
     @property
     def changes(self) -> bool:
-        """Says whether anything would be written for this partition."""
+        """Returns whether anything would be written for this partition."""
         if self.removes:
             return self.version is not None
         if self.exactly is None and self.before is not None:
@@ -166,7 +166,7 @@ class AffectedMember:
 
     @property
     def obeys(self) -> bool:
-        """Says whether it seeks to a new offset of a partition that it owns (commits, recipes 6).
+        """Returns whether it seeks to a new offset of a partition that it owns (commits, recipes 6).
 
         Other clients go on from the position in their memory, and their next commit overwrites what was
         written; they read an offset only when they claim the partition.

@@ -36,7 +36,7 @@ class OffsetStanding:
     topic_partition: TopicPartition
     """The partition."""
     standing: Standing
-    """Says whether the new offset stands."""
+    """True if the new offset stands."""
     offset: int | None
     """The committed offset as last read; None if there is none, or it cannot be read."""
     owner: str | None

@@ -71,7 +71,7 @@ class CancelPlan:
     files: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The rollback file of an execution that has the old list, of those where one was needed and found."""
     throttled: bool = False
-    """Says whether the moves that run have a throttle, as far as the znodes show."""
+    """True if the moves that run have a throttle, as far as the znodes show."""
     unordered: tuple[TopicPartition, ...] = ()
     """Those that go back to the replicas of before in an order that may be another one."""
 

@@ -120,7 +120,7 @@ def list_reassignments(
 
 
 def nothing_moves(ensemble: Ensemble) -> bool:
-    """Says whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
+    """Returns whether nothing is under way. A request that cannot be read is, as far as anybody knows."""
     _, rows, unreadable = list_reassignments(ensemble)
     return not rows and not any(error.path == Reassignment.path() for error in unreadable)
 

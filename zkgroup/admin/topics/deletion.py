@@ -230,7 +230,7 @@ def _refuse_internal(ensemble: Ensemble, topic: str, info: ControllerInfo) -> No
 
 
 def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool:
-    """Says whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
+    """Returns whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
     topic = decode_or_error(znode, Topic.decode).value
     name = znode.path.rpartition("/")[2]
     return info.is_zkgroup and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
@@ -437,11 +437,11 @@ class DeletionSeen:
     as_of: AsOf
     """The moment at which the topic was last read."""
     gone: bool
-    """Says whether the topic and the request to delete it are both gone."""
+    """True if the topic and the request to delete it are both gone."""
     detail: str | None
     """Says what it waits for, or why it will not end; None where nothing is known to block it."""
     is_over: bool
-    """Says whether the topic is gone, or the controller has dropped the request."""
+    """True if the topic is gone, or the controller has dropped the request."""
 
 
 def wait_until_gone(

@@ -89,9 +89,9 @@ class TopicSummary:
     replication_factor: int | None
     """Length of the longest replica list; None if there are no partitions, or the znode cannot be read."""
     internal: bool
-    """Says whether it is a topic of Kafka itself, as `__consumer_offsets`."""
+    """True if it is a topic of Kafka itself, as `__consumer_offsets`."""
     marked_for_deletion: bool
-    """Says whether `/admin/delete_topics` has a request for it."""
+    """True if `/admin/delete_topics` has a request for it."""
 
 
 def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:
@@ -136,7 +136,7 @@ def partitions_named(
 
 
 def topic_exists(ensemble: Ensemble, topic: str) -> bool:
-    """Says whether there is a topic of this name."""
+    """Returns whether there is a topic of this name."""
     return ensemble.zk.exists(Topic.path(topic)) is not None
 
 

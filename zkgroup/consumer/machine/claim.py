@@ -169,7 +169,7 @@ class Claims:
         return {**fresh, **dict(zip(unread, znodes, strict=False))}
 
     def _is_usable(self, tp: TopicPartition, offset: Znode | None) -> bool:
-        """Says whether an offset can be used. An unreadable one is reported and blocks the claim."""
+        """Returns whether an offset can be used. An unreadable one is reported and blocks the claim."""
         if offset is None:
             return True
         try:

@@ -129,7 +129,7 @@ class Commits:
         return None
 
     def _is_void(self, tp: TopicPartition, last_seek_id: int | None) -> bool:
-        """Says whether the position is from before the present lease, or from before a `SeekTo`."""
+        """Returns whether the position is from before the present lease, or from before a `SeekTo`."""
         return last_seek_id is not None and self._context.owned.partitions[tp].position_epoch > last_seek_id
 
     def end_lease(self) -> None:

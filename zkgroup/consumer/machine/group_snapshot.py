@@ -86,7 +86,7 @@ class SnapshotTiming:
         self.mark_changed_now()
 
     def must_delay_initial_rebalance(self, group_age_ms: int) -> bool:
-        """Says whether the whole group is new, once after joining; sets the time of the next snapshot."""
+        """Returns whether the whole group is new, once after joining; sets the time of the next snapshot."""
         joined_ms, self._joined_ms = self._joined_ms, None
         if joined_ms is None:
             return False
@@ -97,7 +97,7 @@ class SnapshotTiming:
         return True
 
     def must_wait(self, listing: ListChildrenDone, known_cversion: int | None) -> bool:
-        """Says whether the group is still changing; then sets the time of the next snapshot."""
+        """Returns whether the group is still changing; then sets the time of the next snapshot."""
         settings, now_ms = self._context.config.settings, self._context.now.ms
         assert listing.stat is not None
         if self._joined_ms is not None:
@@ -156,7 +156,7 @@ class MembershipSnapshot:
 
     @property
     def has_foreign_members(self) -> bool:
-        """Says whether a member without zkgroup's key is registered: probably a JVM member."""
+        """Returns whether a member without zkgroup's key is registered: probably a JVM member."""
         return any(not registration.is_zkgroup for registration in self.registrations.values())
 
 

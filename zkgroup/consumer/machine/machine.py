@@ -66,7 +66,7 @@ class MemberSnapshot:
     """pzxid of `ids` of the newest snapshot."""
     strategy: str | None
     is_assigned: bool
-    """Says whether this member has carried out its part of the newest assignment that it knows."""
+    """True if this member has carried out its part of the newest assignment that it knows."""
     members: tuple[str, ...]
     """The members in the assignment."""
     assigned: Mapping[TopicPartition, int]
@@ -259,7 +259,7 @@ class MemberMachine:
             self._awaits_subscription = True
 
     def _is_assigned(self) -> bool:
-        """Says whether this member has carried out the newest assignment that it knows."""
+        """Returns whether this member has carried out the newest assignment that it knows."""
         components = self._components
         if self._awaits_subscription and self._has_own_subscription():
             self._awaits_subscription = False
@@ -273,7 +273,7 @@ class MemberMachine:
         )
 
     def _has_own_subscription(self) -> bool:
-        """Says whether the newest snapshot has this member's present registration."""
+        """Returns whether the newest snapshot has this member's present registration."""
         membership, snapshot = self._components.membership, self._components.snapshot.newest
         own = (
             snapshot.registrations.get(self._components.context.config.member_id)

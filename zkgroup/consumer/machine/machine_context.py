@@ -82,7 +82,7 @@ class OwnedPartition:
     last_mzxid: int
     """mzxid of the last write of this member to the offset, or of the reset marker applied since."""
     write_pending: bool = False
-    """Says whether the znode has another offset than `value`, which is still to be written."""
+    """True if the znode has another offset than `value`, which is still to be written."""
     position_epoch: int = 0
     """Id of its `Assign`, or of the last `SeekTo` since."""
     ended: str | None = None
@@ -155,7 +155,7 @@ class Ownership:
 
     @property
     def is_settled(self) -> bool:
-        """Says whether the member owns what it is assigned and nothing else."""
+        """Returns whether the member owns what it is assigned and nothing else."""
         return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
 
     @property
@@ -267,7 +267,7 @@ class MemberConfig:
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True
-    """Says whether the client belongs to this member alone: a machine that fails may close its session."""
+    """True if the client belongs to this member alone: a machine that fails may close its session."""
     request_bytes_max: int = 800_000
     """Most bytes of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
 

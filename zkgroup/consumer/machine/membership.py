@@ -337,7 +337,7 @@ class SessionLease:
         self._context.note("lease.expired")
 
     def is_expired(self) -> bool:
-        """Says whether T has passed since the last acknowledged write was sent."""
+        """Returns whether T has passed since the last acknowledged write was sent."""
         return (
             self._last_sent_ms is not None
             and self._context.session is not None

@@ -168,7 +168,7 @@ class Releases:
         return owned.value if position is None else owned.leads_to(position)
 
     def _is_sought(self, owned: OwnedPartition, offset: int) -> bool:
-        """Says whether a seek that is not written yet led to this offset."""
+        """Returns whether a seek that is not written yet led to this offset."""
         position = self._context.owned.releasing.get(owned.topic_partition)
         return position is not None and position.seek > owned.sought and offset <= owned.value
 

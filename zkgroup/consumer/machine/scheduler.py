@@ -82,7 +82,7 @@ class Scheduler(ProcedureLoop[Effect]):
 
     @property
     def must_clean_up(self) -> bool:
-        """Says whether the member must register again to remove its znodes from a session that goes on."""
+        """Returns whether the member must register again to remove its znodes from a session that goes on."""
         components = self._components
         has_orphans = self.is_leaving and not self.session_ends and bool(components.context.owned.orphaned)
         return components.context.session is not None and (
@@ -292,15 +292,15 @@ class LeaveInProgress:
 
     reason: str
     closes_session: bool
-    """Says whether the session's end releases the partitions."""
+    """True if the session's end releases the partitions."""
     deadline_ms: int | None
     error: BaseException | None = None
     is_final: bool = True
     """False for a member that rejoins at the next poll."""
     is_past_deadline: bool = False
-    """Says whether the deadline has passed; znodes in a session that goes on are still to be removed."""
+    """True if the deadline has passed; znodes in a session that goes on are still to be removed."""
     has_committed: bool = False
-    """Says whether the final commit was queued."""
+    """True if the final commit was queued."""
 
 
 class GroupLeave:
@@ -442,7 +442,7 @@ class GroupLeave:
         self.fail(RebalanceFailedError(f"{limit} claims in a row failed; owned: {holders}", blockers))
 
     def _is_out_of_reach(self, leaving: LeaveInProgress) -> bool:
-        """Says whether nothing can be released: never registered, or disconnected beyond the lease."""
+        """Returns whether nothing can be released: never registered, or disconnected beyond the lease."""
         components = self._components
         if not self._may_be_registered():
             return True

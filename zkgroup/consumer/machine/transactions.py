@@ -166,7 +166,7 @@ class MemberIdentity:
         return decoded.thread if decoded.member == self.member else None
 
     def holds(self, owned: OwnedPartition, owner: Znode | None) -> bool:
-        """Says whether the znode is the claim `owned`, by session, text and token."""
+        """Returns whether the znode is the claim `owned`, by session, text and token."""
         return self.thread_of(owner) is not None and owner is not None and owner.stat.czxid == owned.token
 
 

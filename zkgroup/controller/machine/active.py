@@ -166,7 +166,7 @@ class ActiveController:
 
     @property
     def is_current(self) -> bool:
-        """Says whether the election that this controller won is still the last one."""
+        """Returns whether the election that this controller won is still the last one."""
         return self.parts.identity.is_current
 
     def metrics(self) -> ControllerMetrics:

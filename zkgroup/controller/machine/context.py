@@ -48,7 +48,7 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
         return self.state.controller_epoch
 
     def is_of_later_controller(self, epoch: int) -> bool:
-        """Says whether a controller after the one of this epoch has decided it: it must not be overwritten
+        """Returns whether a controller after the one of this epoch has decided it: it must not be overwritten
         (fence F3)."""
         return self.controller_epoch > epoch
 
@@ -193,7 +193,7 @@ class ControllerContext:
         return {id_: each.epoch for id_, each in self.brokers.items() if each.registration.is_zkgroup}
 
     def has_restarted_since(self, broker: int, zxid: int) -> bool:
-        """Says whether this zkgroup broker has started after a change with that zxid."""
+        """Returns whether this zkgroup broker has started after a change with that zxid."""
         found = self.brokers.get(broker)
         return found is not None and found.epoch > zxid and found.registration.is_zkgroup
 
@@ -303,7 +303,7 @@ class ControllerContext:
                 leaders[leader] = {number}
 
     def is_in_order(self, topic: str, live: frozenset[int], reachable: frozenset[int]) -> bool:
-        """Says whether every partition has a leader among `live`, and all replicas are `reachable`."""
+        """Returns whether every partition has a leader among `live`, and all replicas are `reachable`."""
         known = self._topics[topic]
         led = sum(map(len, known.leaders.values()))
         return (
@@ -351,7 +351,7 @@ class ControllerContext:
                 yield TopicPartition(name, number)
 
     def is_slots(self, topic: str) -> bool:
-        """Says whether the partitions of the topic are slots, whose logs are empty."""
+        """Returns whether the partitions of the topic are slots, whose logs are empty."""
         return topic == OFFSETS_TOPIC and self.slots is not None
 
     def leadership_for_election(
@@ -372,11 +372,11 @@ class ControllerContext:
         return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
-        """Says whether its topic is queued for deletion, and so takes part in nothing else."""
+        """Returns whether its topic is queued for deletion, and so takes part in nothing else."""
         return topic_partition.topic in self.deletions and topic_partition not in self.moves
 
     def is_unhosted(self, topic_partition: TopicPartition) -> bool:
-        """Says whether no broker hosts it, nor shall: it needs no state and no leader."""
+        """Returns whether no broker hosts it, nor shall: it needs no state and no leader."""
         return topic_partition.topic in self.unhosted
 
     def _set_leadership(

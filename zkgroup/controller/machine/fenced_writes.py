@@ -240,7 +240,7 @@ class ReadBack(Enum):
 
 
 def read_back(packet: Packet, found: Mapping[str, Znode | None]) -> ReadBack:
-    """Says whether an unanswered packet was applied, from its paths as read back after a `sync`.
+    """Returns whether an unanswered packet was applied, from its paths as read back after a `sync`.
 
     A transaction is applied whole or not at all, so the first operation that shows it is enough. What is
     read goes into the context in any case.

@@ -163,7 +163,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
                 self.reached(each, Stage.PLAN)
 
     def was_left_out(self, topic_partition: TopicPartition) -> bool:
-        """Says whether a broker was left out of the list that was sent last, or may have been."""
+        """Returns whether a broker was left out of the list that was sent last, or may have been."""
         return topic_partition in self._left_out
 
     def interrupted(
@@ -426,7 +426,7 @@ def target_in_topic(replicas: Brokers, removing: Collection[int]) -> Brokers:
 
 
 def is_cancellation(target: Brokers, origin: Collection[int] | None, former: Brokers | None) -> bool:
-    """Says whether a request goes back: its target is where the move began, and it once was another one.
+    """Returns whether a request goes back: its target is where the move began, and it once was another one.
 
     `origin` is known from the topic's keys or from having seen the beginning, `former` is the target before
     the request was changed; None where it is not known.

@@ -91,7 +91,7 @@ class StrayRecords:
         return self._unreadable.union(self._parts)
 
     def has(self, broker: int, topic: str) -> bool:
-        """Says whether something of a topic of this name is recorded of this broker."""
+        """Returns whether something of a topic of this name is recorded of this broker."""
         return any(each.topic == topic for each in self._of(broker))
 
     def has_topic(self, topic: str) -> bool:
@@ -310,7 +310,7 @@ class PendingDeletes:
         return {topic for topic, _ in (*self._deleting, *self._owed, *context.moves)}
 
     def is_empty(self, context: ControllerContext) -> bool:
-        """Says whether no replica of any partition can be left out."""
+        """Returns whether no replica of any partition can be left out."""
         return not self._deleting and not context.moves
 
     def sort(self, topic_czxids: Mapping[str, int]) -> None:
@@ -351,7 +351,7 @@ class PendingDeletes:
         self.set_of_deleted_topics(self.of_deleted_topics)
 
     def is_of_deleted_topic(self, replica: PartitionAndReplica) -> bool:
-        """Says whether a forced deletion has not waited for it, and its record stands."""
+        """Returns whether a forced deletion has not waited for it, and its record stands."""
         return replica.broker in self._owed.get(replica.topic_partition, ())
 
     def all_deleting(self) -> Mapping[TopicPartition, frozenset[int]]:

@@ -60,7 +60,7 @@ class StrayRecordsRead:
     version: int | None = None
     """Of the znode that says up to which one none need be read; None where there is none."""
     is_noted: bool = False
-    """Says whether what they name is recorded and they need not be read again."""
+    """True if what they name is recorded and they need not be read again."""
 
 
 TAKEOVER_GRACE_MS: Final = 2000

@@ -414,7 +414,7 @@ def _made(
 
 
 def holds_lists(found: Topic, mine: Topic) -> bool:
-    """Says whether a topic has these lists, beside others."""
+    """Returns whether a topic has these lists, beside others."""
     return all(
         found.partitions.get(number) == replicas
         and found.adding.get(number) == mine.adding.get(number)

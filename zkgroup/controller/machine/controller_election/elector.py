@@ -228,7 +228,7 @@ class Elector:
 
     @property
     def may_send(self) -> bool:
-        """Says whether requests to brokers may be sent now: active, connected, within its lease."""
+        """Returns whether requests to brokers may be sent now: active, connected, within its lease."""
         return self.is_active and self._core.connected and self._lease.is_valid
 
     def connected(self) -> None:
@@ -566,5 +566,5 @@ class ControllerIdentity:
 
     @property
     def is_current(self) -> bool:
-        """Says whether the election that this controller won is still the last one."""
+        """Returns whether the election that this controller won is still the last one."""
         return self._election.won is not None and self._election.won.czxid == self._won.czxid

@@ -107,7 +107,7 @@ class StandbyRegistration:
 
 
 def _hosts(broker: Znode) -> bool:
-    """Says whether it is the registration of a broker that hosts partitions.
+    """Returns whether it is the registration of a broker that hosts partitions.
 
     The registration of a controller does not count: that of a former process goes with the `/controller` that
     is waited for. One that cannot be read is found in the way when it is to be replaced.

@@ -44,12 +44,12 @@ class ElectorState(Enum):
 
     @property
     def is_waiting(self) -> bool:
-        """Says whether nothing is to be done until something changes."""
+        """Returns whether nothing is to be done until something changes."""
         return self in (ElectorState.WATCHING, ElectorState.ACTIVE)
 
     @property
     def is_outside(self) -> bool:
-        """Says whether `/controller` was read, and was not this elector's."""
+        """Returns whether `/controller` was read, and was not this elector's."""
         return self in (ElectorState.WATCHING, ElectorState.VACANT)
 
 
@@ -122,7 +122,7 @@ def why_elected(predecessor: Predecessor) -> str:
 def needs_grace(
     predecessor: Predecessor, epoch: Znode, record: Znode | None, registration: Znode | None
 ) -> bool:
-    """Says whether a controller of Kafka, which cannot be fenced, may still be writing.
+    """Returns whether a controller of Kafka, which cannot be fenced, may still be writing.
 
     A real controller whose `/controller` was deleted, and that sees another one instead, does not resign
     (replaced controller goes on, K1); nor is one noticed that won, and lost, between two reads. Where the
@@ -236,7 +236,7 @@ def parents(controller_only: bool) -> tuple[str, ...]:
 
 
 def asks_to_resign(request: Znode, czxid: int) -> bool:
-    """Says whether a request to resign means this `/controller`. One that cannot be read means none."""
+    """Returns whether a request to resign means this `/controller`. One that cannot be read means none."""
     try:
         return ResignRequest.decode(request.path, request.data).czxid == czxid
     except CorruptZnodeError:
@@ -269,7 +269,7 @@ def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None)
 
 
 def is_won(tried: ElectionAttempt, epoch: Znode | None, controller: Znode) -> bool:
-    """Says whether the attempt was applied: `/controller` is of this session and the epoch is that of the
+    """Returns whether the attempt was applied: `/controller` is of this session and the epoch is that of the
     attempt."""
     return (
         epoch is not None

@@ -103,7 +103,7 @@ class TopicDeletions(Feature):
         yield from self._advance()
 
     def has_begun(self, topic: str) -> bool:
-        """Says whether a replica of the topic is deleted, or was asked to be, by this controller."""
+        """Returns whether a replica of the topic is deleted, or was asked to be, by this controller."""
         return not _BEGUN.isdisjoint(self._phases(topic).values())
 
     def on_response(self, answer: BrokerResponse) -> None:

@@ -86,7 +86,7 @@ class StrayReplicaDeletion(Feature):
 
     @property
     def are_moves_brought_over(self) -> bool:
-        """Says whether all that the records of ended reassignments name is recorded elsewhere."""
+        """Returns whether all that the records of ended reassignments name is recorded elsewhere."""
         return self._records_read.is_noted
 
     def left_behind(self, replicas: Iterable[PartitionAndReplica]) -> None:
@@ -412,7 +412,7 @@ class StrayReplicaDeletion(Feature):
         self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _is_unclear(self, topic_partition: TopicPartition) -> bool:
-        """Says whether there may be a new partition of this name whose replicas cannot be read."""
+        """Returns whether there may be a new partition of this name whose replicas cannot be read."""
         paths = (Topic.path(topic_partition.topic), PartitionState.path(topic_partition))
         return not self._context.unreadable.keys().isdisjoint(paths)
 

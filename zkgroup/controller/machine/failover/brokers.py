@@ -156,5 +156,5 @@ def _unusable(registration: BrokerRegistration) -> str | None:
 
 
 def _is_torn(text: str) -> bool:
-    """Says whether it holds half of a pair of surrogates, which JSON can say and UTF-8 cannot."""
+    """Returns whether it holds half of a pair of surrogates, which JSON can say and UTF-8 cannot."""
     return any("\ud800" <= each <= "\udfff" for each in text)

@@ -250,7 +250,7 @@ class Loading(Feature):
 
 
 def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
-    """Says whether this zkgroup broker was registered before that zxid, and is still."""
+    """Returns whether this zkgroup broker was registered before that zxid, and is still."""
     found = context.brokers[broker]
     return found.epoch < zxid and found.registration.is_zkgroup
 

@@ -36,7 +36,7 @@ _ROOM: Final = 1_000
 
 
 def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
-    """Says whether every broker can read what 2.4 keeps of a move in the topic's znode.
+    """Returns whether every broker can read what 2.4 keeps of a move in the topic's znode.
 
     A controller-only process can, whatever version it is registered with.
     """

@@ -69,7 +69,7 @@ class RequestBatch:
             yield from (each for each in rest if not context.is_going(each))
 
     def reaches(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> bool:
-        """Says whether all these brokers get the partition's state."""
+        """Returns whether all these brokers get the partition's state."""
         return all(topic_partition in self._leaders.get(broker, ()) for broker in brokers)
 
     def leader_and_isr(

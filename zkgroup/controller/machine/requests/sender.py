@@ -65,7 +65,7 @@ class SendQueue:
 
     @property
     def is_flying(self) -> bool:
-        """Says whether a request is sent and not answered."""
+        """Returns whether a request is sent and not answered."""
         return self._flying is not None
 
     def put(self, requests: Iterable[BrokerRequest]) -> frozenset[TopicPartition]:
