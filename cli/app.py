@@ -364,6 +364,8 @@ class Root(Group):
         except BrokenPipeError:  # of events without end; here, since click's own `main` exits with 1
             drop_output()
             return 0
+        except ImportError as error:  # a package that does not fit; the error names it
+            return self._report(ctx, error, EXIT_ERROR, str(error))
         except Exception as error:  # noqa: BLE001 - the last resort: a bug must not print a traceback
             kind = type(error).__name__
             hint = "" if shared(ctx).verbose >= 2 else "; -vv shows where"

@@ -83,6 +83,10 @@ def unanswered() -> None:
     raise StoreUnavailableError("no answer")
 
 
+def misfit() -> None:
+    raise ImportError("expected kazoo 2, found 3")
+
+
 def connected() -> None:
     pass
 
@@ -101,6 +105,7 @@ COMMANDS = {
     ("command", "connect", "code", "message"),
     [
         ("group list", unanswered, 7, "error: no answer\n"),
+        ("group list", misfit, 1, "error: expected kazoo 2, found 3\n"),  # not "a bug of zkgroup"
         ("consume", unanswered, 7, "error: no answer\n"),
         ("consume", asked_to_stop, 0, ""),
         ("consume", asked_to_stop_and_closed, 0, ""),
