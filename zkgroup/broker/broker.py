@@ -40,7 +40,7 @@ from zkgroup.runtime.logs import get_logger
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
-from zkgroup.zookeeper.settings import Address
+from zkgroup.zookeeper.settings import Address, check_connection
 
 log = get_logger("zkgroup.broker")
 
@@ -90,6 +90,8 @@ class Broker:
     """Makes the elector that competes for `/controller`; tests set another."""
     _make_loop: MakeLoop | None = None
     """Makes the event loops of its connections; `KafkaCluster` sets its own."""
+    _memory: MemoryStorage | None = None
+    """The logs of a broker without a data directory, over its starts; `KafkaCluster` sets it."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class Broker:
         broker: int | None = None,
         host: str = HOST_DEFAULT,
         port: int = 0,
-        data: str | Path | MemoryStorage | None = None,
+        data: str | Path | None = None,
         settings: BrokerSettings | None = None,
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
@@ -123,14 +125,10 @@ class Broker:
 
         Raises ConfigError, also for a data directory that belongs to another broker or to none.
         """
-        if (address is None) == (client is None):
-            raise ConfigError("a broker takes an address or a client, and exactly one of them")
+        check_connection("a broker", address, client, connection)
         self.settings = settings or BrokerSettings()
         check_advertised_host(self.settings, host)
-        if address is not None:
-            Address.parse(address)
-        self._storage = data if isinstance(data, MemoryStorage) else None
-        self._folder = Path(data) if isinstance(data, str | Path) else None
+        self._folder = None if data is None else Path(data)
         self._config = _config(_id_in(self._folder, broker), self.settings)
         self._bind = host, port
         self._address, self._client = address, client
@@ -256,7 +254,7 @@ class Broker:
         config = log_config(self.settings)
         wall_ms = self._clock.wall_ms
         if self._folder is None:
-            data_dir = DataDir.in_memory(config, wall_ms, self._storage)
+            data_dir = DataDir.in_memory(config, wall_ms, self._memory)
         else:
             files = descriptor_shares(self.settings).files
             data_dir = DataDir.on_disk(self._folder, broker, cluster_id, config, wall_ms, files)

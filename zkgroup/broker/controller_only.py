@@ -29,7 +29,7 @@ from zkgroup.broker.settings import BrokerSettings, check_advertised_host
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
-from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
+from zkgroup.errors import CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
 from zkgroup.runtime.logs import get_logger
@@ -45,7 +45,7 @@ from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.client import SystemClock
-from zkgroup.zookeeper.settings import Address
+from zkgroup.zookeeper.settings import check_connection
 
 log = get_logger("zkgroup.broker")
 
@@ -87,13 +87,10 @@ class ControllerOnly:
 
         Raises ConfigError.
         """
-        if (address is None) == (client is None):
-            raise ConfigError("a controller takes an address or a client, and exactly one of them")
+        check_connection("a controller", address, client, connection)
         self.broker = broker
         self.settings = settings or BrokerSettings()
         check_advertised_host(self.settings, host)
-        if address is not None:
-            Address.parse(address)
         self._connected = threading.Event()
         self._bind = host, port
         self._address, self._client = address, client

@@ -40,7 +40,7 @@ from zkgroup.version import VERSION
 from zkgroup.znodes.ids import make_member_id, validate_consumer_id, validate_group, validate_topic
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.client import SystemClock
-from zkgroup.zookeeper.settings import Address
+from zkgroup.zookeeper.settings import check_connection
 
 OFFSET_MAX = 2**63 - 1
 """The highest offset: JVM members read offsets as a long."""
@@ -153,20 +153,15 @@ class MemberOptions:
     connection: ClientSettings | None
 
     def __post_init__(self) -> None:
-        if (self.address is None) == (self.client is None):
-            raise ConfigError("a member needs exactly one of an address and a client")
-        if self.client is not None and self.connection is not None:
-            raise ConfigError("connection: expected none with `client`, which has its own settings")
+        check_kind("address", self.address, str, "a text")
+        check_connection("a member", self.address, self.client, self.connection)
         self._check_types()
-        if self.address is not None:
-            Address.parse(self.address)
         validate_group(self.group)
         if self.settings.consumer_id is not None:
             validate_consumer_id(self.settings.consumer_id)
 
     def _check_types(self) -> None:
         """Raises ConfigError for an argument of a wrong type, which would fail much later in a thread."""
-        check_kind("address", self.address, str, "a text")
         if not isinstance(self.group, str):
             raise ConfigError(f"group: expected a name, found {self.group!r}")
         check_kind("settings", self.settings, GroupSettings)

@@ -294,6 +294,18 @@ class Address:
         return self.servers + self.chroot
 
 
+def check_connection(
+    who: str, address: str | None, client: object | None, connection: ClientSettings | None
+) -> None:
+    """Raises `ConfigError` unless `who` is given an address, or a client that has its own settings."""
+    if (address is None) == (client is None):
+        raise ConfigError(f"{who} needs exactly one of an address and a client")
+    if client is not None and connection is not None:
+        raise ConfigError("connection: expected none with `client`, which has its own settings")
+    if address is not None:
+        Address.parse(address)
+
+
 def _chroot(text: str, whole: str, what: str) -> str:
     if "," in text:
         servers, _, chroots = zip(*(part.strip().partition("/") for part in whole.split(",")), strict=True)

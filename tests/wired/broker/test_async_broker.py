@@ -12,6 +12,7 @@ from zkgroup.broker import AsyncBroker, Broker
 from zkgroup.errors import BrokerIdInUseError, ConfigError, StoreUnavailableError
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.client import SystemClock
 
 
@@ -70,8 +71,10 @@ def test_on_a_clock_of_the_test() -> None:
 def test_its_errors_are_those_of_the_blocking_class() -> None:
     """At once for its arguments, in `wait_registered` for what stops it later."""
     server = MemoryZooKeeper(SystemClock())
-    with pytest.raises(ConfigError, match="exactly one of them"):
+    with pytest.raises(ConfigError, match="exactly one of an address and a client"):
         AsyncBroker()
+    with pytest.raises(ConfigError, match="connection: expected none with `client`"):
+        AsyncBroker(client=server.client("b0"), connection=ClientSettings())
 
     async def main() -> None:
         async with AsyncBroker(client=server.client("b1"), broker=1) as first:

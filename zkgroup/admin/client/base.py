@@ -37,7 +37,7 @@ from zkgroup.model.ports import Clock, Store
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
-from zkgroup.zookeeper.settings import Address, ClientSettings
+from zkgroup.zookeeper.settings import Address, ClientSettings, check_connection
 
 RowT = TypeVar("RowT")
 
@@ -95,15 +95,12 @@ class AdminBase:
             ConfigError: an address that cannot be, both or none of address and client, or settings beside a
                 client.
         """
-        if (address is None) == (client is None):
-            raise ConfigError("an admin takes an address or a client, and exactly one of them")
+        check_connection("an admin", address, client, connection)
         self._own: ZooKeeperClient | None = None
         if client is None:
             assert address is not None
             connection = connection or ClientSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
             client = self._own = ZooKeeperClient(address, connection)
-        elif connection is not None:
-            raise ConfigError("connection settings are for an address; an open client has its own")
         else:
             address = getattr(client, "address", None)
         self._store = client

@@ -231,10 +231,11 @@ class KafkaCluster:
             client=self.zookeeper.client(one.client, settings.session_timeout_ms),
             broker=one.id,
             port=one.port.number,
-            data=one.data,
+            data=None if isinstance(one.data, MemoryStorage) else one.data,
             settings=settings,
         )
         broker._make_loop = one.loops.make
+        broker._memory = one.data if isinstance(one.data, MemoryStorage) else None
         try:
             broker.start()
         except BaseException:
