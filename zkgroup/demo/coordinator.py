@@ -22,10 +22,9 @@ from zkgroup.demo.members import check_committed, check_result
 from zkgroup.demo.processes import Child, Stopping
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, opened
-from zkgroup.demo.stored_group import JAVA, LoggedGroup, check_commits
+from zkgroup.demo.stored_group import JAVA, LoggedGroup
 from zkgroup.errors import NotFoundError
 from zkgroup.history import ClusterFigures, ClusterReport
-from zkgroup.history.coordinator import CoordinatorReport
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Offset
 
@@ -46,8 +45,6 @@ CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledg
 """Least contents of the servers' log, by name of the cluster checker's figures."""
 MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
 """Least contents of the history of the ZooKeeper consumers."""
-COORDINATOR_MIN = ("commits of members", "commits of ZooKeeper members", "slots taken", "markers set")
-"""Figures of the checker of coordinated groups that may not be 0."""
 GENERATIONS_MIN = 4
 """The first, without the killed client, without the paused one, with it again."""
 
@@ -342,7 +339,6 @@ class CoordinatorStage(ClusterStage):
         stored = LoggedGroup(self.group, slot_of(self.group, len(self.slots)), TOPIC)
         for transaction in left.log:
             stored.apply(transaction)
-        coordinator = check_commits(left.log, stored)
         kept = [left.kept.get(number, ()) for number in range(PARTITIONS)]
         checks = [
             *check_result(kept, reduction),
@@ -350,11 +346,11 @@ class CoordinatorStage(ClusterStage):
             self._check_handed_over(lines, ends),
             _check_owners(stored),
             _check_commits(stored),
-            _check_kinds(stored, coordinator),
+            _check_kinds(stored),
             self._check_carried_on(members),
             check_committed(kept, self.offsets),
             checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members"),
-            self._check_history(left.cluster, coordinator),
+            self._check_history(left.cluster, stored),
         ]
         records = {one.member: len(one.records) for one in clients}
         return CoordinatorDemoReport(
@@ -409,16 +405,22 @@ class CoordinatorStage(ClusterStage):
         statement = "ZooKeeper members carried on at the same offsets"
         return checked(statement, faults=faults, proof=text, enough=bool(first))
 
-    def _check_history(self, cluster: ClusterReport, coordinator: CoordinatorReport) -> CheckResult:
+    def _check_history(self, cluster: ClusterReport, stored: LoggedGroup) -> CheckResult:
         """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
         members = self.history()
-        faults = [str(one) for report in (cluster, members, coordinator) for one in report.violations]
+        faults = [str(one) for report in (cluster, members, stored) for one in report.violations]
         faults += [*cluster.damage, *members.damage, *members.shortfalls(MEMBERS_MIN)]
         figures = cluster.figures
         for name, least in CLUSTER_MIN.items():
             if getattr(figures, name) < least:
                 faults.append(f"{name}: {getattr(figures, name)} of {least}")
-        faults += [f"{name}: none" for name in COORDINATOR_MIN if not coordinator.figures.get(name)]
+        happened = {
+            "commits of members": any(one.token for one in stored.commits),
+            "commits of ZooKeeper members": any(one.client is None for one in stored.commits),
+            "slots taken": stored.coordinators,
+            "markers set": stored.markers,
+        }
+        faults += [f"{name}: none" for name, seen in happened.items() if not seen]
         acknowledged = len({one.number for one in self.acknowledged})
         if acknowledged != len(self.lines):
             faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
@@ -562,9 +564,9 @@ def _check_commits(stored: LoggedGroup) -> CheckResult:
     return checked(statement, faults=faults, proof=text, enough=bool(commits))
 
 
-def _check_kinds(stored: LoggedGroup, report: CoordinatorReport) -> CheckResult:
-    """The checker's decision: no ZooKeeper consumer was registered while Kafka's protocol was marked."""
-    mixed = [one for one in report.violations if one.invariant == "S27"]
+def _check_kinds(stored: LoggedGroup) -> CheckResult:
+    """The log's decision: no ZooKeeper consumer was registered while Kafka's protocol was marked."""
+    mixed = [one for one in stored.violations if one.invariant == "S27"]
     text = f"{stored.registrations} ZooKeeper consumers, after the last client had left"
-    enough = stored.registrations >= len(MEMBERS) and bool(report.figures.get("markers set"))
+    enough = stored.registrations >= len(MEMBERS) and stored.markers > 0
     return checked("one kind of members at a time", faults=mixed, proof=text, enough=enough)
