@@ -12,9 +12,7 @@ converge, L1 all partitions owned, L2 no owner that is not a member, L3 every me
 changes.
 
 `check_cluster` decides the invariants of brokers and controllers (`cluster`): S11 to S17, L6 and L7, and that
-no acknowledged record is lost (`records`); `coordinator` those of groups with a coordinator, S23 to S34, in
-simulation. `read_transactions` reads the transaction logs of real
-servers.
+no acknowledged record is lost (`records`). `read_transactions` reads the transaction logs of real servers.
 """
 
 from zkgroup.history.cluster.checker import check_cluster as check_cluster

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.coordinator.assignments import subscription_bytes
+from tests.simulation.coordinator.history import check_coordinator
 from zkgroup.history import Change, HistoryRecord, ServerTransaction, TransactionRefusal
-from zkgroup.history.coordinator import check_coordinator
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path, offset_path

@@ -5,7 +5,7 @@ the same groups, and the faults: clients, brokers and controllers that are pause
 break, answers that are lost, slots that move, operators that fence; administrators delete groups, offsets and
 topics, create topics again, change offsets, and remove static members. After the faults each group must
 become stable with the one or the other kind of members, commit, and stay as it is. The checker of
-`zkgroup.history.coordinator` decides about the whole history.
+`tests.simulation.coordinator.history` decides about the whole history.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.coordinator.administration import Administrators
 from tests.simulation.coordinator.client import ClientPhase, GroupClient
 from tests.simulation.coordinator.faults import MemberFaults
+from tests.simulation.coordinator.history import check_coordinator
 from tests.simulation.coordinator.setup import (
     ADMINISTRATION,
     GROUP_FAULTS,
@@ -32,7 +33,6 @@ from tests.simulation.coordinator.setup import (
 from tests.simulation.coordinator.world import CoordinatorWorld, is_settled
 from tests.simulation.group.simulation import members_log_nothing
 from tests.simulation.schedule import Action
-from zkgroup.history.coordinator import check_coordinator
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 
 CONVERGE_MS = 60_000

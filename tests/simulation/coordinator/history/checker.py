@@ -41,8 +41,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.history.coordinator.administration import check_deletions, removed_members
-from zkgroup.history.coordinator.replay import CoordinatedGroupsReplay, SentCommit
+from tests.simulation.coordinator.history.administration import check_deletions, removed_members
+from tests.simulation.coordinator.history.replay import CoordinatedGroupsReplay, SentCommit
 from zkgroup.history.records import HistoryRecord
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import ServerTransaction

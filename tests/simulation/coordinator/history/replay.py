@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.simulation.coordinator.history.administration import Absences, RemovedMember
 from zkgroup.assignment import consumer_protocol
-from zkgroup.history.coordinator.administration import Absences, RemovedMember
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
