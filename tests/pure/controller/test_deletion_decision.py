@@ -58,7 +58,7 @@ def test_the_answer_of_a_stray_replica_is_waited_for_last() -> None:
     assert decide(topic(DELETED, DELETED, DELETED, **left)) == DeletionWait(
         "waits for the answer of broker 4"
     )
-    forced = topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1, 4}, without=(2, 3), **left)
+    forced = topic(DELETED, INELIGIBLE, INELIGIBLE, live_or_shutting_down={1, 4}, without=(2, 3), **left)
     assert decide(forced) == DeletionWait("waits for the answer of broker 4")
 
 
@@ -71,9 +71,13 @@ def test_a_reassignment_comes_first() -> None:
 
 def test_replicas_of_dead_brokers_wait_and_the_others_go() -> None:
     """They become ineligible, once; when nothing else is left the deletion waits for their brokers (K20)."""
-    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable={1})) == DeletionStart((ONE,), (TWO, THREE))
-    assert decide(topic(ONLINE, INELIGIBLE, ONLINE, reachable={1})) == DeletionStart((ONE,), (THREE,))
-    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1})) == DeletionWait(
+    assert decide(topic(ONLINE, ONLINE, ONLINE, live_or_shutting_down={1})) == DeletionStart(
+        (ONE,), (TWO, THREE)
+    )
+    assert decide(topic(ONLINE, INELIGIBLE, ONLINE, live_or_shutting_down={1})) == DeletionStart(
+        (ONE,), (THREE,)
+    )
+    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, live_or_shutting_down={1})) == DeletionWait(
         "waits for brokers 2, 3 to be back; if lost: "
         "zkgroup topic delete t --without-broker 2 --without-broker 3 --execute"
     )
@@ -81,7 +85,7 @@ def test_replicas_of_dead_brokers_wait_and_the_others_go() -> None:
 
 def test_a_dead_broker_that_an_operator_names_is_not_waited_for() -> None:
     """The others are deleted first; who is not named is waited for, and named alone (K20)."""
-    forced = {"reachable": {1}, "without": (2, 3)}
+    forced = {"live_or_shutting_down": {1}, "without": (2, 3)}
 
     assert decide(topic(ONLINE, ONLINE, ONLINE, **forced)) == DeletionStart((ONE,), (TWO, THREE))
     assert decide(topic(STARTED, INELIGIBLE, INELIGIBLE, **forced)) == DeletionWait(
@@ -89,12 +93,14 @@ def test_a_dead_broker_that_an_operator_names_is_not_waited_for() -> None:
     )
     assert decide(topic(DELETED, STARTED, INELIGIBLE, **forced)) == GiveUp((TWO,))
     assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, **forced)) == DeletionFinish((TWO, THREE))
-    assert decide(topic(DELETED, INELIGIBLE, INELIGIBLE, reachable={1}, without=(2,))) == DeletionWait(
+    assert decide(
+        topic(DELETED, INELIGIBLE, INELIGIBLE, live_or_shutting_down={1}, without=(2,))
+    ) == DeletionWait(
         "waits for broker 3 to be back; if lost: zkgroup topic delete t --without-broker 3 --execute"
     )
-    assert decide(topic(ONLINE, ONLINE, ONLINE, reachable=(), without=(1, 2, 3))) == DeletionFinish(
-        (ONE, TWO, THREE)
-    )
+    assert decide(
+        topic(ONLINE, ONLINE, ONLINE, live_or_shutting_down=(), without=(1, 2, 3))
+    ) == DeletionFinish((ONE, TWO, THREE))
 
 
 def test_a_broker_that_is_there_is_asked_although_it_is_named() -> None:
@@ -106,9 +112,9 @@ def test_a_broker_that_is_there_is_asked_although_it_is_named() -> None:
         "waits for the answer of broker 2"
     )
     assert decide(topic(DELETED, INELIGIBLE, DELETED, refused="no", **named)) == DeletionWait("no")
-    assert decide(topic(DELETED, INELIGIBLE, moving=[tp(0)], reachable=(), **named)) == DeletionWait(
-        "waits for the reassignment of t-0"
-    )
+    assert decide(
+        topic(DELETED, INELIGIBLE, moving=[tp(0)], live_or_shutting_down=(), **named)
+    ) == DeletionWait("waits for the reassignment of t-0")
 
 
 def test_a_broker_that_is_back_is_asked() -> None:
@@ -118,8 +124,8 @@ def test_a_broker_that_is_back_is_asked() -> None:
 
 def test_a_broker_that_dies_while_deleting_is_given_up() -> None:
     """Else its replica would stay started for ever (5.6)."""
-    assert decide(topic(STARTED, STARTED, DELETED, reachable={1})) == GiveUp((TWO,))
-    assert decide(topic(STARTED, INELIGIBLE, DELETED, reachable={1})) == DeletionWait(
+    assert decide(topic(STARTED, STARTED, DELETED, live_or_shutting_down={1})) == GiveUp((TWO,))
+    assert decide(topic(STARTED, INELIGIBLE, DELETED, live_or_shutting_down={1})) == DeletionWait(
         "waits for the answer of broker 1"
     )
 

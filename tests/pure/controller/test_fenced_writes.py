@@ -7,20 +7,15 @@ import pytest
 from tests.worlds.controller_clusters import leadership, tp
 from zkgroup.controller.machine import fenced_writes
 from zkgroup.controller.machine.fenced_writes import (
-    AllWritten,
-    Conflict,
-    Deposed,
     Fence,
     Packet,
-    ReadBack,
-    Unknown,
-    Unsent,
     Write,
-    classify,
+    changing,
     pack,
-    read_back,
     single,
     size_of,
+    was_applied,
+    why_deposed,
 )
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
@@ -29,12 +24,8 @@ from zkgroup.model.requests import (
     Create,
     Delete,
     Multi,
-    MultiDone,
     MultiRefused,
-    NotSent,
-    Refused,
     SetData,
-    Unanswered,
 )
 from zkgroup.znodes.brokers import PartitionState
 
@@ -108,15 +99,6 @@ def two() -> Packet:
     return pack(MINE, [Write("a", (SetData("/a", b"new", 3),)), double]).packets[0]
 
 
-def test_an_applied_packet_gives_each_write_its_versions() -> None:
-    """The Stat of each SetData is in its place."""
-    one, other = znode("/a", b"", 4).stat, znode("/b", b"", 5).stat
-
-    verdict = classify(two(), MultiDone((None, None, one, None, other), 77))
-
-    assert verdict == AllWritten(((one,), (None, other)), 77)
-
-
 @pytest.mark.parametrize(
     ("index", "code", "reason"),
     [
@@ -128,54 +110,30 @@ def test_an_applied_packet_gives_each_write_its_versions() -> None:
 )
 def test_a_failed_check_of_the_head_makes_the_controller_resign(index: int, code: Code, reason: str) -> None:
     """Recipes 16: resign, and write nothing else. Deposed by whom, the reason says."""
-    assert classify(two(), MultiRefused(index, code)) == Deposed(reason)
-
-
-def test_any_other_refusal_names_the_write_at_fault() -> None:
-    """Then all of the packet are read, decided anew and sent singly (recipes 16)."""
-    packet = two()
-
-    assert classify(packet, MultiRefused(2, Code.BAD_VERSION)) == Conflict(
-        packet.writes[0], SetData("/a", b"new", 3), Code.BAD_VERSION
-    )
-    assert classify(packet, MultiRefused(3, Code.NO_NODE)) == Conflict(
-        packet.writes[1], Check("/c", 1), Code.NO_NODE
-    )
-    assert classify(packet, MultiRefused(4, Code.BAD_VERSION)) == Conflict(
-        packet.writes[1], SetData("/b", b"new", 4), Code.BAD_VERSION
-    )
-
-
-def test_no_answer_is_read_back_and_not_sent_is_not_written() -> None:
-    """What is to be read are the znodes that the packet changes, not those that it checks."""
-    assert classify(two(), Unanswered("connection lost")) == Unknown(("/a", "/b"), "connection lost")
-    assert classify(two(), Refused(Code.OTHER, "/a")) == Unknown(("/a", "/b"), "Refused")
-    assert classify(two(), NotSent("suspended")) == Unsent("suspended")
+    assert why_deposed(two(), MultiRefused(index, code)) == reason
+    assert why_deposed(two(), MultiRefused(2, code)) is None
 
 
 @pytest.mark.parametrize(
     ("a", "b", "settled"),
     [
-        (("new", 4), ("new", 5), ReadBack.APPLIED),
-        (("old", 3), ("old", 4), ReadBack.NOT_APPLIED),
-        (("another", 4), ("old", 4), ReadBack.NOT_APPLIED),
-        (("later", 9), ("new", 5), ReadBack.APPLIED),
-        (("later", 9), ("later", 9), ReadBack.CHANGED_SINCE),
-        (("new", 5), ("new", 6), ReadBack.CHANGED_SINCE),
-        (("another", 4), ("another", 5), ReadBack.CHANGED_SINCE),
-        (None, None, ReadBack.CHANGED_SINCE),
+        (("new", 4), ("new", 5), True),
+        (("old", 3), ("old", 4), False),
+        (("another", 4), ("old", 4), False),
+        (("later", 9), ("new", 5), True),
+        (("later", 9), ("later", 9), False),
+        (("new", 5), ("new", 6), False),
+        (("another", 4), ("another", 5), False),
+        (None, None, False),
     ],
 )
 def test_reading_back_says_what_became_of_all(
-    a: tuple[str, int] | None, b: tuple[str, int] | None, settled: ReadBack
+    a: tuple[str, int] | None, b: tuple[str, int] | None, settled: bool
 ) -> None:
     """A transaction is whole: the first znode that shows it is enough. Others' writes may hide it."""
-    found = {
-        path: znode(path, read[0].encode(), read[1]) if read else None
-        for path, read in (("/a", a), ("/b", b))
-    }
+    found = {path: znode(path, read[0].encode(), read[1]) for path, read in (("/a", a), ("/b", b)) if read}
 
-    assert read_back(two(), found) is settled
+    assert was_applied(two(), found) is settled
 
 
 def test_reading_back_creations_and_deletions() -> None:
@@ -183,15 +141,15 @@ def test_reading_back_creations_and_deletions() -> None:
     path = "/p/state"
     creation = single(MINE, Write("p", (Create("/p", None), Create(path, b"s"))))
     parent = Znode("/p", None, znode("/p", b"", 0).stat)
-    assert read_back(creation, {"/p": parent, path: znode(path, b"s", 0)}) is ReadBack.APPLIED
-    assert read_back(creation, {"/p": parent, path: None}) is ReadBack.NOT_APPLIED
-    assert read_back(creation, {"/p": parent, path: znode(path, b"other", 0)}) is ReadBack.CHANGED_SINCE
-    assert read_back(creation, {"/p": parent, path: znode(path, b"s", 1)}) is ReadBack.CHANGED_SINCE
+    assert was_applied(creation, {"/p": parent, path: znode(path, b"s", 0)})
+    assert not was_applied(creation, {"/p": parent})
+    assert not was_applied(creation, {"/p": parent, path: znode(path, b"other", 0)})
+    assert not was_applied(creation, {"/p": parent, path: znode(path, b"s", 1)})
 
     deletion = single(MINE, Write("m", (Delete("/m", 2),)))
-    assert read_back(deletion, {"/m": znode("/m", b"", 2)}) is ReadBack.NOT_APPLIED
-    assert read_back(deletion, {"/m": None}) is ReadBack.CHANGED_SINCE
+    assert not was_applied(deletion, {"/m": znode("/m", b"", 2)})
+    assert not was_applied(deletion, {})
 
     sequential = single(MINE, Write("s", (Create("/s-", b"r", sequential=True),)))
-    assert classify(sequential, Unanswered("lost")) == Unknown((), "lost")
-    assert read_back(sequential, {}) is ReadBack.CHANGED_SINCE
+    assert not list(changing(sequential))
+    assert not was_applied(sequential, {})

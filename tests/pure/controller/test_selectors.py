@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from tests.worlds.controller_clusters import leadership
-from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership import selectors
-from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, PartitionElection
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
+
+
+def election(
+    replicas: Brokers, isr: Brokers, live: list[int], leader: int = NO_LEADER, deleting: Collection[int] = ()
+) -> PartitionElection:
+    """A partition before its election."""
+    return PartitionElection(replicas, leader, isr, live, deleting)
 
 
 def reason(answer: object) -> str:
@@ -36,44 +45,50 @@ def test_a_replica_about_to_be_deleted_does_not_begin() -> None:
 
 def test_the_replica_list_comes_before_the_isr() -> None:
     """1 stands first in the ISR, 2 in the replica list. The ISR keeps its order."""
-    assert selectors.offline((3, 2, 1), (1, 3, 2), [1, 2]) == Choice(2, (1, 2), (2, 1))
+    assert selectors.offline(election((3, 2, 1), (1, 3, 2), [1, 2])) == Choice(2, (1, 2), (2, 1))
 
 
 def test_an_unclean_election_needs_to_be_allowed() -> None:
     """No broker of the ISR is live; if it is allowed the ISR is the new leader alone."""
-    assert reason(selectors.offline((1, 2, 3), (1,), [2, 3])) == (
+    assert reason(selectors.offline(election((1, 2, 3), (1,), [2, 3]))) == (
         "no in-sync replica of 1 is live, and unclean election is off"
     )
-    assert selectors.offline((1, 2, 3), (1,), [2, 3], unclean=True) == Choice(2, (2,), (2, 3), unclean=True)
+    assert selectors.offline(election((1, 2, 3), (1,), [2, 3]), unclean=True) == Choice(
+        2, (2,), (2, 3), unclean=True
+    )
 
 
 def test_a_clean_election_is_preferred_to_an_unclean_one() -> None:
     """Allowed or not, an in-sync replica wins over an earlier one that is not."""
-    assert selectors.offline((1, 2, 3), (3,), [2, 3], unclean=True) == Choice(3, (3,), (2, 3))
+    assert selectors.offline(election((1, 2, 3), (3,), [2, 3]), unclean=True) == Choice(3, (3,), (2, 3))
 
 
 def test_no_replica_is_live() -> None:
     """Allowed or not, there is no broker to elect."""
-    assert reason(selectors.offline((1, 2), (1, 2), [3])) == "no replica of 1, 2 is live"
-    assert reason(selectors.offline((1, 2), (1, 2), [3], unclean=True)) == "no replica of 1, 2 is live"
+    assert reason(selectors.offline(election((1, 2), (1, 2), [3]))) == "no replica of 1, 2 is live"
+    assert (
+        reason(selectors.offline(election((1, 2), (1, 2), [3]), unclean=True)) == "no replica of 1, 2 is live"
+    )
 
 
 def test_an_empty_isr_elects_the_only_replica_there_is() -> None:
     """Left by a Kafka controller. There is no other who could know more (recipes 15)."""
-    assert selectors.offline((2,), (), [1, 2]) == Choice(2, (2,), (2,))
-    assert reason(selectors.offline((2,), (), [1])) == "no replica of 2 is live"
-    assert reason(selectors.offline((), (), [1])) == "it has no replicas"
+    assert selectors.offline(election((2,), (), [1, 2])) == Choice(2, (2,), (2,))
+    assert reason(selectors.offline(election((2,), (), [1]))) == "no replica of 2 is live"
+    assert reason(selectors.offline(election((), (), [1]))) == "it has no replicas"
 
 
 def test_an_empty_isr_of_several_replicas_takes_an_operator() -> None:
     """None of them is known to have everything (recipes 15)."""
-    assert "only an unclean election" in reason(selectors.offline((1, 2), (), [1, 2]))
-    assert selectors.offline((1, 2), (), [1, 2], unclean=True) == Choice(1, (1,), (1, 2), unclean=True)
+    assert "only an unclean election" in reason(selectors.offline(election((1, 2), (), [1, 2])))
+    assert selectors.offline(election((1, 2), (), [1, 2]), unclean=True) == Choice(
+        1, (1,), (1, 2), unclean=True
+    )
 
 
 def test_a_held_replica_is_not_elected_and_is_sent_nothing() -> None:
     """Not even uncleanly; a late request may delete it (recipes 17)."""
-    assert selectors.offline((1, 2, 3), (9,), [1, 2, 3], unclean=True, deleting=[1]) == Choice(
+    assert selectors.offline(election((1, 2, 3), (9,), [1, 2, 3], deleting=[1]), unclean=True) == Choice(
         2, (2,), (2, 3), unclean=True
     )
 
@@ -101,23 +116,25 @@ def test_a_topic_overrides_the_broker_both_ways(
 def test_a_preferred_replica_must_be_live_and_in_sync() -> None:
     """Otherwise the election is refused, whichever other broker could lead."""
     assert (
-        reason(selectors.preferred((1, 2), leadership(2, (1, 2)), [2]))
+        reason(selectors.preferred(election((1, 2), (1, 2), [2], leader=2)))
         == "the preferred replica 1 is not live"
     )
-    assert "not in sync; in sync are 2" in reason(selectors.preferred((1, 2), leadership(2, (2,)), [1, 2]))
-    assert selectors.preferred((1, 2), leadership(2, (2, 1)), [1, 2]) == Choice(1, (2, 1), (1, 2))
-    assert reason(selectors.preferred((), leadership(2, (2,)), [2])) == "the replica list is empty"
+    assert "not in sync; in sync are 2" in reason(
+        selectors.preferred(election((1, 2), (2,), [1, 2], leader=2))
+    )
+    assert selectors.preferred(election((1, 2), (2, 1), [1, 2], leader=2)) == Choice(1, (2, 1), (1, 2))
+    assert reason(selectors.preferred(election((), (2,), [2], leader=2))) == "the replica list is empty"
 
 
 def test_a_preferred_replica_that_leads_already_is_not_elected() -> None:
     """No write, also where it is not live any more."""
-    assert selectors.preferred((1, 2), leadership(1, (1, 2)), [1, 2]) == NotNeeded(1)
-    assert selectors.preferred((1, 2), leadership(1, (1, 2)), []) == NotNeeded(1)
+    assert selectors.preferred(election((1, 2), (1, 2), [1, 2], leader=1)) == NotNeeded(1)
+    assert selectors.preferred(election((1, 2), (1, 2), [], leader=1)) == NotNeeded(1)
 
 
 def test_all_replicas_get_the_leader_of_a_preferred_election() -> None:
     """Also one that is down: the sender leaves it out. A held one receives nothing."""
-    answer = selectors.preferred((1, 2, 3), leadership(2, (2, 1)), [1, 2], deleting=[3])
+    answer = selectors.preferred(election((1, 2, 3), (2, 1), [1, 2], leader=2, deleting=[3]))
 
     assert answer == Choice(1, (2, 1), (1, 2))
 
@@ -134,14 +151,14 @@ def test_the_target_has_an_order_of_its_own() -> None:
 def test_brokers_that_stop_neither_lead_nor_stay_in_sync() -> None:
     """All that are shutting down, not the asking one alone; they get LeaderAndIsr too
     (K26)."""
-    answer = selectors.controlled_shutdown((1, 2, 3, 4), (4, 2, 1, 3), live=[3, 4], shutting_down=[1, 2])
+    answer = selectors.controlled_shutdown(election((1, 2, 3, 4), (4, 2, 1, 3), [3, 4]), [1, 2])
 
     assert answer == Choice(3, (4, 3), (1, 2, 3, 4))
 
 
 def test_a_broker_that_stops_needs_a_successor_in_sync() -> None:
     """Otherwise the partition is left alone."""
-    answer = selectors.controlled_shutdown((1, 2, 3), (1, 2), live=[3], shutting_down=[1, 2])
+    answer = selectors.controlled_shutdown(election((1, 2, 3), (1, 2), [3]), [1, 2])
 
     assert reason(answer) == "no in-sync replica of 1, 2 stays"
 

@@ -13,7 +13,6 @@ from zkgroup.controller.machine.state_machines import (
     ReplicaPhase,
     partition_at_start,
     partition_table,
-    replica_at_start,
     replica_table,
 )
 
@@ -125,9 +124,3 @@ def test_a_partition_starts_as_its_leader_does() -> None:
     assert partition_at_start(1, [1]) is PartitionPhase.ONLINE
     assert partition_at_start(2, [1]) is PartitionPhase.OFFLINE
     assert partition_at_start(-1, [1]) is PartitionPhase.OFFLINE
-
-
-def test_replicas_of_dead_brokers_start_as_ineligible_for_deletion() -> None:
-    """Of every topic, not only of those being deleted."""
-    assert replica_at_start(2, [1]) is ReplicaPhase.DELETION_INELIGIBLE
-    assert replica_at_start(1, [1]) is ReplicaPhase.ONLINE

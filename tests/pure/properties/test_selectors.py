@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.leadership import selectors
-from zkgroup.controller.machine.leadership.selectors import Choice
+from zkgroup.controller.machine.leadership.selectors import Choice, PartitionElection
 from zkgroup.znodes.brokers import PartitionState
 
 IDS = st.integers(1, 6)
@@ -35,7 +35,7 @@ def test_an_offline_election_is_clean_whenever_it_can_be(
     able = [each for each in replicas if each in live - deleting]
     in_sync = [each for each in able if each in isr]
 
-    answer = selectors.offline(replicas, isr, live, unclean=unclean, deleting=deleting)
+    answer = selectors.offline(PartitionElection(replicas, -1, isr, live, deleting), unclean=unclean)
 
     if in_sync:
         assert sound(answer, live, deleting)
@@ -56,10 +56,11 @@ def test_an_isr_never_grows_by_decision(
     """Only leaders add to it; no decision empties it."""
     before = LeaderIsrAndControllerEpoch(PartitionState(leader, 3, isr, 1), 0)
     shutting_down = frozenset(range(1, 7)) - live
+    now = PartitionElection(replicas, leader, isr, live, deleting)
     answers = (
-        selectors.preferred(replicas, before, live, deleting),
+        selectors.preferred(now),
         selectors.reassigned(replicas, isr, live, deleting),
-        selectors.controlled_shutdown(replicas, isr, live, shutting_down, deleting),
+        selectors.controlled_shutdown(now, shutting_down),
     )
 
     for answer in answers:

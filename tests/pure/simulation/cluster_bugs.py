@@ -217,7 +217,7 @@ def _takes_every_broker_for_informed(patch: Patch) -> None:
 def _held_replicas_are_elected(patch: Patch) -> None:
     """Where nobody in sync lives, whoever does is good enough."""
     offline = selectors.offline
-    patch.setattr(selectors, "offline", lambda *args, **kwargs: offline(*args, **{**kwargs, "deleting": ()}))
+    patch.setattr(selectors, "offline", lambda now, **kwargs: offline(now._replace(deleting=()), **kwargs))
 
 
 def _held_replicas_are_named(patch: Patch) -> None:

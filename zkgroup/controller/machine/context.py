@@ -184,7 +184,7 @@ class ControllerContext:
 
     @property
     def live(self) -> frozenset[int]:
-        """Brokers that may be elected: the reachable ones that are not shutting down."""
+        """Brokers that may be elected: those that are not shutting down."""
         return self.live_or_shutting_down - self.shutting_down
 
     @property
@@ -302,14 +302,14 @@ class ControllerContext:
             elif leader >= 0:
                 leaders[leader] = {number}
 
-    def is_in_order(self, topic: str, live: frozenset[int], reachable: frozenset[int]) -> bool:
-        """Returns whether every partition has a leader among `live`, and all replicas are `reachable`."""
+    def is_in_order(self, topic: str, live: frozenset[int], live_or_shutting_down: frozenset[int]) -> bool:
+        """Whether live brokers lead all partitions, and all replicas are on brokers that are registered."""
         known = self._topics[topic]
         led = sum(map(len, known.leaders.values()))
         return (
             led == len(known.topic.partitions)
             and known.leaders.keys() <= live
-            and known.hosts.keys() <= reachable
+            and known.hosts.keys() <= live_or_shutting_down
         )
 
     def shared(self, leadership: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
@@ -353,23 +353,6 @@ class ControllerContext:
     def is_slots(self, topic: str) -> bool:
         """Returns whether the partitions of the topic are slots, whose logs are empty."""
         return topic == OFFSETS_TOPIC and self.slots is not None
-
-    def leadership_for_election(
-        self,
-        topic_partition: TopicPartition,
-        leadership: LeaderIsrAndControllerEpoch,
-        deleting: Collection[int],
-    ) -> LeaderIsrAndControllerEpoch:
-        """The state as elections see it: every live replica of a slot is in sync, as its log is empty.
-
-        What is in its ISR beside them stays there, as of any partition. `deleting`: brokers that may still
-        delete their replica; they are not in sync.
-        """
-        if not self.is_slots(topic_partition.topic):
-            return leadership
-        able = self.with_online_replica(topic_partition, self.live_or_shutting_down)
-        isr = tuple(each for each in self.replicas(topic_partition) if each in able and each not in deleting)
-        return leadership._replace(state=replace(leadership.state, isr=isr or leadership.isr))
 
     def is_going(self, topic_partition: TopicPartition) -> bool:
         """Returns whether its topic is queued for deletion, and so takes part in nothing else."""

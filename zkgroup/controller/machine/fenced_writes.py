@@ -9,22 +9,18 @@ it is active. (Kafka has the second alone since 2.1, KAFKA-6082; it lets a write
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
-from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Check,
     Code,
     Create,
     Delete,
     Multi,
-    MultiDone,
     MultiRefused,
-    NotSent,
     Operation,
-    Outcome,
     SetData,
 )
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -144,31 +140,6 @@ def set_state(
     return Write(topic_partition, (SetData(path, state.encode(), before.version),))
 
 
-class AllWritten(NamedTuple):
-    """Everything is written."""
-
-    stats: tuple[tuple[ZnodeStat | None, ...], ...]
-    """For each write, one for each of its operations: the new Stat of a SetData, None otherwise."""
-    zxid: int | None
-
-
-class Deposed(NamedTuple):
-    """A check of the head failed: this controller is no longer active, it resigns and writes nothing else."""
-
-    reason: str
-
-
-class Conflict(NamedTuple):
-    """Nothing is written: one write is based on something that has changed.
-
-    All writes of the packet are read and decided anew and sent singly; later only the conflicting ones.
-    """
-
-    write: Write
-    operation: Operation
-    code: Code
-
-
 class Refusal(NamedTuple):
     """A packet that has changed nothing."""
 
@@ -193,62 +164,26 @@ class Denied(str):
     __slots__ = ()
 
 
-class Unknown(NamedTuple):
-    """It may be written or not: the paths are read back before anything else is done."""
-
-    paths: tuple[str, ...]
-    reason: str
-
-
-class Unsent(NamedTuple):
-    """Certainly nothing is written, and no server has refused it."""
-
-    reason: str
-
-
-TransactionResult = AllWritten | Deposed | Conflict | Unknown | Unsent
-
 _CHANGES: Final = frozenset({Code.BAD_VERSION, Code.NODE_EXISTS, Code.NO_NODE, Code.NOT_EMPTY})
 _GONE: Final = {Code.BAD_VERSION: "has another version", Code.NO_NODE: "is gone"}
 
 
-def classify(packet: Packet, outcome: Outcome) -> TransactionResult:
-    """Returns what the outcome of a packet's request means."""
-    match outcome:
-        case MultiDone(stats, zxid):
-            return AllWritten(tuple(_by_write(packet, stats)), zxid)
-        case MultiRefused(index, code) if index < _HEAD:
-            path = packet.request.operations[index].path
-            return Deposed(f"{path} {_GONE.get(code, f'cannot be checked ({code.value})')}")
-        case MultiRefused(index, code):
-            return _conflict(packet, index, code)
-        case NotSent(reason):
-            return Unsent(reason)
-        case _:
-            reason = getattr(outcome, "reason", "") or type(outcome).__name__
-            return Unknown(tuple(each.path for each in _changing(packet)), reason)
+def why_deposed(packet: Packet, refused: MultiRefused) -> str | None:
+    """The check of the fence that has failed; None for a refusal of another operation."""
+    if refused.index >= _HEAD:
+        return None
+    path, code = packet.request.operations[refused.index].path, refused.code
+    return f"{path} {_GONE.get(code, f'cannot be checked ({code.value})')}"
 
 
-class ReadBack(Enum):
-    """Says what reading back shows of a packet without an answer."""
+def was_applied(packet: Packet, found: Mapping[str, Znode]) -> bool:
+    """Whether an unanswered packet was applied, from its paths as read back after a `sync`.
 
-    APPLIED = "applied"
-    NOT_APPLIED = "not applied"
-    CHANGED_SINCE = "changed since"
-    """Others have written all of its znodes since: the outcome cannot be found, and need not be. Decide
-    again."""
-
-
-def read_back(packet: Packet, found: Mapping[str, Znode | None]) -> ReadBack:
-    """Returns whether an unanswered packet was applied, from its paths as read back after a `sync`.
-
-    A transaction is applied whole or not at all, so the first operation that shows it is enough. What is
-    read goes into the context in any case.
+    A transaction is applied whole or not at all, so the first operation that shows it is enough. False also
+    where others have written all of its znodes since: the outcome cannot be found, and need not be.
     """
-    for operation in _changing(packet):
-        if operation.path in found and (answer := _found_by(operation, found[operation.path])):
-            return answer
-    return ReadBack.CHANGED_SINCE
+    shown = (_is_shown(operation, found.get(operation.path)) for operation in changing(packet))
+    return next((each for each in shown if each is not None), False)
 
 
 _HEAD: Final = 2
@@ -260,44 +195,26 @@ def _packet(head: Sequence[Operation], writes: Sequence[Write]) -> Packet:
     return Packet(tuple(writes), Multi(tuple(operations)))
 
 
-def _by_write(packet: Packet, stats: Sequence[ZnodeStat | None]) -> Iterator[tuple[ZnodeStat | None, ...]]:
-    at = _HEAD
-    for write in packet.writes:
-        yield tuple(stats[at : at + len(write.operations)])
-        at += len(write.operations)
-
-
-def _conflict(packet: Packet, index: int, code: Code) -> Conflict:
-    at = _HEAD
-    for write in packet.writes:
-        if index < at + len(write.operations):
-            return Conflict(write, write.operations[index - at], code)
-        at += len(write.operations)
-    raise AssertionError(f"operation {index} of a packet of {at}")
-
-
-def _changing(packet: Packet) -> Iterator[Create | SetData | Delete]:
+def changing(packet: Packet) -> Iterator[Create | SetData | Delete]:
     """Operations that leave something to be read; a sequential create's path is not known without a reply."""
     for operation in packet.request.operations[_HEAD:]:
         if not isinstance(operation, Check) and not (isinstance(operation, Create) and operation.sequential):
             yield operation
 
 
-def _found_by(operation: Create | SetData | Delete, znode: Znode | None) -> ReadBack | None:
-    """Returns what one znode says, or None where it may be either."""
+def _is_shown(operation: Create | SetData | Delete, znode: Znode | None) -> bool | None:
+    """Whether one znode shows that its operation was applied; None where it may be either."""
     if isinstance(operation, Create):
         if znode is None:
-            return ReadBack.NOT_APPLIED
+            return False
         # Null data, as parents have, says nothing of who made them.
         same = operation.data is not None and znode.data == operation.data and znode.stat.version == 0
-        return ReadBack.APPLIED if same else None
-    if isinstance(operation, Delete):
-        if znode is None:
-            return None
-        return ReadBack.NOT_APPLIED if znode.stat.version == operation.version else None
+        return same or None
     if znode is None:
         return None
     if znode.stat.version == operation.version:
-        return ReadBack.NOT_APPLIED
+        return False
+    if isinstance(operation, Delete):
+        return None
     same = znode.stat.version == operation.version + 1 and znode.data == operation.data
-    return ReadBack.APPLIED if same else None
+    return same or None

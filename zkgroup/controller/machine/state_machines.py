@@ -161,8 +161,3 @@ def partition_at_start(leader: int | None, live: Collection[int]) -> PartitionPh
     if leader is None:
         return PartitionPhase.NEW
     return PartitionPhase.ONLINE if leader in live else PartitionPhase.OFFLINE
-
-
-def replica_at_start(broker: int, reachable: Collection[int]) -> ReplicaPhase:
-    """Returns what a controller that takes over makes of a replica, of any topic, being deleted or not."""
-    return ReplicaPhase.ONLINE if broker in reachable else ReplicaPhase.DELETION_INELIGIBLE

@@ -8,7 +8,7 @@ LeaderAndIsr has carried it (`RequestSender.send`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.controller.machine import event_manager
@@ -16,28 +16,23 @@ from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndCo
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
 from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.fenced_writes import (
-    AllWritten,
-    Conflict,
     Denied,
-    Deposed,
     Packet,
-    ReadBack,
     Refusal,
-    Unknown,
-    Unsent,
     Write,
-    classify,
+    changing,
     pack,
-    read_back,
     set_state,
     single,
+    was_applied,
+    why_deposed,
 )
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
-from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Check, Code, Create, NotSent, Outcome, SetData, Sync
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.requests import Code, Create, MultiDone, MultiRefused, NotSent, SetData, Sync
 from zkgroup.runtime.procedures import ConnectionLossError, GuardRefusedError, Procedure, Query, ask
 from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
 from zkgroup.znodes.controller import ControllerRegistration
@@ -306,48 +301,45 @@ class StateWriter:
     def _send(self, packets: tuple[Packet, ...]) -> Procedure[list[Refusal]]:
         """Sends all at once; returns those that changed nothing, with what was in the way."""
         outcomes = yield tuple(Query(packet.request) for packet in packets)
-        conflicts: list[Refusal] = []
+        refusals: list[Refusal] = []
         unknown: list[Packet] = []
         deposed = missing = None
         for packet, outcome in zip(packets, outcomes, strict=True):
-            match classify(packet, outcome):
-                case AllWritten(_, zxid):
+            match outcome:
+                case MultiDone(stats, zxid):
                     self._reader.saw(zxid)
-                    self._follow(packet, outcome)
-                case Deposed(reason):
-                    deposed = reason
-                case Conflict(_, operation, code):
-                    conflicts.append(Refusal(packet, code, operation.path))
-                case Unknown():
-                    unknown.append(packet)
-                case Unsent():
-                    assert isinstance(outcome, NotSent)
+                    self._follow(packet, stats)
+                case MultiRefused(index, code):
+                    deposed = why_deposed(packet, outcome) or deposed
+                    refusals.append(Refusal(packet, code, packet.request.operations[index].path))
+                case NotSent():
                     missing = outcome
+                case _:
+                    unknown.append(packet)
         if deposed is not None:
             raise GuardRefusedError(deposed)
         if missing is not None:
             raise ConnectionLossError(missing)
         if unknown:
-            conflicts += yield from self._read_back(unknown)
-        return conflicts
+            refusals += yield from self._read_back(unknown)
+        return refusals
 
     def _read_back(self, unknown: list[Packet]) -> Procedure[list[Refusal]]:
         """Packets without an answer: what is found decides. Raises ConnectionLossError where nothing can be
         found."""
         yield from ask(Query(Sync(ControllerRegistration.path())))
-        paths = [path for packet in unknown for path in _paths(packet)]
-        found = yield from self._reader.read_many(paths)
-        conflicts = []
+        found = yield from self._reader.read_many(
+            each.path for packet in unknown for each in changing(packet)
+        )
+        refusals = []
         for packet in unknown:
-            is_applied = (
-                read_back(packet, {path: found.get(path) for path in _paths(packet)}) is ReadBack.APPLIED
-            )
+            is_applied = was_applied(packet, found)
             if not is_applied:
-                conflicts.append(Refusal(packet, Code.BAD_VERSION, None))
+                refusals.append(Refusal(packet, Code.BAD_VERSION, None))
             self._lists_applied(packet, found, certainly=is_applied)
-            for path in _paths(packet):
-                self._take_in(path, found.get(path))
-        return conflicts
+            for each in changing(packet):
+                self._take_in(each.path, found.get(each.path))
+        return refusals
 
     def _lists_applied(self, packet: Packet, found: Mapping[str, Znode], *, certainly: bool) -> None:
         """Replica lists that were written after all are known ones, whatever has become of them since; else
@@ -365,9 +357,8 @@ class StateWriter:
                 if certainly or (now is not None and holds_lists(now, lists)):
                     self._context.topic_seen(topic[1], lists, operation.version + 1)
 
-    def _follow(self, packet: Packet, outcome: Outcome) -> None:
+    def _follow(self, packet: Packet, stats: Sequence[ZnodeStat | None]) -> None:
         """Takes what an applied packet has set into the context."""
-        stats = getattr(outcome, "stats", ())
         for operation, stat in zip(packet.request.operations, stats, strict=True):
             if isinstance(operation, Create) and (match := _STATE.fullmatch(operation.path)):
                 version = 0
@@ -425,10 +416,3 @@ def holds_lists(found: Topic, mine: Topic) -> bool:
 
 def _is_taken_in(path: str) -> bool:
     return _STATE.fullmatch(path) is not None or _TOPIC.fullmatch(path) is not None
-
-
-def _paths(packet: Packet) -> Iterator[str]:
-    """The paths by which a packet can be settled."""
-    for each in packet.request.operations:
-        if not isinstance(each, Check) and not (isinstance(each, Create) and each.sequential):
-            yield each.path

@@ -317,7 +317,8 @@ class Model(Steps, Surroundings):
                 alive = [b for b in ar if up(b) and b in isr]
                 if self.code:
                     ups = [b for b in range(1, self.n + 1) if up(b)]
-                    choice = selectors.offline(ar, isr, ups, deleting=late)
+                    now = selectors.PartitionElection(ar, leader, isr, ups, late)
+                    choice = selectors.offline(now)
                     alive = [choice.leader] if isinstance(choice, selectors.Choice) else []
                 if alive:
                     yield from fenced(

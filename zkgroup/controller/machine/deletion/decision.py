@@ -32,17 +32,17 @@ class DeletionState(NamedTuple):
     """`delete.topic.enable`."""
     phases: Mapping[PartitionAndReplica, ReplicaPhase]
     """Every replica of its replica lists."""
-    reachable: Collection[int]
+    live_or_shutting_down: Collection[int]
     moving: Collection[TopicPartition] = ()
     """Partitions of it with an open reassignment."""
     refused: str | None = None
     """Says why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
-    """Brokers that an operator does not wait for. Those of them that are reachable are asked all the same."""
+    """Brokers that an operator does not wait for. Those that are registered are asked all the same."""
     are_slots: bool = False
     """Its partitions are the slots of group coordinators."""
     strays: Collection[PartitionAndReplica] = ()
-    """Stray replicas of reassignments on reachable brokers that were sent StopReplica with deletion."""
+    """Stray replicas of reassignments on registered brokers that were sent StopReplica with deletion."""
 
 
 class RemoveMarker(NamedTuple):
@@ -64,7 +64,7 @@ class GiveUp(NamedTuple):
 
 
 class DeletionStart(NamedTuple):
-    """Hides the topic, then stops and deletes what is reachable.
+    """Hides the topic, then stops and deletes what is there.
 
     UpdateMetadata with leader -2 to every broker; `blocked` become ineligible; `replicas` go offline (stop,
     ISR shrink, no LeaderAndIsr to the others), then are deleted.
@@ -103,17 +103,19 @@ def decide(now: DeletionState) -> Step:
     if not left:
         return _finish(now, ())
     started = [replica for replica, phase in left.items() if phase is _Phase.DELETION_STARTED]
-    if dead := [replica for replica in started if replica.broker not in now.reachable]:
+    if dead := [replica for replica in started if replica.broker not in now.live_or_shutting_down]:
         return GiveUp(tuple(sorted(dead)))
     if started:
         return DeletionWait(f"waits for the answer of {_named(started)}")
-    left_behind = [each for each in left if each.broker in now.without and each.broker not in now.reachable]
+    left_behind = [
+        each for each in left if each.broker in now.without and each.broker not in now.live_or_shutting_down
+    ]
     if len(left_behind) == len(left):
         return _finish(now, tuple(sorted(left_behind)))
     if now.refused is not None:
         return DeletionWait(now.refused)
-    able = sorted(replica for replica in left if replica.broker in now.reachable)
-    blocked = sorted(replica for replica in left if replica.broker not in now.reachable)
+    able = sorted(replica for replica in left if replica.broker in now.live_or_shutting_down)
+    blocked = sorted(replica for replica in left if replica.broker not in now.live_or_shutting_down)
     if able:
         fresh = tuple(replica for replica in blocked if left[replica] is not _Phase.DELETION_INELIGIBLE)
         return DeletionStart(tuple(able), fresh)

@@ -83,14 +83,14 @@ class Loading(Feature):
 
         To be called once, when everything is loaded and nothing is sent or decided yet.
         """
-        context, reachable = self._context, self._context.live_or_shutting_down
+        context = self._context
         recipients: dict[TopicPartition, Brokers] = {}
         others: dict[TopicPartition, frozenset[int]] = {}
         for each, zxid in context.first_states.items():
             leadership = context.leadership(each)
             if leadership is None or not self._may_be_unannounced(each, leadership):
                 continue
-            live = reachable.intersection(context.replicas(each))
+            live = context.live_or_shutting_down.intersection(context.replicas(each))
             never_away = {one for one in live if one in leadership.isr and _is_older(context, one, zxid)}
             if never_away:
                 recipients[each], others[each] = tuple(sorted(never_away)), live - never_away

@@ -27,8 +27,8 @@ from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionAndReplica,
     PartitionPhase,
+    ReplicaPhase,
     partition_at_start,
-    replica_at_start,
 )
 from zkgroup.controller.machine.state_writes import (
     ATTEMPTS_MAX,
@@ -196,8 +196,8 @@ class TopicChanges(Feature):
     def enter_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Gives these partitions and their replicas the phases that follow from what was read of them."""
         context, mine = self._context, list(partitions)
-        live, reachable = context.live, context.live_or_shutting_down
-        self._context.partition_phases.forget(mine)
+        live = context.live
+        context.partition_phases.forget(mine)
         for each in mine:
             leadership = context.leadership(each)
             leader = None if leadership is None else leadership.leader
@@ -207,25 +207,24 @@ class TopicChanges(Feature):
             if leadership is None and self._is_unreadable(each):
                 phase = PartitionPhase.OFFLINE
             if phase is not PartitionPhase.ONLINE:
-                self._context.partition_phases.begin(each, phase)
-        if gone := context.hosts({each.topic for each in mine}) - reachable:
+                context.partition_phases.begin(each, phase)
+        if gone := context.hosts({each.topic for each in mine}) - context.live_or_shutting_down:
             for each in mine:
-                for broker in context.replicas(each):
-                    if broker in gone:
-                        self._context.replica_phases.begin(
-                            PartitionAndReplica(each, broker), replica_at_start(broker, reachable)
-                        )
+                for replica in [
+                    PartitionAndReplica(each, id_) for id_ in context.replicas(each) if id_ in gone
+                ]:
+                    context.replica_phases.begin(replica, ReplicaPhase.DELETION_INELIGIBLE)
 
     def enter_all_partitions(self) -> None:
         """The same for every partition, once all is read. Topics in which nothing is unusual cost a
         glance."""
         context = self._context
-        live, reachable = context.live, context.live_or_shutting_down
+        live, live_or_shutting_down = context.live, context.live_or_shutting_down
         self._context.partition_phases.forget(context.partitions())
         unusual = [
             name
             for name in sorted(context.topics)
-            if context.offline_replicas or not context.is_in_order(name, live, reachable)
+            if context.offline_replicas or not context.is_in_order(name, live, live_or_shutting_down)
         ]
         self.enter_partitions([each for name in unusual for each in context.partitions(name)])
 

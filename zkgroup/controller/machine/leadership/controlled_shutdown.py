@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from zkgroup.controller.machine import event_manager
-from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.events import ShutdownAnswered, ShutdownAsked
 from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, PartitionElection
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
@@ -127,19 +126,10 @@ class ControlledShutdowns(Feature):
             if self._moves(each) and (leadership := context.leadership(each)) and leadership.leader != broker
         ]
 
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice | NotNeeded:
-            if leadership.leader not in context.shutting_down:
-                return NotNeeded(leadership.leader)
-            deleting = self._pending_deletes.of(context, topic_partition)
-            return selectors.controlled_shutdown(
-                context.replicas(topic_partition),
-                context.leadership_for_election(topic_partition, leadership, deleting).isr,
-                context.with_online_replica(topic_partition, context.live_or_shutting_down),
-                context.shutting_down,
-                deleting,
-            )
+        def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice | NotNeeded:
+            if now.leader not in context.shutting_down:
+                return NotNeeded(now.leader)
+            return selectors.controlled_shutdown(now, context.shutting_down)
 
         batch = self._requests.batch()
         yield from self._elections.elect(led, select, batch)

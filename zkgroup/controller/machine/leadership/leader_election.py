@@ -12,7 +12,14 @@ from zkgroup.controller.machine.context import Brokers, LeaderIsrAndControllerEp
 from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
-from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, without_replica
+from zkgroup.controller.machine.leadership.selectors import (
+    Choice,
+    NoChoice,
+    NotNeeded,
+    PartitionElection,
+    election_of,
+    without_replica,
+)
 from zkgroup.controller.machine.requests.batch import RequestBatch
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionPhase
@@ -29,7 +36,7 @@ LEADERLESS: Final = frozenset({PartitionPhase.NEW, PartitionPhase.OFFLINE})
 NAMED_MAX: Final = 5
 """Partitions without a leader that a log line names; the status names all."""
 
-Select = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], Choice | NoChoice | NotNeeded]
+Select = Callable[[TopicPartition, PartitionElection], Choice | NoChoice | NotNeeded]
 
 
 class Led(NamedTuple):
@@ -186,10 +193,11 @@ class LeaderElections(Feature):
         ) -> PartitionState | str:
             choices.pop(topic_partition, None)
             unneeded.discard(topic_partition)
-            match select(topic_partition, leadership):
+            now = self.election_of(topic_partition, leadership)
+            match select(topic_partition, now):
                 case Choice() as choice:
                     choices[topic_partition] = choice
-                    before[topic_partition] = self.in_sync(topic_partition, leadership)
+                    before[topic_partition] = self._in_sync(topic_partition, now.isr)
                     return leadership.decided(choice.leader, choice.isr, self._identity.epoch)
                 case NoChoice(reason):
                     return reason
@@ -262,20 +270,12 @@ class LeaderElections(Feature):
         Whether a leader that is not in sync is allowed is read, from the topic's configuration, only where no
         replica that is in sync is live.
         """
-        context = self._context
         allowed: set[TopicPartition] = set()
         checked: set[TopicPartition] = set()
 
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice:
-            return selectors.offline(
-                context.replicas(topic_partition),
-                self.in_sync(topic_partition, leadership),
-                context.with_online_replica(topic_partition, context.live),
-                unclean=topic_partition in allowed,
-                deleting=self._pending_deletes.of(context, topic_partition),
-            )
+        def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice:
+            now = now._replace(isr=self._in_sync(topic_partition, now.isr))
+            return selectors.offline(now, unclean=topic_partition in allowed)
 
         led = Led({}, dict.fromkeys(partitions, ""), frozenset())
         # Twice where a conflict has shown that no replica in the ISR is live, unlike in the ISR known before.
@@ -339,17 +339,19 @@ class LeaderElections(Feature):
             if notify_removed and leadership.isr == (leadership.leader,):
                 self._unconfirmed.elected(topic_partition, leadership.leader, before[topic_partition])
 
-    def in_sync(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> Brokers:
+    def election_of(
+        self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+    ) -> PartitionElection:
+        """A partition in this state as elections see it."""
+        return election_of(self._context, self._pending_deletes, topic_partition, leadership)
+
+    def _in_sync(self, topic_partition: TopicPartition, isr: Brokers) -> Brokers:
         """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
 
-        It has never led, so nothing was acknowledged since: the others still have everything. Of a slot it is
-        every live replica that no broker may still delete.
+        It has never led, so nothing was acknowledged since: the others still have everything.
         """
-        if self._context.is_slots(topic_partition.topic):
-            deleting = self._pending_deletes.of(self._context, topic_partition)
-            return self._context.leadership_for_election(topic_partition, leadership, deleting).isr
         offline = self._context.offline_replicas.get(topic_partition, ())
-        return self._unconfirmed.in_sync(topic_partition, leadership.isr, offline)
+        return self._unconfirmed.in_sync(topic_partition, isr, offline)
 
     def take_over_foreign_states(self, batch: RequestBatch) -> Procedure[None]:
         """Writes each state of a Kafka controller with this controller epoch and a new leader epoch.
@@ -395,15 +397,10 @@ class LeaderElections(Feature):
         """
         context = self._context
 
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice | NotNeeded:
-            if topic_partition not in self._context.restarted_leaders:
-                return NotNeeded(leadership.leader)
-            able = context.with_online_replica(topic_partition, context.live)
-            deleting = self._pending_deletes.of(context, topic_partition)
-            state = context.leadership_for_election(topic_partition, leadership, deleting)
-            return selectors.started_again(context.replicas(topic_partition), state, able, deleting)
+        def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice | NotNeeded:
+            if topic_partition not in context.restarted_leaders:
+                return NotNeeded(now.leader)
+            return selectors.started_again(now)
 
         mine = [
             each
@@ -422,13 +419,13 @@ class LeaderElections(Feature):
 
     def _without_isr(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those without a live broker in the ISR, as far as is known."""
-        context, live = self._context, self._context.live
-        return [
-            each
-            for each in partitions
-            if (leadership := context.leadership(each))
-            and not context.with_online_replica(each, live) & set(self.in_sync(each, leadership))
-        ]
+        found = []
+        for each in partitions:
+            if (leadership := self._context.leadership(each)) is not None:
+                now = self.election_of(each, leadership)
+                if set(self._in_sync(each, now.isr)).isdisjoint(now.live):
+                    found.append(each)
+        return found
 
     def _carry_out_afresh(
         self,

@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zkgroup.controller.machine.context import ControllerContext, LeaderIsrAndControllerEpoch
+from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.event_manager import EventKind
 from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections, Led
-from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded
+from zkgroup.controller.machine.leadership.selectors import (
+    Choice,
+    NoChoice,
+    NotNeeded,
+    PartitionElection,
+    election_of,
+)
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Read
@@ -114,21 +120,8 @@ class PreferredElections(Feature):
 
     def elect_preferred(self, partitions: Iterable[TopicPartition]) -> Procedure[Led]:
         """Elects the first replica of each where it is live and in sync, and sends LeaderAndIsr."""
-        context = self._context
-
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice | NotNeeded:
-            deleting = self._pending_deletes.of(context, topic_partition)
-            return selectors.preferred(
-                context.replicas(topic_partition),
-                context.leadership_for_election(topic_partition, leadership, deleting),
-                context.with_online_replica(topic_partition, context.live),
-                deleting,
-            )
-
         batch = self._requests.batch()
-        led = yield from self._elections.elect(partitions, select, batch)
+        led = yield from self._elections.elect(partitions, lambda _, now: selectors.preferred(now), batch)
         self._requests.send(batch)
         return led
 
@@ -161,21 +154,17 @@ def preferred_elections_due(
             for broker, led_by_others in elsewhere.items()
             if broker in live and len(led_by_others) * 100 > percentage * preferred_count[broker]
             for topic_partition in led_by_others
-            if _can_lead(context, pending_deletes, topic_partition, broker)
+            if _can_be_led_by_preferred(context, pending_deletes, topic_partition)
         )
     )
 
 
-def _can_lead(
-    context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition, broker: int
+def _can_be_led_by_preferred(
+    context: ControllerContext, pending_deletes: PendingDeletes, topic_partition: TopicPartition
 ) -> bool:
     leadership = context.leadership(topic_partition)
-    deleting = pending_deletes.of(context, topic_partition)
-    return (
-        leadership is not None
-        and broker in context.leadership_for_election(topic_partition, leadership, deleting).isr
-        and broker not in context.offline_replicas.get(topic_partition, ())
-        and broker not in deleting
+    return leadership is not None and isinstance(
+        selectors.preferred(election_of(context, pending_deletes, topic_partition, leadership)), Choice
     )
 
 
@@ -220,19 +209,10 @@ class UncleanElections(Feature):
         batch = self._requests.batch()
         wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
 
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice | NotNeeded:
-            if self._has_leader(topic_partition, leadership):
-                return NotNeeded(leadership.leader)
-            deleting = self._pending_deletes.of(context, topic_partition)
-            return selectors.offline(
-                context.replicas(topic_partition),
-                context.leadership_for_election(topic_partition, leadership, deleting).isr,
-                context.with_online_replica(topic_partition, context.live),
-                unclean=True,
-                deleting=deleting,
-            )
+        def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice | NotNeeded:
+            if self._has_leader(topic_partition, now.leader):
+                return NotNeeded(now.leader)
+            return selectors.offline(now, unclean=True)
 
         led = yield from self._elections.elect(wanted, select, batch)
         self._requests.send(batch)
@@ -266,8 +246,8 @@ class UncleanElections(Feature):
             )
         return None
 
-    def _has_leader(self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        return leadership.leader in self._context.with_online_replica(
+    def _has_leader(self, topic_partition: TopicPartition, leader: int) -> bool:
+        return leader in self._context.with_online_replica(
             topic_partition, self._context.live_or_shutting_down
         )
 

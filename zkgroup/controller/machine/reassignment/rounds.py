@@ -35,8 +35,6 @@ from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write, set_state
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import (
-    Choice,
-    NoChoice,
     started_again,
 )
 from zkgroup.controller.machine.open_reassignments import (
@@ -236,14 +234,7 @@ class Reassignments(Feature):
         if not cut:
             return
         batch = self._requests.batch()
-
-        def select(
-            topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-        ) -> Choice | NoChoice:
-            able = context.with_online_replica(topic_partition, context.live)
-            return started_again(context.replicas(topic_partition), leadership, able)
-
-        led = yield from self._elections.elect(cut, select, batch)
+        led = yield from self._elections.elect(cut, lambda _, now: started_again(now), batch)
         self._requests.send(batch)
         if led.chosen:
             self._core.note("reassignment.taken_back", partitions=tuple(map(str, sorted(led.chosen))))

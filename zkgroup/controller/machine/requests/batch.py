@@ -192,11 +192,11 @@ class RequestBatch:
         """One body for all that get the same: a hundred thousand partitions are encoded once."""
         if not self._has_metadata:
             return
-        reachable = view.context.live_or_shutting_down
-        full = reachable if self._everything is None else self._everything & reachable
+        live_or_shutting_down = view.context.live_or_shutting_down
+        full = live_or_shutting_down if self._everything is None else self._everything & live_or_shutting_down
         for brokers, infos in (
             (full, view.of_all),
-            (reachable - full, lambda: view.of_each(sorted(self._metadata))),
+            (live_or_shutting_down - full, lambda: view.of_each(sorted(self._metadata))),
         ):
             if brokers:
                 request = self._metadata_request(view, infos())

@@ -356,16 +356,16 @@ class RequestSender:
             self.queues.flush()
 
     def _note_sent(self, batch: RequestBatch) -> None:
-        """Removes from `unsent` the partitions whose reachable replicas all get the state."""
+        """Removes from `unsent` the partitions whose live replicas all get the state."""
         context = self._context
         if batch.leads_all:
             self.unsent = PartitionSet(filter(context.is_going, self.unsent.of(context.deletions)))
         live = context.live
         for topic_partition in [each for each in batch.named if each in self.unsent]:
-            able = context.with_online_replica(topic_partition, live) - self._pending_deletes.of(
+            live_replicas = context.with_online_replica(topic_partition, live) - self._pending_deletes.of(
                 context, topic_partition
             )
-            wanted = able.intersection(context.replicas(topic_partition))
+            wanted = live_replicas.intersection(context.replicas(topic_partition))
             if topic_partition in self._reassignments or batch.reaches(topic_partition, wanted):
                 self.unsent.discard(topic_partition)
 
