@@ -19,8 +19,9 @@ DIFFERENCES = [
         (
             "Versions 0 to 2 get error 43, a transactional id 53. An idempotent producer that is not known and does "
             "not begin with sequence 0 gets 59, and a duplicate older than the last five batches 46 (Kafka: "
-            "accepted, 45). A batch larger than `segment.bytes` is appended (Kafka: 18), and the records in a "
-            "batch are not examined. Bytes behind the batch get 87 (Kafka drops what is no whole batch), null "
+            "accepted, 45). A batch larger than `segment.bytes` is appended (Kafka: 18). The records in a "
+            "batch are examined only in topics with `cleanup.policy=compact`, and not with snappy, lz4 and zstd: "
+            "records without a key get 87. Bytes behind the batch get 87 (Kafka drops what is no whole batch), null "
             "records 87 and an unknown compression 76 (Kafka: -1)."
         ),
     ),

@@ -170,7 +170,7 @@ def test_nothing_is_deleted_where_the_policy_is_not_to_delete(policy: str) -> No
 
     config = configs.present.of("orders")
     assert (config.retention_ms, config.retention_bytes, config.segment_ms) == (-1, -1, 7)
-    assert config.keeps_all
+    assert (config.keeps_all, config.needs_keys) == (True, "compact" in policy)
     configs.configured(TOPIC, {"retention.ms": "1"})
     assert configs.present.of("orders").retention_ms == 1
 
@@ -180,7 +180,8 @@ def test_with_both_policies_retention_applies() -> None:
     configs = LogConfigs(1, LogConfig())
     configs.configured(TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": "1"})
 
-    assert configs.present.of("orders").retention_ms == 1
+    config = configs.present.of("orders")
+    assert (config.retention_ms, config.keeps_all, config.needs_keys) == (1, False, True)
 
 
 def test_a_topic_may_delete_where_brokers_compact() -> None:

@@ -6,16 +6,20 @@ Sources: kafka/log/Log.scala (`analyzeAndValidateRecords`), kafka/log/LogValidat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.errors import CorruptRecordError
+from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import (
     BatchHeader,
+    can_be_read,
     check_batch,
     check_records,
     read_header,
+    records_of,
     stamp,
     stamp_append_time,
 )
@@ -44,7 +48,9 @@ class RefusedBatches(NamedTuple):
     """The records for which a batch is refused, where it is refused for single records."""
 
 
-def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | RefusedBatches:
+def checked_batches(
+    records: Buffer, config: LogConfig, topic_partition: TopicPartition
+) -> list[BatchHeader] | RefusedBatches:
     """The headers of a client's batches, all of which may be appended."""
     try:
         batches = check_records(records)
@@ -52,9 +58,14 @@ def checked_batches(records: Buffer, config: LogConfig) -> list[BatchHeader] | R
         return RefusedBatches(_CODES.get(error.field, ErrorCode.CORRUPT_RECORD), str(error))
     if not batches:
         return RefusedBatches(ErrorCode.INVALID_RECORD, "expected a record batch, found none")
+    at = 0
     for batch in batches:
-        if (refused := _refusal(batch, config)) is not None:
+        refused = _refusal(batch, config)
+        if refused is None and config.needs_keys and can_be_read(batch):
+            refused = _refused_keys(memoryview(records)[at : at + batch.size], topic_partition)
+        if refused is not None:
             return refused
+        at += batch.size
     return batches
 
 
@@ -89,6 +100,20 @@ def _refused_timestamps(batch: BatchHeader) -> RefusedBatches:
         "one or more records are refused for their timestamps",
         tuple(RecordError(index, reason) for index in named),
     )
+
+
+def _refused_keys(batch: Buffer, topic_partition: TopicPartition) -> RefusedBatches | None:
+    """Names each record without a key, in Kafka's words, or the place where the records are damaged."""
+    where = f"topic partition {topic_partition.topic}-{topic_partition.partition}"
+    reason = f"Compacted topic cannot accept message without key in {where}."
+    try:
+        without_key = (index for index, record in enumerate(records_of(batch)) if record.key is None)
+        named = tuple(RecordError(index, reason) for index in islice(without_key, RECORD_ERRORS_MAX))
+    except CorruptRecordError as error:
+        return RefusedBatches(ErrorCode.INVALID_RECORD, str(error))
+    if not named:
+        return None
+    return RefusedBatches(ErrorCode.INVALID_RECORD, "One or more records have been rejected", named)
 
 
 def stamped(

@@ -41,6 +41,8 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     keeps_all: bool = False
     """True if no record may be deleted: the topic's `cleanup.policy` lacks `delete`."""
+    needs_keys: bool = False
+    """True if a record without a key is refused: the topic's `cleanup.policy` has `compact`."""
     flush: Flush = Flush.NONE
     producer_id_expiration_ms: int = WEEK_MS
     """Kafka's `transactional.id.expiration.ms`, which is about idempotent producers too."""

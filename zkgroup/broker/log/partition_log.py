@@ -1,7 +1,7 @@
 """The log of one replica, in segments: Kafka's `UnifiedLog`.
 
 A leader stamps offsets and its epoch on the batches that clients send; a follower keeps what its leader has
-stamped. Records are never decoded, but for offsets by time, and never encoded anew.
+stamped. Records are decoded only for offsets by time and to look for keys, and never encoded anew.
 
 What a method changes in the files is such that a crash at any point leaves a log that opens (`log_loader`).
 A method that raises ReplicaStorageError has changed nothing that a reader can see, unless it says otherwise.
@@ -168,7 +168,7 @@ class PartitionLog:
         Errors: 2 damaged, 10 too large, 32 and 87 batches that Kafka does not take either, and of an
         idempotent producer 45, 46, 47, 59. A duplicate has no error and the offsets of the first time.
         """
-        batches = checked_batches(records, self.config)
+        batches = checked_batches(records, self.config, self.topic_partition)
         if isinstance(batches, RefusedBatches):
             return Appended(batches.error, message=batches.reason, record_errors=batches.record_errors)
         at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME

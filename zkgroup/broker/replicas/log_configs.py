@@ -1,7 +1,8 @@
 """The settings of each topic's logs: its own, else those of brokers, or the defaults. Pure.
 
 Nothing is compacted here. Nothing is deleted from a topic whose `cleanup.policy` lacks `delete`: where it is
-`compact`, deletion by time or size would lose the last record of a key. With both, retention applies.
+`compact`, deletion by time or size would lose the last record of a key. With both, retention applies. With
+`compact` a record needs a key, as in Kafka.
 
 Names: kafka/log/LogConfig.scala, kafka/server/DynamicBrokerConfig.scala @2.8.2.
 """
@@ -136,22 +137,17 @@ class LogConfigs:
         return TopicLogConfigs(_config(self._default, brokers), topics)
 
 
-_KEEPS_ALL: Final = "keeps all"
-"""Key of parsed values: whether nothing is deleted, because the policy is not to."""
-
-
 def _parsed(name: str, text: str) -> dict[str, Any]:
+    """Values of `LogConfig`."""
     if name == CLEANUP_POLICY:
         policies = cleanup_policies(text)
         if not policies <= {"compact", "delete"}:
             raise ConfigError(f"expected delete, compact, both or nothing, found {text!r}")
-        return {_KEEPS_ALL: "delete" not in policies}
+        return {"keeps_all": "delete" not in policies, "needs_keys": "compact" in policies}
     setting = _SETTINGS[name]
     return {setting.attribute: setting.parse(text)}
 
 
 def _config(default: LogConfig, values: Mapping[str, Any]) -> LogConfig:
-    config = replace(default, **{name: value for name, value in values.items() if name != _KEEPS_ALL})
-    if values.get(_KEEPS_ALL):
-        config = replace(config, retention_ms=-1, retention_bytes=-1, keeps_all=True)
-    return config
+    config = replace(default, **values)
+    return replace(config, retention_ms=-1, retention_bytes=-1) if config.keeps_all else config

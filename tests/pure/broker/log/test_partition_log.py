@@ -21,7 +21,8 @@ from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage, Storage
 from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.record_batch import has_crc
+from zkgroup.wire.record_batch import Record, build_batch, has_crc
+from zkgroup.wire.records import RecordError
 
 SMALL = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
 
@@ -110,6 +111,36 @@ def test_what_a_client_sends_wrong_is_an_error_and_appends_nothing(records: byte
     assert (appended.error, appended.base_offset) == (error, -1)
     assert appended.message
     assert log.end_offset == 1
+
+
+def keyed(*keys: bytes | None, gzip: bool = False) -> bytes:
+    """A batch with a record for each key."""
+    return build_batch([Record(number, 1, key, b"v") for number, key in enumerate(keys)], gzip=gzip)
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_a_compacted_topic_takes_no_record_without_a_key(gzip: bool) -> None:
+    """The whole append fails, and each such record is named, as by Kafka 2.8.2; an empty key is one."""
+    log = new_log(config=LogConfig(needs_keys=True))
+    appended = log.append_as_leader(keyed(b"k") + keyed(b"k", None, b"", None, gzip=gzip), 0, 1_000)
+
+    reason = "Compacted topic cannot accept message without key in topic partition orders-0."
+    assert appended.error is ErrorCode.INVALID_RECORD
+    assert appended.record_errors == (RecordError(1, reason), RecordError(3, reason))
+    assert log.end_offset == 0
+    assert log.append_as_leader(keyed(b"k", b"", gzip=gzip), 0, 1_000).error is ErrorCode.NONE
+
+
+def test_the_records_of_a_compacted_topic_are_opened_where_they_can_be() -> None:
+    """Damage behind the checksum is refused; batches with snappy, lz4 and zstd are appended as they are."""
+    log = new_log(config=LogConfig(needs_keys=True))
+    damaged = edited(61, ">b", 0x7F)
+
+    appended = log.append_as_leader(damaged, 0, 1_000)
+    assert (appended.error, appended.record_errors) == (ErrorCode.INVALID_RECORD, ())
+    for compression in (2, 3, 4):
+        assert log.append_as_leader(edited(21, ">h", compression), 0, 1_000).error is ErrorCode.NONE
+    assert new_log().append_as_leader(damaged, 0, 1_000).error is ErrorCode.NONE  # elsewhere none is opened
 
 
 def test_an_idempotent_producer_is_answered_with_the_first_offset(storage: Storage) -> None:
