@@ -108,3 +108,14 @@ def parse(contents: Iterable[bytes]) -> Recording:
 def in_order(record: HistoryRecord) -> tuple[int, int, str, int]:
     """Sort key: by time, and records of one process and member as they were written."""
     return record.ts, record.pid, record.member, record.seq
+
+
+def in_time(
+    records: Iterable[HistoryRecord] | Recording,
+) -> tuple[tuple[HistoryRecord, ...], tuple[str, ...]]:
+    """The records in the order of time, and the gaps of a recording."""
+    damage: tuple[str, ...] = ()
+    if isinstance(records, Recording):
+        damage = tuple(f"not a record: {line!r}" for line in records.broken)
+        records = records.records
+    return tuple(sorted(records, key=in_order)), damage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from zkgroup.model import TopicPartition
 
@@ -76,12 +76,6 @@ class Figures:
         """Share of the operations whose outcome is unknown, from 0 to 1."""
         return self.unknown_outcomes / self.operations if self.operations else 0.0
 
-    def __add__(self, other: Figures) -> Figures:
-        """The sum of the figures of two runs."""
-        total = Figures(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
-        total.overlap_ms_max = max(self.overlap_ms_max, other.overlap_ms_max)
-        return total
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -103,8 +97,13 @@ class Report:
 
     def shortfalls(self, least: Mapping[str, int]) -> tuple[str, ...]:
         """Figures below the least values that a run must have, as `commits: 12 of 500`."""
-        found = {name: getattr(self.figures, name) for name in least}
-        return tuple(f"{name}: {found[name]} of {least[name]}" for name in least if found[name] < least[name])
+        return shortfalls(self.figures, least)
+
+
+def shortfalls(figures: Figures | ClusterFigures, least: Mapping[str, int]) -> tuple[str, ...]:
+    """Figures below the least values that a run must have, as `commits: 12 of 500`."""
+    found = {name: getattr(figures, name) for name in least}
+    return tuple(f"{name}: {found[name]} of {least[name]}" for name in least if found[name] < least[name])
 
 
 TAKEOVER_MS = 10_000
@@ -159,12 +158,6 @@ class ClusterFigures:
     """Deletions of topic znodes."""
     acknowledged_records: int = 0
     """Records of partitions that an append acknowledged."""
-
-    def __add__(self, other: ClusterFigures) -> ClusterFigures:
-        """The sum of the figures of two runs."""
-        return ClusterFigures(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.group_history import AT_REST, RECORDS, SERVER, TOPIC, GroupHistory, broken, good_history
 from zkgroup.errors import ConfigError
-from zkgroup.history import Change, CheckOptions, Figures, HistoryRecord, Recording, check_history
+from zkgroup.history import Change, CheckOptions, HistoryRecord, Recording, check_history
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Owner, Registration
 
@@ -115,13 +115,6 @@ def test_a_log_of_several_groups_needs_the_name_of_one() -> None:
     with pytest.raises(ConfigError, match="g, h"):
         world.check()
     assert world.check(group="g").holds
-
-
-def test_figures_of_a_batch_add_up() -> None:
-    """Counts are added; of overlaps the longest is kept."""
-    total = Figures(commits=2, overlap_ms_max=5) + Figures(commits=3, overlap_ms_max=1)
-
-    assert (total.commits, total.overlap_ms_max) == (5, 5)
 
 
 def test_member_sessions_named_by_the_caller_are_checked() -> None:

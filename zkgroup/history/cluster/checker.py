@@ -21,7 +21,7 @@ from typing import Any
 
 from zkgroup.history.cluster.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.cluster.server_invariants import DECIDED_AT_REST, ClusterLogChecker, check_convergence
-from zkgroup.history.records import HistoryRecord, Recording, in_order
+from zkgroup.history.records import HistoryRecord, Recording, in_time
 from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport, Violation
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
@@ -99,13 +99,8 @@ def check_cluster(
         options: what the log does not say.
     """
     options = options or ClusterOptions()
-    damage: tuple[str, ...] = ()
-    if isinstance(records, Recording):
-        damage = tuple(f"not a record: {line!r}" for line in records.broken)
-        records = records.records
+    ordered, damage = in_time(records)
     log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
-    ordered = tuple(sorted(records, key=in_order))
-
     figures = ClusterFigures()
     decided = set(DECIDED_BY_SERVER)
     violations: list[Violation] = list(ClusterLogChecker(log, options, figures).run())

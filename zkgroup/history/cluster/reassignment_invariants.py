@@ -33,6 +33,8 @@ class ReassignmentChecker:
         self._replayed = replayed
         self._figures = figures
         self._open: dict[TopicPartition, FollowedReassignment] = {}
+        self._now: ServerTransaction
+        """The present transaction."""
         self._by_zkgroup = False
         self._moves: dict[TopicPartition, Brokers] = {}
         self._lists: dict[TopicPartition, Brokers | None] = {}
@@ -50,7 +52,7 @@ class ReassignmentChecker:
 
     def begin(self, transaction: ServerTransaction, by_zkgroup: bool) -> None:
         """Remembers the state before a transaction."""
-        self._by_zkgroup = by_zkgroup
+        self._now, self._by_zkgroup = transaction, by_zkgroup
         self._moves = dict(self._replayed.moves)
         open_or_ended = {
             *self._open,
@@ -62,15 +64,15 @@ class ReassignmentChecker:
         self._states = {tp: self._replayed.state(tp) for tp in {*self._open, *changed}}
         self._marked = {tp for tp in open_or_ended if self._is_marked_in_topic(tp)}
 
-    def end(self, transaction: ServerTransaction) -> Iterator[Violation]:
-        """Checks the transaction against the state before it."""
-        ended = sorted(finished_reassignments(transaction), key=lambda one: one.topic_partition)
-        yield from self._steps(transaction)
-        yield from self._removed(transaction, {one.topic_partition for one in ended})
+    def end(self) -> Iterator[Violation]:
+        """Checks the present transaction against the state before it."""
+        ended = sorted(finished_reassignments(self._now), key=lambda one: one.topic_partition)
+        yield from self._steps()
+        yield from self._removed({one.topic_partition for one in ended})
         if self._by_zkgroup:
             dropped = {one.topic_partition: one.target for one in ended if one.outcome == "dropped"}
             for record in ended:
-                yield from self._record(transaction, record, dropped.get(record.topic_partition))
+                yield from self._record(record, dropped.get(record.topic_partition))
         self._asked()
         self._tried()
 
@@ -96,60 +98,52 @@ class ReassignmentChecker:
             if after.isr == (after.leader,) and after.leader_epoch > before.leader_epoch:
                 self._untried[tp] = before.isr
 
-    def _removed(
-        self, transaction: ServerTransaction, ended: Collection[TopicPartition]
-    ) -> Iterator[Violation]:
+    def _removed(self, ended: Collection[TopicPartition]) -> Iterator[Violation]:
         for tp in sorted(self._moves.keys() - self._replayed.moves.keys()):
             if tp in ended:
                 continue
             self._figures.moves_taken_away += 1
             if self._by_zkgroup:
-                yield Violation("S14", "the request is gone without a record", tp, transaction.zxid)
+                yield self._violation("S14", "the request is gone without a record", tp)
 
-    def _record(
-        self, transaction: ServerTransaction, record: FinishedReassignment, dropped: Brokers | None
-    ) -> Iterator[Violation]:
+    def _record(self, record: FinishedReassignment, dropped: Brokers | None) -> Iterator[Violation]:
         """`dropped`: the entry that this transaction removed; the mark in the topic znode may differ."""
         self._figures.moves_ended += 1
         tp = record.topic_partition
         asked = self._moves.get(tp)
         if asked is None and tp not in self._marked:
-            yield Violation("S14", "a reassignment has ended that was not requested", tp, transaction.zxid)
+            yield self._violation("S14", "a reassignment has ended that was not requested", tp)
         if tp in self._replayed.moves:
-            yield Violation("S14", "a reassignment has ended and is still requested", tp, transaction.zxid)
+            yield self._violation("S14", "a reassignment has ended and is still requested", tp)
         if asked is not None and record.target != asked and not (tp in self._marked and dropped == asked):
             detail = f"requested {_list(asked)}, recorded as {_list(record.target)}"
-            yield Violation("S14", detail, tp, transaction.zxid)
+            yield self._violation("S14", detail, tp)
         if record.outcome == "dropped":
             if not record.reason:
-                yield Violation("S14", "dropped without a reason", tp, transaction.zxid)
+                yield self._violation("S14", "dropped without a reason", tp)
             return
         replicas, state = self._replayed.replicas(tp), self._replayed.state(tp)
         if replicas != record.target:
             detail = f"{record.outcome}, and the replicas are {_list(replicas or ())}"
-            yield Violation("S14", detail, tp, transaction.zxid)
+            yield self._violation("S14", detail, tp)
         if record.outcome == "done" and (state is None or not set(record.target) <= set(state.isr)):
             in_sync = () if state is None else state.isr
             detail = f"done, and of {_list(record.target)} only {_list(in_sync)} are in sync"
-            yield Violation("S14", detail, tp, transaction.zxid)
+            yield self._violation("S14", detail, tp)
 
     def _is_marked_in_topic(self, tp: TopicPartition) -> bool:
         topic = self._replayed.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.moving
 
-    def _steps(self, transaction: ServerTransaction) -> Iterator[Violation]:
+    def _steps(self) -> Iterator[Violation]:
         for tp, move in sorted(self._open.items()):
             replicas = self._replayed.replicas(tp)
             if replicas is not None and replicas != self._lists[tp]:
-                yield from self._list_written(transaction, tp, move, replicas)
-            yield from self._state_written(transaction, tp)
+                yield from self._list_written(tp, move, replicas)
+            yield from self._state_written(tp)
 
     def _list_written(
-        self,
-        transaction: ServerTransaction,
-        tp: TopicPartition,
-        move: FollowedReassignment,
-        replicas: Brokers,
+        self, tp: TopicPartition, move: FollowedReassignment, replicas: Brokers
     ) -> Iterator[Violation]:
         if not self._by_zkgroup:
             move.lists = []
@@ -157,18 +151,18 @@ class ReassignmentChecker:
         floor = min(len(set(move.before)), len(set(move.target)))
         if len(set(replicas)) < floor:
             detail = f"{_list(replicas)} are fewer than {floor}"
-            yield Violation("S15", detail, tp, transaction.zxid)
+            yield self._violation("S15", detail, tp)
         state = self._replayed.state(tp)
         known = set(self._lists[tp] or ())
         if left_out := set(state.isr if state else ()) & known - set(replicas):
             detail = f"{_list(sorted(left_out))} are in sync and left out of {_list(replicas)}"
-            yield Violation("S15", detail, tp, transaction.zxid)
+            yield self._violation("S15", detail, tp)
         if replicas in move.lists[:-1]:
             detail = f"the replicas are {_list(replicas)} once more, after {_list(move.lists[-1])}"
-            yield Violation("S16", detail, tp, transaction.zxid)
+            yield self._violation("S16", detail, tp)
         move.lists.append(replicas)
 
-    def _state_written(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
+    def _state_written(self, tp: TopicPartition) -> Iterator[Violation]:
         """A controller removes replicas from the ISR, and adds none.
 
         Except where the sole member of the ISR was elected and could not lead: then the former ISR comes
@@ -184,7 +178,10 @@ class ReassignmentChecker:
         former = self._untried.get(tp, ()) if after.leader != before.leader else ()
         if back := set(after.isr) - set(before.isr) - set(former):
             detail = f"the controller took {_list(sorted(back))} into the ISR"
-            yield Violation("S16", detail, tp, transaction.zxid)
+            yield self._violation("S16", detail, tp)
+
+    def _violation(self, invariant: str, detail: str, tp: TopicPartition) -> Violation:
+        return Violation(invariant, detail, tp, self._now.zxid)
 
 
 def _list(brokers: Collection[int]) -> str:

@@ -43,8 +43,12 @@ class ClusterLogChecker:
         self._replayed = ReplayedCluster()
         self._moves = ReassignmentChecker(self._replayed, figures)
         self._winners: dict[int, int] = {}
+        self._now: ServerTransaction
+        """The present transaction."""
+        self._by_zkgroup = False
+        """True if it is a write of a controller or broker of zkgroup."""
         self._changed: dict[TopicPartition, PartitionState | None] = {}
-        """States as they were before the present transaction."""
+        """States as they were before it."""
         self._lists: dict[str, dict[int, tuple[int, ...]]] = {}
         """Replica lists as they were before it."""
 
@@ -54,7 +58,11 @@ class ClusterLogChecker:
             if transaction.refusal is not None:
                 self._refused(transaction)
             else:
+                self._now = transaction
                 yield from self._accepted(transaction)
+
+    def _violation(self, invariant: str, detail: str, tp: TopicPartition | None = None) -> Violation:
+        return Violation(invariant, detail, tp, self._now.zxid)
 
     def _refused(self, transaction: ServerTransaction) -> None:
         if transaction.session in self._zkgroup_sessions:
@@ -63,19 +71,19 @@ class ClusterLogChecker:
             self._figures.fenced_writes += transaction.refusal.path in FENCE_PATHS
 
     def _accepted(self, transaction: ServerTransaction) -> Iterator[Violation]:
-        by_zkgroup = transaction.session in self._zkgroup_sessions and transaction.kind == "write"
+        self._by_zkgroup = transaction.session in self._zkgroup_sessions and transaction.kind == "write"
         controller = self._replayed.controller
         self._changed, self._lists = {}, {}
-        self._moves.begin(transaction, by_zkgroup)
+        self._moves.begin(transaction, self._by_zkgroup)
         for change in transaction.changes:
             place = self._replayed.place(change.path)
             if place is not None and change.action != "check":
                 if transaction.kind == "write":
-                    yield from self._change(transaction, change, place, controller, by_zkgroup)
+                    yield from self._change(change, place, controller)
                 self._remember(place)
             self._replayed.apply(transaction, change)
-        yield from self._partitions(transaction, by_zkgroup)
-        yield from self._moves.end(transaction)
+        yield from self._partitions()
+        yield from self._moves.end()
 
     def _remember(self, place: ClusterZnode) -> None:
         if place.kind == "state":
@@ -86,55 +94,48 @@ class ClusterLogChecker:
             self._lists.setdefault(place.topic, {} if topic is None else dict(topic.partitions))
 
     def _change(
-        self,
-        transaction: ServerTransaction,
-        change: Change,
-        place: ClusterZnode,
-        controller: EphemeralZnode | None,
-        by_zkgroup: bool,
+        self, change: Change, place: ClusterZnode, controller: EphemeralZnode | None
     ) -> Iterator[Violation]:
         match place.kind:
             case "epoch" if change.action != "delete":
-                yield from self._epoch(transaction, change, by_zkgroup)
-            case "controller" if change.action == "delete" and by_zkgroup:
-                if controller is None or controller.session != transaction.session:
-                    yield Violation("S11", "deleted another controller's /controller", zxid=transaction.zxid)
+                yield from self._epoch(change)
+            case "controller" if change.action == "delete" and self._by_zkgroup:
+                if controller is None or controller.session != self._now.session:
+                    yield self._violation("S11", "deleted another controller's /controller")
             case "broker":
-                yield from self._registration(transaction, change, place, by_zkgroup)
+                yield from self._registration(change, place)
             case "topic" if change.action == "delete":
                 self._figures.topics_deleted += 1
-        if self._is_governed(transaction, change, place):
-            if not by_zkgroup:
+        if self._is_governed(change, place):
+            if not self._by_zkgroup:
                 self._figures.foreign_writes += 1
                 return
             self._figures.governed_writes += 1
-            yield from self._may_write(transaction, change, controller)
+            yield from self._may_write(change, controller)
 
-    def _epoch(self, transaction: ServerTransaction, change: Change, by_zkgroup: bool) -> Iterator[Violation]:
+    def _epoch(self, change: Change) -> Iterator[Violation]:
         read = decoded(ControllerEpoch.decode, change)
         if read is None:
-            if by_zkgroup:
-                yield Violation("S11", "wrote an unreadable epoch", zxid=transaction.zxid)
+            if self._by_zkgroup:
+                yield self._violation("S11", "wrote an unreadable epoch")
             return
         value = read.epoch
         before, winner = self._replayed.epoch, self._winners.get(value)
         if value == 0 and change.action == "create":
             return  # created, not won
         self._figures.elections += 1
-        if transaction.session and winner not in (None, transaction.session):
-            yield Violation("S11", f"epoch {value} was won twice", zxid=transaction.zxid)
-        if transaction.session and before is not None and value != before + 1:
-            yield Violation("S11", f"epoch {value} follows {before}", zxid=transaction.zxid)
-        if by_zkgroup and value not in recorded_epochs(transaction):
-            yield Violation(
-                "S11", f"epoch {value} is of a zkgroup controller and has no record", zxid=transaction.zxid
-            )
-        self._winners[value] = transaction.session
+        if self._now.session and winner not in (None, self._now.session):
+            yield self._violation("S11", f"epoch {value} was won twice")
+        if self._now.session and before is not None and value != before + 1:
+            yield self._violation("S11", f"epoch {value} follows {before}")
+        if self._by_zkgroup and value not in recorded_epochs(self._now):
+            yield self._violation("S11", f"epoch {value} is of a zkgroup controller and has no record")
+        self._winners[value] = self._now.session
 
-    def _is_governed(self, transaction: ServerTransaction, change: Change, place: ClusterZnode) -> bool:
+    def _is_governed(self, change: Change, place: ClusterZnode) -> bool:
         match place.kind:
             case "state":
-                if self._is_isr_write(transaction, change, place.topic_partition):
+                if self._is_isr_write(change, place.topic_partition):
                     self._figures.isr_writes += 1
                     return False
                 return True
@@ -145,9 +146,7 @@ class ClusterLogChecker:
             case _:
                 return False
 
-    def _is_isr_write(
-        self, transaction: ServerTransaction, change: Change, topic_partition: TopicPartition
-    ) -> bool:
+    def _is_isr_write(self, change: Change, topic_partition: TopicPartition) -> bool:
         before = self._replayed.state(topic_partition)
         if before is None or change.action != "set":
             return False
@@ -156,75 +155,67 @@ class ClusterLogChecker:
             return False
         registered = self._replayed.brokers.get(after.leader)
         return _decision(before) == _decision(after) and (
-            registered is not None and registered.session == transaction.session
+            registered is not None and registered.session == self._now.session
         )
 
-    def _may_write(
-        self, transaction: ServerTransaction, change: Change, controller: EphemeralZnode | None
-    ) -> Iterator[Violation]:
+    def _may_write(self, change: Change, controller: EphemeralZnode | None) -> Iterator[Violation]:
         """The writer must hold `/controller`, and must have won the present epoch."""
         replayed = self._replayed
-        if controller is None or controller.session != transaction.session:
+        if controller is None or controller.session != self._now.session:
             holder = "no session" if controller is None else f"session 0x{controller.session:x}"
             detail = f"{change.action} of {change.path} while {holder} holds /controller"
-            yield Violation("S11", detail, zxid=transaction.zxid)
-        elif replayed.epoch_session != transaction.session:
+            yield self._violation("S11", detail)
+        elif replayed.epoch_session != self._now.session:
             detail = f"{change.action} of {change.path} in epoch {replayed.epoch}, which another session won"
-            yield Violation("S11", detail, zxid=transaction.zxid)
+            yield self._violation("S11", detail)
 
-    def _registration(
-        self, transaction: ServerTransaction, change: Change, place: ClusterZnode, by_zkgroup: bool
-    ) -> Iterator[Violation]:
+    def _registration(self, change: Change, place: ClusterZnode) -> Iterator[Violation]:
         known = self._replayed.brokers.get(place.number)
-        if not by_zkgroup:
+        if not self._by_zkgroup:
             return
-        if change.action == "create" and change.ephemeral_owner != transaction.session:
+        if change.action == "create" and change.ephemeral_owner != self._now.session:
             detail = f"broker {place.number} is not registered by its own session"
-            yield Violation("S17", detail, zxid=transaction.zxid)
+            yield self._violation("S17", detail)
         if (
             known is not None
-            and known.session != transaction.session
-            and not self._is_own_stale_registration(known.session, transaction.session)
+            and known.session != self._now.session
+            and not self._is_own_stale_registration(known.session, self._now.session)
         ):
             detail = f"{change.action} of the registration of another broker {place.number}"
-            yield Violation("S17", detail, zxid=transaction.zxid)
+            yield self._violation("S17", detail)
 
     def _is_own_stale_registration(self, former: int, session: int) -> bool:
         return any(former in one and session in one for one in self._options.same_process)
 
-    def _partitions(self, transaction: ServerTransaction, by_zkgroup: bool) -> Iterator[Violation]:
+    def _partitions(self) -> Iterator[Violation]:
         """Checks the changed partitions after the whole transaction is applied."""
         checked = set(self._changed)
         for tp, before in self._changed.items():
             after = self._replayed.state(tp)
             if before is not None and after is not None:
-                yield from self._monotone(transaction, tp, before, after)
+                yield from self._monotone(tp, before, after)
         for name in self._lists:
             checked.update(tp for tp in self._replayed.states if tp.topic == name)
-        if by_zkgroup:
+        if self._by_zkgroup:
             for tp in sorted(checked):
-                yield from self._well_formed(transaction, tp)
+                yield from self._well_formed(tp)
 
     def _monotone(
-        self,
-        transaction: ServerTransaction,
-        tp: TopicPartition,
-        before: PartitionState,
-        after: PartitionState,
+        self, tp: TopicPartition, before: PartitionState, after: PartitionState
     ) -> Iterator[Violation]:
-        if not transaction.session:
+        if not self._now.session:
             return
         for name in ("controller_epoch", "leader_epoch"):
             if getattr(after, name) < getattr(before, name):
                 detail = f"{name} fell from {getattr(before, name)} to {getattr(after, name)}"
-                yield Violation("S12", detail, tp, transaction.zxid)
+                yield self._violation("S12", detail, tp)
         if after.leader != before.leader:
             self._figures.leader_changes += 1
             if after.leader_epoch <= before.leader_epoch:
                 detail = f"leader {before.leader} became {after.leader} within epoch {after.leader_epoch}"
-                yield Violation("S12", detail, tp, transaction.zxid)
+                yield self._violation("S12", detail, tp)
 
-    def _well_formed(self, transaction: ServerTransaction, tp: TopicPartition) -> Iterator[Violation]:
+    def _well_formed(self, tp: TopicPartition) -> Iterator[Violation]:
         """Checks a state that a zkgroup writer leaves; what was wrong before it is no violation."""
         state, replicas = self._replayed.state(tp), self._replayed.replicas(tp)
         if state is None:
@@ -232,9 +223,9 @@ class ClusterLogChecker:
         before = self._changed.get(tp, state)
         if before is not state and state.leader != NO_LEADER and state.leader not in state.isr:
             detail = f"leader {state.leader} is not in sync, {_list(state.isr)} are"
-            yield Violation("S13", detail, tp, transaction.zxid)
+            yield self._violation("S13", detail, tp)
         if not state.isr and (before is None or before.isr):
-            yield Violation("S13", "no replica is in sync any more", tp, transaction.zxid)
+            yield self._violation("S13", "no replica is in sync any more", tp)
         if replicas is None:
             return
         known = self._lists.get(tp.topic, {}).get(tp.partition)
@@ -242,7 +233,7 @@ class ClusterLogChecker:
         was_wrong = set() if before is None else set(before.isr) - {*(known or replicas), *allowed}
         if outside := set(state.isr) - allowed - was_wrong:
             detail = f"{_list(outside)} are in sync, and in no replica list"
-            yield Violation("S13", detail, tp, transaction.zxid)
+            yield self._violation("S13", detail, tp)
 
 
 def _decision(state: PartitionState) -> tuple[int, int, int]:

@@ -20,7 +20,7 @@ from zkgroup.history.group.member_invariants import check_chains, check_deliveri
 from zkgroup.history.group.replay import CheckOptions, GroupEvidence, groups_in
 from zkgroup.history.group.server_invariants import DECIDED as DECIDED_BY_SERVER
 from zkgroup.history.group.server_invariants import GroupLogChecker, half_claims
-from zkgroup.history.records import HistoryRecord, Recording, in_order
+from zkgroup.history.records import HistoryRecord, Recording, in_time
 from zkgroup.history.report import Figures, Report, Violation
 from zkgroup.history.transactions import ServerTransaction
 
@@ -46,20 +46,17 @@ def check_history(
         ConfigError: the log holds several groups and the options name none.
     """
     options = options or CheckOptions()
-    damage: tuple[str, ...] = ()
-    if isinstance(records, Recording):
-        damage = tuple(f"not a record: {line!r}" for line in records.broken)
-        records = records.records
+    ordered, damage = in_time(records)
     log = tuple(sorted(transactions, key=lambda transaction: transaction.zxid))
-    evidence = GroupEvidence(tuple(sorted(records, key=in_order)), log, _group(log, options), options)
+    evidence = GroupEvidence(ordered, log, _group(log, options), options)
 
     figures = Figures()
     _count(evidence, figures)
     violations: list[Violation] = []
     decided: set[str] = set()
+    audit = GroupLogChecker(evidence, figures)
     if log:
         decided |= DECIDED_BY_SERVER
-        audit = GroupLogChecker(evidence, figures)
         violations += audit.run()
         if evidence.records:
             decided.add("S22")
@@ -70,16 +67,17 @@ def check_history(
         violations += check_chains(evidence, Figures() if log else figures)
         violations += check_deliveries(evidence, figures)
         violations += check_views(evidence, figures)
-        violations += _commits(evidence, decided)
+        violations += _commits(evidence, Acknowledgements(evidence, audit.writes), decided)
     if options.quiet_from_ms is not None and (log or evidence.records):
         decided |= _AT_REST
         violations += check_convergence_by_log(evidence) if log else check_convergence_by_records(evidence)
     return Report(tuple(violations), frozenset(decided), figures, damage)
 
 
-def _commits(evidence: GroupEvidence, decided: set[str]) -> list[Violation]:
+def _commits(
+    evidence: GroupEvidence, acknowledgements: Acknowledgements, decided: set[str]
+) -> list[Violation]:
     """Compares commits with processed records (S5), and reported outcomes with the log (S6)."""
-    acknowledgements = Acknowledgements(evidence)
     found: list[Violation] = []
     if evidence.transactions:
         decided.add("S6")

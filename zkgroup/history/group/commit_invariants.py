@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup, number_in
-from zkgroup.history.group.server_invariants import NO_SESSION
+from zkgroup.history.group.replay import GroupEvidence
+from zkgroup.history.group.server_invariants import NO_SESSION, LoggedOffsetWrite
 from zkgroup.history.records import HistoryRecord, partition_of
 from zkgroup.history.report import Violation
-from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
 
 ReportedOutcome = Literal["nothing", "ok", "fail", "info"]
@@ -48,34 +47,19 @@ class Attempt:
         return self.zxid is not None or self.reported == "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedOffsetWrite:
-    """An accepted write of an offset, as the log has it."""
-
-    topic_partition: TopicPartition
-    zxid: int
-    session: int
-    members: frozenset[str]
-    """The member whose registration the transaction checks."""
-    value: int | None
-    """None where the data is no number."""
-    version: int
-    is_claim: bool
-
-
 _Key = tuple[str, TopicPartition, int, int]
 
 
 class Acknowledgements:
     """Attempts to commit, with the outcomes that members got. `check` adds what the log shows."""
 
-    def __init__(self, evidence: GroupEvidence) -> None:
+    def __init__(self, evidence: GroupEvidence, writes: Sequence[LoggedOffsetWrite]) -> None:
         self._evidence = evidence
+        self.writes = writes
         self._oks: dict[tuple[TopicPartition, int], tuple[int, int, str]] = {}
         """Partition and zxid to value, version and member, of commits reported as done."""
         self._reported_twice: list[Violation] = []
         self.attempts = tuple(self._read())
-        self.writes = tuple(_offset_writes(evidence))
         self.explained: dict[LoggedOffsetWrite, Attempt] = {}
         """Writes of the log, each with its attempt; filled by `check`."""
 
@@ -199,40 +183,6 @@ def _attempt(record: HistoryRecord, row: Mapping[str, Any]) -> Attempt | None:
     if row.get("offset") is None or version is None:
         return None
     return Attempt(partition_of(row), row["offset"], version, row.get("token"), record)
-
-
-def _offset_writes(evidence: GroupEvidence) -> Iterator[LoggedOffsetWrite]:
-    replayed = ReplayedGroup(evidence.group)
-    for transaction in evidence.transactions:
-        if transaction.refusal is not None or transaction.kind != "write":
-            continue
-        yield from _writes_of(transaction, replayed)
-
-
-def _writes_of(transaction: ServerTransaction, replayed: ReplayedGroup) -> Iterator[LoggedOffsetWrite]:
-    claimed: set[TopicPartition] = set()
-    members: set[str] = set()
-    found: list[tuple[Change, TopicPartition, bool]] = []
-    for change in transaction.changes:
-        place = replayed.place(change.path)
-        if place is None:
-            continue
-        if place.kind == "id" and change.action == "check":
-            members.add(place.member)
-        elif place.kind == "owner" and change.action == "create":
-            claimed.add(place.topic_partition)
-        elif place.kind == "offset" and change.action in ("create", "set"):
-            found.append((change, place.topic_partition, place.topic_partition in claimed))
-    for change, tp, is_claim in found:
-        yield LoggedOffsetWrite(
-            tp,
-            transaction.zxid,
-            transaction.session,
-            frozenset(members),
-            number_in(change.data),
-            change.version or 0,
-            is_claim,
-        )
 
 
 class OffsetSet:

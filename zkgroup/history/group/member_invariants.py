@@ -40,7 +40,7 @@ def check_chains(evidence: GroupEvidence, figures: Figures) -> Iterator[Violatio
     chains: dict[TopicPartition, list[AcknowledgedWrite]] = {}
     for write in _writes(evidence):
         chains.setdefault(write.topic_partition, []).append(write)
-    moved = _explained_moves(evidence)
+    moved = _moves(evidence, "reset.applied", "foreign_write")
     for tp in sorted(chains):
         # A handover between threads of one member is a release and a claim with one zxid.
         chains[tp].sort(key=lambda write: (write.zxid, write.is_claim))
@@ -140,11 +140,11 @@ def _value(
         yield Violation("S4", detail, tp, write.zxid)
 
 
-def _explained_moves(evidence: GroupEvidence) -> dict[TopicPartition, list[HistoryRecord]]:
-    """Records that explain why a position may go back: an applied reset, a detected foreign write."""
+def _moves(evidence: GroupEvidence, *kinds: str) -> dict[TopicPartition, list[HistoryRecord]]:
+    """Records that explain why a position may go back: an applied reset, a detected foreign write, a seek."""
     found: dict[TopicPartition, list[HistoryRecord]] = {}
     for record in evidence.records:
-        if record.kind in ("reset.applied", "foreign_write"):
+        if record.kind in kinds:
             found.setdefault(record.topic_partition, []).append(record)
     return found
 
@@ -229,10 +229,7 @@ def _right_start(
     evidence: GroupEvidence, claims: dict[TopicPartition, dict[int, _Claim]]
 ) -> Iterator[Violation]:
     """The first record of a claim is the one at the position written with the claim (S9)."""
-    moved: dict[TopicPartition, list[HistoryRecord]] = {}
-    for record in evidence.records:
-        if record.kind in ("reset.applied", "foreign_write", "seek"):
-            moved.setdefault(record.topic_partition, []).append(record)
+    moved = _moves(evidence, "reset.applied", "foreign_write", "seek")
     for holding in evidence.ownerships:
         claim = claims.get(holding.topic_partition, {}).get(holding.token)
         if claim is None or not claim.starts or holding.begin.fields["offset"] is None:

@@ -70,7 +70,6 @@ class ReplayedGroup:
     """The znodes of a group. `apply` takes one change at a time, in the order of the log."""
 
     def __init__(self, group: str) -> None:
-        self.sessions: set[int] = set()
         self.ids: dict[str, MemberZnode] = {}
         self.owners: dict[TopicPartition, OwnerZnode] = {}
         self.offsets: dict[TopicPartition, OffsetZnode] = {}
