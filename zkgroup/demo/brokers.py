@@ -21,9 +21,10 @@ from zkgroup.admin.reassign.proposals import (
 )
 from zkgroup.admin.reassign.submission import plan_reassignment, submit
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
+from zkgroup.admin.topics.listing import TopicPartitionDescription
 from zkgroup.clients import kafka_python
 from zkgroup.demo.clients_step import ClientRun, ClientsStep, SegmentDump
-from zkgroup.demo.cluster import REPLICATION, SESSION_MS, ClusterStage, LeftFiles, Replicas
+from zkgroup.demo.cluster import REPLICATION, SESSION_MS, ClusterStage, LeftFiles, is_whole
 from zkgroup.demo.flight_data import TOPIC, reduce
 from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
@@ -156,7 +157,7 @@ class BrokersStage(ClusterStage):
         self.create_topic()
         for name in NAMES:
             self.start_member(name)
-        self.produce(range(len(self.lines)), LINES_PER_S)
+        self.produce(len(self.lines), LINES_PER_S)
         self.log(f"{' and '.join(NAMES)} consume; {len(self.lines):,} records are produced with acks=all")
         self.until("the consumers share all partitions", lambda: self.is_shared_by(NAMES))
         self.until("records are consumed", lambda: self.committed > len(self.lines) // 50)
@@ -238,7 +239,7 @@ class BrokersStage(ClusterStage):
         The throttle ends with the controller. Until then it leaves a slow machine the time to notice that the
         move has begun, before the move has ended.
         """
-        rate = max(sum(len(one.value) for one in self.acknowledged) // COPY_S, RATE_MIN)
+        rate = max(sum(len(self.lines[one.number]) for one in self.acknowledged) // COPY_S, RATE_MIN)
         moves = self._ask(planner_replace({source: target}), rate)
         self.headline = f"everything of broker {source} moves to broker {target}"
         self.log(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
@@ -309,7 +310,7 @@ class BrokersStage(ClusterStage):
     def _drain(self) -> None:
         """Waits until all is produced and consumed, and runs `group verify`."""
         self.headline = "the rest of the records"
-        self.finish(self.producers[0])
+        self.finish_producing(len(self.lines))
         self.until(
             "every record is consumed",
             lambda: self.committed >= sum(map(self.high_watermark, self.cluster.partitions)),
@@ -321,7 +322,7 @@ class BrokersStage(ClusterStage):
     def unfinished_work(self) -> list[str]:
         """Unfinished work at the end, while all brokers still run."""
         seen = self.cluster.partitions
-        found = [f"{TOPIC}-{n}: {_describe(one)}" for n, one in sorted(seen.items()) if not one.is_whole]
+        found = [f"{TOPIC}-{n}: {_describe(one)}" for n, one in sorted(seen.items()) if not is_whole(one)]
         if len(seen) != PARTITIONS:
             found.append(f"{len(seen)} of {PARTITIONS} partitions")
         _, moving, unreadable = list_reassignments(self.ensemble)
@@ -434,7 +435,7 @@ class BrokersStage(ClusterStage):
     def _broker(self, number: int) -> list[RenderableType]:
         process, seen = self.brokers[number], self.cluster
         hosts = sum(number in one.replicas for one in seen.partitions.values())
-        in_sync = sum(number in one.isr for one in seen.partitions.values())
+        in_sync = sum(number in (one.isr or ()) for one in seen.partitions.values())
         role = f"controller, epoch {seen.controller_epoch}" if seen.controller == number else ""
         return [
             Text(str(number), style=_color(number)),
@@ -448,13 +449,13 @@ class BrokersStage(ClusterStage):
 
     def _partition(self, number: int) -> list[RenderableType]:
         one = self.cluster.partitions[number]
-        isr = Text("".join(map(str, sorted(one.isr))))
-        if behind := sorted(set(one.replicas) - set(one.isr)):
+        isr = Text("".join(map(str, sorted(one.isr or ()))))
+        if behind := sorted(set(one.replicas) - set(one.isr or ())):
             isr.append(f"({''.join(map(str, behind))})", style="bold red")
-        leader = "none" if one.leader is None else f"{one.leader}@{one.leader_epoch}"
+        leader = one.leader if one.leader in BROKERS else None
         return [
             Text(str(number), style="dim"),
-            Text(leader, style=_color(one.leader)),
+            Text("none" if leader is None else f"{leader}@{one.leader_epoch}", style=_color(leader)),
             isr,
             Text(f"{self.high_watermark(number):,}"),
         ]
@@ -464,9 +465,9 @@ def _color(broker: int | None) -> str:
     return "bold red" if broker is None else COLORS[(broker - 1) % len(COLORS)]
 
 
-def _describe(one: Replicas) -> str:
-    leader = "no leader" if one.leader is None else f"led by {one.leader}"
-    return f"{leader}, in sync {len(one.isr)} of {len(one.replicas)}"
+def _describe(one: TopicPartitionDescription) -> str:
+    leader = f"led by {one.leader}" if one.leader in BROKERS else "no leader"
+    return f"{leader}, in sync {len(one.isr or ())} of {len(one.replicas)}"
 
 
 class LogSummary(NamedTuple):

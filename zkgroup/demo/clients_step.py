@@ -10,7 +10,7 @@ from typing import Any
 
 from zkgroup.admin.topics import creation
 from zkgroup.demo.cluster import REPLICATION, ClusterStage, values_in
-from zkgroup.demo.kafka_clients import ClientRecord, KafkaClient, LeftOut, installed
+from zkgroup.demo.kafka_clients import ClientRecord, LeftOut, PythonClient, installed
 from zkgroup.demo.kafka_tools import ConsoleTools
 from zkgroup.demo.stage import CheckResult, checked, named
 from zkgroup.errors import SourceError
@@ -19,6 +19,7 @@ from zkgroup.model import TopicPartition
 TOPIC = "clients"
 """It has one partition, to which all clients produce at once."""
 TP = TopicPartition(TOPIC, 0)
+KafkaClient = PythonClient | ConsoleTools
 RECORDS = 250
 """Of each client; a record's key is the client's name."""
 _BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: (\d+) .* isvalid: (true|false)")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from zkgroup.admin.cluster.brokers import ClusterReader
+from zkgroup.admin.cluster.controller import describe_controller
 from zkgroup.admin.topics import creation
+from zkgroup.admin.topics.listing import TopicPartitionDescription, describe_topics
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
@@ -25,19 +28,13 @@ from zkgroup.demo.kafka_tools import KafkaTools
 from zkgroup.demo.members import MemberStage
 from zkgroup.demo.processes import Child, Stopping, print_event
 from zkgroup.demo.stage import SMALL_FILES
+from zkgroup.errors import NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.history import ClusterOptions, ClusterReport, HistoryRecord, ServerTransaction, check_cluster
 from zkgroup.history.transactions import read_transactions
 from zkgroup.model import TopicPartition
 from zkgroup.wire.record_batch import Record, all_records
 from zkgroup.znodes.admin_requests import Reassignment
-from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
-from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
-from zkgroup.znodes.ids import number_of
-from zkgroup.zookeeper import ZooKeeperClient
-from zkgroup.zookeeper.blocking import Blocking
-from zkgroup.zookeeper.client import SystemClock
 
 REPLICATION = 3
 SESSION_MS = 4_000
@@ -45,7 +42,6 @@ READ_S = 0.5
 """Seconds between two checks whether the broker has failed."""
 LEAVE_S = 3
 """Longest time to leave. ZooKeeper is gone when the demo is, so a signal ends the process then."""
-TURN_S = 0.05
 END_WAIT_S = 10.0
 REST_MS = 60_000
 """Longest time for the end of a demo. A session of 4 s may expire meanwhile on a slow machine, and another
@@ -90,21 +86,6 @@ def serve(stopping: Stopping, **broker_fields: Any) -> None:
         broker.close()
 
 
-class Replicas(NamedTuple):
-    """The replicas of one partition: assigned, in sync, and the leader."""
-
-    replicas: tuple[int, ...]
-    leader: int | None
-    """None where no broker leads, or no state has been written."""
-    leader_epoch: int
-    isr: tuple[int, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """True if it has a leader and every replica is in sync."""
-        return self.leader in self.isr and set(self.isr) == set(self.replicas)
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterState:
     """The cluster as one read found it."""
@@ -112,7 +93,8 @@ class ClusterState:
     controller: int | None = None
     controller_epoch: int = 0
     registered: frozenset[int] = frozenset()
-    partitions: Mapping[int, Replicas] = field(default_factory=dict)
+    partitions: Mapping[int, TopicPartitionDescription] = field(default_factory=dict)
+    """Those of the demo's topic, by number."""
     open_moves: int = 0
     """Entries of the reassignment znode."""
 
@@ -129,34 +111,29 @@ class ClusterState:
     @property
     def is_whole(self) -> bool:
         """True if every replica of every partition is in sync."""
-        return self.is_led and all(one.is_whole for one in self.partitions.values())
+        return self.is_led and all(map(is_whole, self.partitions.values()))
 
 
-def read_cluster(ensemble: Ensemble, partitions: int) -> ClusterState:
-    """Reads controller, brokers, the demo's topic and open reassignments, in two bulk reads."""
-    states = {number: PartitionState.path(TopicPartition(TOPIC, number)) for number in range(partitions)}
-    fixed = [ControllerRegistration.path(), ControllerEpoch.path(), Reassignment.path(), Topic.path(TOPIC)]
-    found = ensemble.zk.read_many([*fixed, *states.values()])
-    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
+def is_whole(one: TopicPartitionDescription) -> bool:
+    """Returns whether a partition has a leader, and every replica is in sync."""
+    return one.leader in (one.isr or ()) and set(one.isr or ()) == set(one.replicas)
 
-    def value(path: str, decode: Any) -> Any:
-        znode = found.get(path)
-        return decode_or_error(znode, decode).value if znode else None
 
-    controller = value(fixed[0], ControllerRegistration.decode)
-    won, asked = value(fixed[1], ControllerEpoch.decode), value(fixed[2], Reassignment.decode)
-    topic = value(fixed[3], Topic.decode)
-    seen: dict[int, Replicas] = {}
-    for number, replicas in (topic.partitions if topic else {}).items():
-        one = value(states.get(number, ""), PartitionState.decode)
-        leader = one.leader if one and one.leader >= 0 else None
-        seen[number] = Replicas(replicas, leader, one.leader_epoch if one else -1, one.isr if one else ())
+def read_cluster(ensemble: Ensemble) -> ClusterState:
+    """Reads controller, brokers, the demo's topic and open reassignments."""
+    controller = None
+    partitions: Sequence[TopicPartitionDescription] = ()
+    with suppress(NotFoundError):
+        controller = describe_controller(ensemble)[1]
+    with suppress(NotFoundError):
+        partitions = describe_topics(ensemble, [TOPIC])[1][0].partitions
+    asked = ensemble.zk.find(Reassignment.path())
     return ClusterState(
-        controller=controller.broker if controller else None,
-        controller_epoch=won.epoch if won else 0,
-        registered=frozenset(one for name in names if (one := number_of(name)) is not None),
-        partitions=seen,
-        open_moves=len(asked.moves) if asked else 0,
+        controller=controller.controller if controller else None,
+        controller_epoch=controller.epoch or 0 if controller else 0,
+        registered=frozenset(ClusterReader(ensemble).brokers()),
+        partitions={one.partition: one for one in partitions},
+        open_moves=len(Reassignment.decode(asked.path, asked.data).moves) if asked else 0,
     )
 
 
@@ -165,86 +142,37 @@ def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
     return tuple(all_records(stored_records(DiskStorage(folder), tp)))
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """One record that a leader acknowledged: every in-sync replica has it."""
+class LineProducer:
+    """Produces the lines of the input in their order, as many as are due, each time that it is called.
 
-    number: int
-    """Of its line in the input."""
-    partition: int
-    offset: int
-    value: bytes
-    may_be_repeated: bool = False
-
-
-class Producer:
-    """Produces a number of records per second in its own thread; `lift_limit` removes the limit.
-
-    A line of the input is a value, and its airport the key.
+    A line is a value, and its airport the key. `acknowledged` numbers records by their lines.
     """
 
-    def __init__(self, zookeeper: str, numbers: range, lines: Sequence[bytes], partitions: int, per_s: int):
-        """Starts the thread, which produces the lines of these numbers."""
-        self._zookeeper = zookeeper
-        self._numbers, self._lines = numbers, lines
-        self._records = [_record(lines[number], partitions) for number in numbers]
-        self._per_s: float = per_s
-        self._stopped = False
-        self.acknowledged: list[Acknowledged] = []
-        """Grows while the thread runs."""
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="demo-producer", daemon=True)
-        self._thread.start()
+    def __init__(self, ensemble: Ensemble, lines: Sequence[bytes], partitions: int) -> None:
+        self._records = [_record(line, partitions) for line in lines]
+        self._sent = self._first = self._end = 0
+        self._began_s = self._per_s = 0.0
+        self.acknowledged: list[DeliveryReport] = []
+        """Grows on the producer's thread."""
+        self._producer = RecordProducer(ClusterReader(ensemble), TOPIC, self._on_delivery)
+        self.close = self._producer.close
 
-    def lift_limit(self) -> None:
-        """Sends the remaining records without a limit."""
-        self._per_s = float("inf")
+    def start(self, end: int, per_s: float) -> None:
+        """Produces from now on up to the line of this number, so many a second."""
+        self._first, self._end = self._sent, end
+        self._began_s, self._per_s = time.monotonic(), per_s
 
-    @property
-    def ended(self) -> bool:
-        """True if the thread has ended: every record is acknowledged, or there is an error."""
-        return not self._thread.is_alive()
-
-    def check(self) -> None:
-        """Raises the error that ended the thread, if any."""
-        if self.error is not None:
-            raise self.error
-
-    def close(self) -> None:
-        """Stops the thread; records not acknowledged yet are given up."""
-        self._stopped = True
-        self._thread.join(END_WAIT_S)
-
-    def _run(self) -> None:
-        try:
-            with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
-                zk.wait_connected()
-                cluster = ClusterReader(Ensemble(zk, SystemClock()))
-                producer = RecordProducer(cluster, TOPIC, self._on_delivery)
-                try:
-                    self._produce(producer)
-                finally:
-                    producer.close()
-        except Exception as error:  # noqa: BLE001 - raised again by `check`
-            self.error = error
-
-    def _produce(self, producer: RecordProducer) -> None:
-        began_s, sent = time.monotonic(), 0
-        while len(self.acknowledged) < len(self._records) and not self._stopped:
-            due = int(min(len(self._records), (time.monotonic() - began_s) * self._per_s))
-            for record in self._records[sent:due]:
-                producer.send(record)
-            sent = max(sent, due)
-            producer.check()
-            time.sleep(TURN_S)
+    def turn(self) -> None:
+        """Sends the records that are due. Raises `RecordsNotAppendedError` if one was not acknowledged."""
+        due = self._first + (time.monotonic() - self._began_s) * self._per_s
+        while self._sent < min(due, self._end):
+            self._producer.send(self._records[self._sent])
+            self._sent += 1
+        self._producer.check()
 
     def _on_delivery(self, delivery: DeliveryReport) -> None:
         if delivery.outcome is Outcome.ACKNOWLEDGED:
-            number = self._numbers[delivery.number]
-            place = delivery.partition, delivery.offset
-            self.acknowledged.append(
-                Acknowledged(number, *place, self._lines[number], delivery.may_be_repeated)
-            )
+            self.acknowledged.append(delivery)
 
 
 def _record(line: bytes, partitions: int) -> NewRecord:
@@ -278,7 +206,7 @@ class ClusterStage(MemberStage):
     """The newest process of each broker."""
     started: list[tuple[int, Child]] = field(default_factory=list)
     """Every process of a broker."""
-    producers: list[Producer] = field(default_factory=list)
+    producer: LineProducer | None = None
     cluster: ClusterState = field(default_factory=ClusterState)
 
     def open(self) -> None:
@@ -289,22 +217,18 @@ class ClusterStage(MemberStage):
             self.spawn(broker)
 
     def close(self) -> None:
-        """Ends every process and the producers."""
-        for producer in self.producers:
-            producer.close()
+        """Ends every process and the producer."""
+        if self.producer is not None:
+            self.producer.close()
         self.tools.close()
         super().close()
 
-    def check(self) -> None:
-        """Raises where a process ended by itself or a producer failed."""
-        super().check()
-        for producer in self.producers:
-            producer.check()
-
     def read(self) -> None:
-        """Reads the cluster and the members' group."""
-        self.cluster = read_cluster(self.ensemble, self.partitions)
+        """Reads the cluster and the members' group, and produces what is due."""
+        self.cluster = read_cluster(self.ensemble)
         super().read()
+        if self.producer is not None:
+            self.producer.turn()
 
     def spawn(self, broker: int) -> None:
         """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
@@ -337,27 +261,26 @@ class ClusterStage(MemberStage):
         """The brokers' addresses."""
         return ",".join(kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values()))
 
-    def produce(self, numbers: range, per_s: int) -> Producer:
-        """Starts to produce the lines of these numbers."""
-        producer = Producer(self.zookeeper, numbers, self.lines, self.partitions, per_s)
-        self.producers.append(producer)
-        return producer
+    def produce(self, end: int, per_s: float) -> None:
+        """Starts to produce the next lines, up to the one of this number."""
+        if self.producer is None:
+            self.producer = LineProducer(self.ensemble, self.lines, self.partitions)
+        self.producer.start(end, per_s)
 
-    def finish(self, producer: Producer) -> None:
-        """Waits until a producer has produced everything."""
-        producer.lift_limit()
-        self.until("every record is acknowledged", lambda: producer.ended)
-        producer.check()
+    def finish_producing(self, end: int) -> None:
+        """Produces up to this line without a limit, and waits until everything is acknowledged."""
+        self.produce(end, math.inf)
+        self.until("every record is acknowledged", lambda: len(self.acknowledged) == end)
 
     @property
-    def acknowledged(self) -> list[Acknowledged]:
-        """Every record acknowledged so far."""
-        return [one for producer in self.producers for one in producer.acknowledged]
+    def acknowledged(self) -> Sequence[DeliveryReport]:
+        """Every record acknowledged so far; its number is that of its line."""
+        return self.producer.acknowledged if self.producer is not None else ()
 
     def high_watermark(self, number: int) -> int:
         """Returns that of a partition's leader, from its broker's file; 0 where there is no file yet."""
         one, mark = self.cluster.partitions[number], 0
-        for broker in one.replicas if one.leader is None else [one.leader]:
+        for broker in [one.leader] if one.leader in self.brokers else one.replicas:
             file = self.data_of(broker) / f"{TOPIC}-{number}" / HIGH_WATERMARK
             if file.exists():
                 mark = max(mark, decode_high_watermark(file.read_bytes()) or 0)
@@ -402,7 +325,7 @@ class ClusterStage(MemberStage):
                 term: dict[str, object] = {"broker": broker, "leader": broker, "leader_epoch": epoch}
                 found.append(("role.taken", topic, number, term))
         for one in self.acknowledged:
-            appended: dict[str, object] = {"offset": one.offset, "records": [_text(one.value)]}
+            appended: dict[str, object] = {"offset": one.offset, "records": [_text(self.lines[one.number])]}
             found.append(("append.ok", TOPIC, one.partition, appended))
         for number, values in kept.items():
             held: dict[str, object] = {"broker": leaders[number], "records": [*map(_text, values)]}

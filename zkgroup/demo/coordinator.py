@@ -202,7 +202,7 @@ class CoordinatorStage(ClusterStage):
         self.headline = "Kafka's own clients join one group"
         self.log(f"{', '.join(names)} join group {self.group}")
         self._wait_until_shared("the clients share all partitions", self.clients)
-        self.produce(range(len(self.lines) - HELD_BACK), RECORDS_PER_S)
+        self.produce(len(self.lines) - HELD_BACK, RECORDS_PER_S)
         self.log(f"records are produced with acks=all, {RECORDS_PER_S} a second")
         self.until("records are committed", lambda: self.committed > len(self.lines) // 100)
 
@@ -302,7 +302,7 @@ class CoordinatorStage(ClusterStage):
     def _stop_clients(self) -> tuple[int, dict[int, int]]:
         """Lets the clients consume the rest and leave; returns the number of records and the ends of logs."""
         self.headline = "the rest of the records"
-        self.finish(self.producers[0])
+        self.finish_producing(len(self.lines) - HELD_BACK)
         self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
         self.until("every replica is in sync", lambda: self.cluster.is_whole)
         self.log(f"{self.committed:,} records are consumed and committed to the end", "good")
@@ -324,7 +324,7 @@ class CoordinatorStage(ClusterStage):
             self.start_member(name)
         self.log(f"{' and '.join(MEMBERS)}, ZooKeeper members, join the same group")
         self.until("they share all partitions", lambda: self.is_shared_by(MEMBERS))
-        self.finish(self.produce(range(len(self.lines) - HELD_BACK, len(self.lines)), RECORDS_PER_S))
+        self.finish_producing(len(self.lines))
         self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
         self.log(f"they have consumed and committed the last {HELD_BACK:,} records", "good")
         self.verify("ZooKeeper members: ")

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import metadata, util
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from zkgroup.clients import kafka_python
 from zkgroup.demo.flight_data import TOPIC, Processed, airport_and_delay, encode_line
@@ -44,7 +45,7 @@ class LeftOut(NamedTuple):
 
 
 class PolledRecord(NamedTuple):
-    """A record as a consumer got it."""
+    """A record as a consumer got it: fields that the records of kafka-python and aiokafka have."""
 
     partition: int
     offset: int
@@ -133,21 +134,8 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class KafkaClient(Protocol):
-    """A client that produces to partition 0 of a topic, and reads it from its beginning."""
-
-    name: str
-    version: str
-
-    def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int] | None:
-        """Produces with acks=all; returns the offsets, or None for a client that does not report them."""
-
-    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
-        """So many records by their offsets."""
-
-
 class PythonClient:
-    """A client for Python: its package, and what it can do."""
+    """A client for Python: its package, how it produces to partition 0 of a topic, and how it consumes."""
 
     def __init__(
         self,
@@ -155,12 +143,17 @@ class PythonClient:
         produce: Callable[[str, str, Sequence[ClientRecord]], list[int]],
         consumer: Callable[[str, str | ClientWork], Any],
     ) -> None:
-        """`consumer` reads a topic, or is a member; it has `poll`, `commit` and `close`."""
+        """
+        Args:
+            name: of its package.
+            produce: produces with acks=all, and returns the offsets.
+            consumer: reads a topic, or is a member; it has `poll`, `commit` and `close`.
+        """
         self.name, self.produce, self._consumer = name, produce, consumer
         self.version = metadata.version(name)
 
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
-        """See KafkaClient."""
+        """Reads so many records of partition 0, by their offsets."""
         consumer, until_s = self._consumer(bootstrap, topic), time.monotonic() + CALL_S
         found: dict[int, ClientRecord] = {}
         try:
@@ -241,16 +234,12 @@ class _KafkaPython:
             for number, offset in positions.items()
         }
 
-    def poll(self) -> Iterable[PolledRecord]:
+    def poll(self) -> Iterable[Any]:
         try:
             polled = self._consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE)
         except self._kafka.errors.KafkaConnectionError:
             return []  # of its request for metadata, to a broker that has just been killed
-        return [
-            PolledRecord(one.partition, one.offset, one.key, one.value)
-            for own in polled.values()
-            for one in own
-        ]
+        return chain.from_iterable(polled.values())
 
     def commit(self, positions: Mapping[int, int]) -> None:
         if not positions:
@@ -387,13 +376,14 @@ class _Aiokafka:
         from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
+        settings = {} if isinstance(what, str) else _member_settings(what, RangePartitionAssignor)
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **settings)
         if isinstance(what, str):
-            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
             await consumer.start()
             consumer.assign([TopicPartition(what, 0)])
             consumer.seek(TopicPartition(what, 0), 0)
             return consumer
-        self._work = work = what
+        self._work, self._consumer, work = what, consumer, what
         commit = self._commit
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -404,20 +394,14 @@ class _Aiokafka:
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 work.assigned([each.partition for each in assigned])
 
-        settings = _member_settings(work, RangePartitionAssignor)
-        self._consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **settings)
-        self._consumer.subscribe([TOPIC], listener=Listener())
-        await self._consumer.start()
-        return self._consumer
+        consumer.subscribe([TOPIC], listener=Listener())
+        await consumer.start()
+        return consumer
 
-    def poll(self) -> Iterable[PolledRecord]:
+    def poll(self) -> Iterable[Any]:
         wait_ms = int(POLL_S * 1000)
         polled = self._runner.run(self._consumer.getmany(timeout_ms=wait_ms, max_records=RECORDS_AT_ONCE))
-        return [
-            PolledRecord(one.partition, one.offset, one.key, one.value)
-            for own in polled.values()
-            for one in own
-        ]
+        return chain.from_iterable(polled.values())
 
     def commit(self, positions: Mapping[int, int]) -> None:
         self._runner.run(self._commit(positions))
@@ -460,5 +444,4 @@ def installed() -> tuple[list[PythonClient], list[LeftOut]]:
 
 def client_of(name: str) -> PythonClient:
     """The client of a package that is installed."""
-    _, produce, consumer = _CLIENTS[name]
-    return PythonClient(name, produce, consumer)
+    return PythonClient(name, *_CLIENTS[name][1:])

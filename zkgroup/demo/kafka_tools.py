@@ -176,7 +176,7 @@ class ConsoleTools:
         self._folder = folder
 
     def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
-        """See KafkaClient; the console producer prints no offsets."""
+        """Produces with acks=all; the console producer prints no offsets."""
         source = self._folder / "console-producer.txt"
         source.write_bytes(b"".join(b"%b\t%b\n" % one for one in records))
         words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
@@ -185,7 +185,7 @@ class ConsoleTools:
         self._tools.run("kafka.tools.ConsoleProducer", *words, source=source)
 
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
-        """See KafkaClient."""
+        """Reads so many records of partition 0, by their offsets."""
         words = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "0"]
         words += ["--max-messages", str(count), "--timeout-ms", str(int(CALL_S * 500))]
         words += ["--property", "print.key=true", "--property", "print.offset=true"]
