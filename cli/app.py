@@ -22,10 +22,7 @@ from click.shell_completion import get_completion_class
 
 from zkgroup.errors import ZkGroupError
 
-from .param_types import (
-    SOME_TIME,
-    nearest,
-)
+from .param_types import SOME_TIME, nearest
 from .render import FORMATS, Output, drop_output, echo_err, message_text
 
 EXIT_ERROR = 1

@@ -20,9 +20,7 @@ from zkgroup.errors import PartlyDoneError, ZkGroupError
 from ..app import group as make_group
 from ..app import output
 from ..cluster import SETTING_CHANGE, SettingChange, setting_changes
-from ..confirm import (
-    run_change,
-)
+from ..confirm import run_change
 from ..context import connected
 from ..params import confirm_options, set_option
 from ..render import echo_err

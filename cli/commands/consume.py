@@ -18,15 +18,8 @@ from zkgroup.settings import ASSIGNMENT_STRATEGIES
 from ..app import command, output, shared
 from ..context import add_connect_timeout, client_settings, connecting, target
 from ..groups import threads_text
-from ..param_types import (
-    DURATION,
-    NameAndCount,
-)
-from ..params import (
-    complete_topics,
-    group_argument,
-    set_option,
-)
+from ..param_types import DURATION, NameAndCount
+from ..params import complete_topics, group_argument, set_option
 from ..render import echo_err
 from ..serving import StopSignals
 

@@ -31,21 +31,10 @@ from zkgroup.admin.topics.listing import partitions_named
 
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..confirm import (
-    command_text,
-    run_change,
-)
+from ..confirm import command_text, run_change
 from ..context import connected
-from ..param_types import (
-    TEXT_FILE,
-    TopicAndPartitions,
-    named_text,
-)
-from ..params import (
-    confirm_options,
-    wait_options,
-    wait_s,
-)
+from ..param_types import TEXT_FILE, TopicAndPartitions, named_text
+from ..params import confirm_options, wait_options, wait_s
 from ..render import Cell, Output, echo_err
 from ..schema import (
     BROKERS,

@@ -21,13 +21,7 @@ from ..app import group as make_group
 from ..confirm import run_change
 from ..context import connected
 from ..param_types import NameAndCount
-from ..params import (
-    confirm_options,
-    group_argument,
-    source_option,
-    wait_options,
-    wait_s,
-)
+from ..params import confirm_options, group_argument, source_option, wait_options, wait_s
 from ..render import Output, echo_err
 from ..sources import asking, log_ends
 from ..units import counted, is_whole

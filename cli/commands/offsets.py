@@ -29,12 +29,7 @@ from ..app import group as make_group
 from ..app import output
 from ..confirm import run_changes
 from ..context import connected
-from ..param_types import (
-    TEXT_FILE,
-    PartitionValue,
-    TopicAndPartitions,
-    named_text,
-)
+from ..param_types import TEXT_FILE, PartitionValue, TopicAndPartitions, named_text
 from ..params import (
     allow_missing_option,
     confirm_options,

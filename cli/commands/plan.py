@@ -45,25 +45,10 @@ from zkgroup.groups.ensemble import Ensemble
 from .. import reassignments
 from ..app import EXIT_CHECK_FAILED, Group, output
 from ..app import group as make_group
-from ..confirm import (
-    command_text,
-    echo_notes,
-    run_at_once,
-    run_change,
-    undo_recorder,
-)
+from ..confirm import command_text, echo_notes, run_at_once, run_change, undo_recorder
 from ..context import connected
-from ..param_types import (
-    TEXT_FILE,
-    Size,
-    named_text,
-)
-from ..params import (
-    confirm_options,
-    disable_racks_option,
-    wait_options,
-    wait_s,
-)
+from ..param_types import TEXT_FILE, Size, named_text
+from ..params import confirm_options, disable_racks_option, wait_options, wait_s
 from ..render import Output, echo_err
 from ..units import counted, is_whole
 

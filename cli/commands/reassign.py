@@ -38,24 +38,10 @@ from zkgroup.model import TopicPartition
 from .. import reassignments
 from ..app import EXIT_CHECK_FAILED, output, shared
 from ..app import group as make_group
-from ..confirm import (
-    command_text,
-    run_change,
-)
+from ..confirm import command_text, run_change
 from ..context import connected, target
-from ..param_types import (
-    TEXT_FILE,
-    Size,
-    TopicAndPartitions,
-    named_text,
-)
-from ..params import (
-    confirm_options,
-    disable_racks_option,
-    force_option,
-    wait_options,
-    wait_s,
-)
+from ..param_types import TEXT_FILE, Size, TopicAndPartitions, named_text
+from ..params import confirm_options, disable_racks_option, force_option, wait_options, wait_s
 from ..render import Output, echo_err
 from ..units import counted, is_whole
 from .config import notify_option

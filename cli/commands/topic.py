@@ -28,21 +28,10 @@ from zkgroup.model import TopicPartition
 from .. import cluster as shown
 from ..app import EXIT_CHECK_FAILED, output
 from ..app import group as make_group
-from ..confirm import (
-    command_text,
-    run_at_once,
-    run_change,
-)
+from ..confirm import command_text, run_at_once, run_change
 from ..context import connected
 from ..param_types import ReplicaLists
-from ..params import (
-    confirm_options,
-    disable_racks_option,
-    set_option,
-    topic_argument,
-    wait_options,
-    wait_s,
-)
+from ..params import confirm_options, disable_racks_option, set_option, topic_argument, wait_options, wait_s
 from ..render import echo_err, progress_line
 from ..units import counted
 from .config import notify_option

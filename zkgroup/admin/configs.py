@@ -21,11 +21,7 @@ from zkgroup.admin.cluster.controller import (
 )
 from zkgroup.admin.guards import write
 from zkgroup.admin.undo_records import UndoRecord
-from zkgroup.errors import (
-    ConfigError,
-    CorruptZnodeError,
-    NotFoundError,
-)
+from zkgroup.errors import ConfigError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode

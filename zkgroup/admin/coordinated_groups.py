@@ -17,12 +17,7 @@ from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
 from zkgroup.coordinator.slots import slot_of
-from zkgroup.errors import (
-    ConflictError,
-    NotFoundError,
-    OutcomeUnknownError,
-    RefusedError,
-)
+from zkgroup.errors import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots

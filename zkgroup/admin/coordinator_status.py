@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.admin.coordinator import (
-    CoordinatedGroupDescription,
-    CoordinatedMember,
-    describe_coordinator,
-)
+from zkgroup.admin.coordinator import CoordinatedGroupDescription, CoordinatedMember, describe_coordinator
 from zkgroup.admin.finding import DoctorFinding
 from zkgroup.coordinator.slots import slot_of
 from zkgroup.errors import NotFoundError

@@ -20,13 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from zkgroup.errors import (
-    AccessDeniedError,
-    ConfigError,
-    ConflictError,
-    NotFoundError,
-    RefusedError,
-)
+from zkgroup.errors import AccessDeniedError, ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
 
 SCHEMA = "zkgroup.undo/1"

@@ -35,10 +35,7 @@ from zkgroup.errors import ConfigError, MixedEnsembleError
 
 from ...app import EXIT_CHECK_FAILED, Command, output, shared
 from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document, hex_zxid
-from ...param_types import (
-    NameValue,
-    nearest,
-)
+from ...param_types import NameValue, nearest
 from ...render import echo_err
 from ...schema import (
     COUNT,

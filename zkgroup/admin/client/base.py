@@ -21,12 +21,7 @@ from zkgroup.admin.change import (
     WrittenT,
     default_undo_folder,
 )
-from zkgroup.admin.offsets.planning import (
-    Absolute,
-    AtTime,
-    Target,
-    parse_target,
-)
+from zkgroup.admin.offsets.planning import Absolute, AtTime, Target, parse_target
 from zkgroup.admin.reassign import progress
 from zkgroup.admin.topics import listing
 from zkgroup.admin.undo_records import UndoFolder

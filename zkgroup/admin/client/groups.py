@@ -13,11 +13,7 @@ from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_
 from zkgroup.admin.coordinator import CoordinatorDescription, describe_coordinator, live_reader
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets import changes as offset_changes
-from zkgroup.admin.offsets.planning import (
-    LogPositions,
-    OffsetPlan,
-    Target,
-)
+from zkgroup.admin.offsets.planning import LogPositions, OffsetPlan, Target
 from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.offsets.writes import Applied

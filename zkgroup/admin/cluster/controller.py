@@ -24,12 +24,7 @@ from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
 from zkgroup.znodes.config import ConfigEntity, EntityKind
-from zkgroup.znodes.config_settings import (
-    OBEYED,
-    unknown_to,
-    unknown_to_brokers,
-    without_compaction,
-)
+from zkgroup.znodes.config_settings import OBEYED, unknown_to, unknown_to_brokers, without_compaction
 from zkgroup.znodes.controller import (
     ControllerEpoch,
     ControllerRecord,

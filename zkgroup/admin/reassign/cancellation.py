@@ -19,11 +19,7 @@ from zkgroup.admin.cluster.controller import (
 from zkgroup.admin.guards import read_back, write
 from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, is_still
 from zkgroup.admin.reassign.progress import ReassignmentProgress
-from zkgroup.admin.reassign.submission import (
-    former_replicas,
-    order_is_known,
-    topics_named,
-)
+from zkgroup.admin.reassign.submission import former_replicas, order_is_known, topics_named
 from zkgroup.admin.reassign.throttles import read_throttles
 from zkgroup.admin.topics.listing import topic_names
 from zkgroup.errors import (

@@ -42,12 +42,7 @@ from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.znodes.paths import zkgroup_path
-from zkgroup.znodes.stray_replicas import (
-    PLACEHOLDER,
-    UnhostedTopic,
-    may_be_unhosted,
-    unhosted_topics_path,
-)
+from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, may_be_unhosted, unhosted_topics_path
 
 PARTITIONS_MAX = 20_000
 """A topic znode with so many replica lists still fits one request."""

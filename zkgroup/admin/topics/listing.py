@@ -7,20 +7,12 @@ from dataclasses import dataclass, replace
 
 from zkgroup.admin.cluster.brokers import partitions_of, readable, registrations, states_of, unhosted_topics
 from zkgroup.admin.cluster.controller import read_controller_health
-from zkgroup.errors import (
-    CorruptZnodeError,
-    NotFoundError,
-)
+from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
-from zkgroup.znodes.brokers import (
-    NO_LEADER,
-    PartitionState,
-    Topic,
-    topics_path,
-)
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic, topics_path
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import without_compaction
 from zkgroup.znodes.ids import validate_topic
