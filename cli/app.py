@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -152,6 +152,11 @@ class _LogLine(logging.Formatter):
         bare = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
         error = record.exc_info[1]
         return message_text(f"{super().format(bare)} ({type(error).__name__}: {error})")
+
+
+def fail_check() -> NoReturn:
+    """Ends the command with the exit code of a check that failed."""
+    click.get_current_context().exit(EXIT_CHECK_FAILED)
 
 
 class SharedOption(click.Option):

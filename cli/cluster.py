@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster.brokers import BrokerSummary
 from zkgroup.admin.configs import ConfigPlan, shown
 from zkgroup.admin.topics.alteration import AlterationPlan
@@ -17,22 +18,25 @@ from zkgroup.admin.topics.listing import (
     TopicPartitionDescription,
     TopicSummary,
 )
-from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
 from .render import Cell, Output
 from .schema import (
+    BOOLEAN,
     BROKERS,
     COUNT,
     INTEGER,
     STRING,
     Document,
+    Json,
     JsonKey,
     KeyColumn,
     NamedKeys,
     Shape,
     given,
+    list_of,
     nullable,
+    rows_of,
     word,
 )
 from .units import counted, iso_time
@@ -173,113 +177,73 @@ SETTING_CHANGE = Shape(
         KeyColumn("after", shorten="end"),
     ),
 )
+
+
+class TopicOutcome(NamedTuple):
+    """The topic of `topic create`, whether it was created, and what the last read found after a wait."""
+
+    topic: TopicDescription
+    created: bool
+    undo: str | None
+    outcome: LeadersSeen | None
+
+
+def _leaderless(value: TopicOutcome | Altered) -> list[Json] | None:
+    seen = value.outcome
+    if seen is None:
+        return None
+    rows = (PartitionWithoutLeader(tp.partition, why) for tp, why in sorted(seen.leaderless.items()))
+    return [PARTITION_WITHOUT_LEADER.json(one) for one in rows]
+
+
+def _is_led(value: TopicOutcome | Altered) -> bool | None:
+    return None if value.outcome is None else not value.outcome.leaderless
+
+
+# Both are null where it was not waited for leaders.
+_LEADERS = (
+    JsonKey("converged", nullable(BOOLEAN), _is_led),
+    JsonKey("leaderless", nullable(list_of(PARTITION_WITHOUT_LEADER.schema)), _leaderless),
+)
 TOPIC_CREATION = Document(
     "topic_creation",
-    NamedKeys(
-        topic=str,
-        created=bool,
-        undo=str | None,
-        partitions=Sequence[NewPartition],
-        configs=Mapping[str, str] | None,
-        # null where it was not waited for leaders
-        converged=bool | None,
-        leaderless=Sequence[PartitionWithoutLeader] | None,
+    Shape(
+        TopicOutcome,
+        *("topic.topic", "created", "undo"),
+        rows_of("partitions", NEW_PARTITION, lambda one: one.topic.partitions),
+        *("topic.configs", *_LEADERS),
     ),
 )
+Altered = ChangeResult[AlterationPlan, None, LeadersSeen]
 TOPIC_ALTERATION = Document(
     "topic_alteration",
-    NamedKeys(
-        topic=str,
-        executed=bool,
-        undo=str | None,
-        partitions_before=int,
-        partitions_after=int,
-        added=Sequence[NewPartition],
-        configs=Sequence[SettingChange],
-        converged=bool | None,
-        leaderless=Sequence[PartitionWithoutLeader] | None,
+    Shape(
+        Altered,
+        *("plan.topic", "executed", "undo=undo_id"),
+        JsonKey("partitions_before", COUNT, lambda one: len(one.plan.before.partitions)),
+        JsonKey("partitions_after", COUNT, lambda one: len(one.plan.after.partitions)),
+        rows_of("added", NEW_PARTITION, lambda one: _added(one.plan)),
+        rows_of(
+            "configs", SETTING_CHANGE, lambda one: setting_changes(one.plan.config) if one.plan.config else ()
+        ),
+        *_LEADERS,
     ),
 )
 TOPIC_DELETION = Document(
     "topic_deletion",
-    NamedKeys(
-        topic=str,
-        executed=bool,
-        undo=str | None,
-        controller=nullable(INTEGER),
-        znodes=int,
-        without_brokers=BROKERS,
-        # null where it was not waited for the end
-        converged=bool | None,
-        detail=str | None,
+    Shape(
+        ChangeResult[TopicDeletionPlan, None, DeletionSeen],
+        *(
+            "plan.topic",
+            "executed",
+            "undo=undo_id",
+            given("controller", nullable(INTEGER), "plan.controller"),
+        ),
+        JsonKey("znodes", COUNT, lambda one: len(one.plan.znodes)),
+        given("without_brokers", BROKERS, "plan.without"),
+        *("converged=outcome.gone", "outcome.detail"),
     ),
 )
-
-
-def _leaderless(seen: LeadersSeen | None) -> dict[str, object]:
-    """Returns the end of a wait for leaders: `converged` and `leaderless`, both None without a wait."""
-    if seen is None:
-        return {"converged": None, "leaderless": None}
-    rows = [PartitionWithoutLeader(tp.partition, why) for tp, why in sorted(seen.leaderless.items())]
-    return {"converged": not rows, "leaderless": rows}
-
-
-def print_creation(
-    out: Output,
-    as_of: AsOf,
-    topic: TopicDescription,
-    *,
-    created: bool,
-    undo: str | None,
-    seen: LeadersSeen | None,
-) -> bool:
-    """The document of `topic create`, if one is wanted; `seen` where it was waited for leaders."""
-    return TOPIC_CREATION.print(
-        out,
-        seen.as_of if seen else as_of,
-        topic=topic.topic,
-        created=created,
-        undo=undo,
-        partitions=[NewPartition(row.partition, row.replicas) for row in topic.partitions],
-        configs=topic.configs,
-        **_leaderless(seen),
-    )
-
-
-def print_alteration(
-    out: Output, plan: AlterationPlan, *, executed: bool, undo: str | None, seen: LeadersSeen | None
-) -> bool:
-    """The document of `topic alter`, if one is wanted; `seen` where it was waited for leaders."""
-    return TOPIC_ALTERATION.print(
-        out,
-        seen.as_of if seen else plan.as_of,
-        topic=plan.topic,
-        executed=executed,
-        undo=undo,
-        partitions_before=len(plan.before.partitions),
-        partitions_after=len(plan.after.partitions),
-        added=_added(plan),
-        configs=setting_changes(plan.config) if plan.config else [],
-        **_leaderless(seen),
-    )
-
-
-def print_deletion(
-    out: Output, plan: TopicDeletionPlan, *, undo: str | None, seen: DeletionSeen | None
-) -> bool:
-    """The document of `topic delete`, if one is wanted: executed where there is an undo."""
-    return TOPIC_DELETION.print(
-        out,
-        seen.as_of if seen else plan.as_of,
-        topic=plan.topic,
-        executed=undo is not None,
-        undo=undo,
-        controller=plan.controller,
-        znodes=len(plan.znodes),
-        without_brokers=plan.without,
-        converged=seen.gone if seen else None,
-        detail=seen.detail if seen else None,
-    )
 
 
 def _added(plan: AlterationPlan) -> list[NewPartition]:
@@ -337,8 +301,9 @@ def _replicas(out: Output, topic: TopicDescription, ends: LogEnds) -> None:
     _REPLICA.table(out, rows)
 
 
-def alteration(out: Output, plan: AlterationPlan, *, executed: bool = False) -> None:
+def alteration(out: Output, result: Altered) -> None:
     """The partitions and settings that a topic gets."""
+    plan, executed = result.plan, result.executed
     was, then = len(plan.before.partitions), len(plan.after.partitions)
     changes = plan.config.changes if plan.config else ()
     if not plan.added and not changes:

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import click
 
@@ -22,19 +23,21 @@ from zkgroup.admin.change import (
 
 from .app import COMMAND_LINE, output, shared
 from .context import target
+from .params import Consent
 from .render import Output, echo_err, message_text
+from .schema import Document
 
 
-def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output], object]) -> bool:
+def _confirmed(consent: Consent, question: str, show: Callable[[Output], object]) -> bool:
     """Returns whether to go ahead: `--execute`, and on a terminal a yes. Prints on stderr why not.
 
     `show` prints what would be done: on stderr before the question, so that it is known what a yes does.
     Raises Declined where the answer is no.
     """
-    if not execute:
+    if not consent.execute:
         echo_err("nothing was changed: this is what --execute would do")
         return False
-    if not yes and sys.stdin.isatty() and sys.stdout.isatty():
+    if not consent.yes and sys.stdin.isatty() and sys.stdout.isatty():
         show(replace(output(), format="table", stderr=True))
         try:
             agreed = click.confirm(message_text(question), err=True)
@@ -48,10 +51,8 @@ def _confirmed(execute: bool, yes: bool, question: str, show: Callable[[Output],
 
 def run_change(
     change: AdminChange[PlanT, WrittenT, OutcomeT],
-    show: Callable[[Output], object],
-    *,
-    execute: bool,
-    yes: bool,
+    show: Callable[[Output, ChangeResult[PlanT, WrittenT, OutcomeT]], object],
+    consent: Consent,
     wait_s: float | None = None,
 ) -> ChangeResult[PlanT, WrittenT, OutcomeT]:
     """Runs a change as every command does: notes, whether it can be undone, confirmation, then the change.
@@ -60,25 +61,38 @@ def run_change(
     printed, and its end waited for where `wait_s` is given. `show` prints what would be done.
     """
     echo_notes(change)
-    if not change.is_effective or not _confirmed(execute, yes, change.question, show):
-        return change.preview()
+    preview = change.preview()
+    if not change.is_effective or not _confirmed(consent, change.question, lambda out: show(out, preview)):
+        return preview
     return change.apply(undo_recorder(), wait_s=wait_s)
+
+
+def print_result(
+    document: Document[ChangeResult[Any, Any, Any]],
+    result: ChangeResult[PlanT, WrittenT, OutcomeT],
+    show: Callable[[Output, ChangeResult[PlanT, WrittenT, OutcomeT]], object],
+) -> None:
+    """Prints what was or would be changed: the document, or by `show` a table.
+
+    The document is of the moment of the outcome where that has one, else of that of the plan.
+    """
+    out, plan = output(), cast("Any", result.plan)
+    if not document.print(out, getattr(result.outcome, "as_of", None) or plan.as_of, result):
+        show(out, result)
 
 
 def run_changes(
     changes: Sequence[AdminChange[PlanT, WrittenT, OutcomeT]],
     question: str,
     show: Callable[[Output], object],
-    *,
-    execute: bool,
-    yes: bool,
+    consent: Consent,
     wait_s: float | None = None,
 ) -> tuple[ChangeResult[PlanT, WrittenT, OutcomeT], ...]:
     """Runs several changes as `run_change` does one, after a single question; each has an undo record."""
     for change in changes:
         echo_notes(change)
     is_effective = any(change.is_effective for change in changes)
-    if not is_effective or not _confirmed(execute, yes, question, show):
+    if not is_effective or not _confirmed(consent, question, show):
         return tuple(change.preview() for change in changes)
     return apply_changes(changes, undo_recorder(), wait_s=wait_s)
 

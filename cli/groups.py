@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.files import SavedOffset
+from zkgroup.admin.groups import DeletionPlan, NudgePlan
+from zkgroup.admin.offsets.changes import OffsetsResult
 from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetPlan
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
@@ -182,22 +185,38 @@ AFFECTED_MEMBER = Shape(AffectedMember, "member", "kind", "obeys", "partitions")
 OFFSET_STANDING = Shape(OffsetStanding)
 OFFSET_CHANGES = Document(
     "offset_changes",
-    NamedKeys(
-        group=str,
-        executed=bool,
-        undo=str | None,
-        changes=Sequence[OffsetChange],
-        members=Sequence[AffectedMember],
-        standing=Sequence[OffsetStanding] | None,  # None without a wait
+    Shape(
+        OffsetsResult,
+        *("plan.group", "executed", "undo=undo_id", "plan.changes", "plan.members", "standing=outcome"),
     ),
 )
 OFFSET_CHANGES_LIST = Document("offset_changes_list", NamedKeys(groups=list_of(OFFSET_CHANGES.schema)))
 """The same for several groups: each is a whole document of its own."""
-NUDGE = Document("nudge", NamedKeys(group=str, executed=bool, members=Sequence[str]))
+Nudging = ChangeResult[NudgePlan, None, None]
+NUDGE = Document("nudge", Shape(Nudging, "plan.group", "executed", "plan.members"))
+Deletion = ChangeResult[DeletionPlan, int, None]
 GROUP_DELETION = Document(
     "group_deletion",
-    NamedKeys(group=str, executed=bool, undo=str | None, members=Sequence[str], offsets=int, znodes=int),
+    Shape(
+        Deletion,
+        *("plan.group", "executed", "undo=undo_id", "plan.members"),
+        JsonKey("offsets", COUNT, lambda result: len(result.plan.offsets)),
+        JsonKey("znodes", COUNT, lambda one: one.plan.count if one.written is None else one.written),
+    ),
 )
+
+
+def nudge(out: Output, result: Nudging) -> None:
+    """The members that are nudged."""
+    members, verb = result.plan.members, "nudged" if result.executed else "would nudge"
+    out.line(f"{verb} {counted(len(members), 'member')}: {', '.join(members)}")
+
+
+def deletion(out: Output, result: Deletion) -> None:
+    """The group that is deleted, and how much it is."""
+    plan, verb = result.plan, "deleted" if result.executed else "would delete"
+    offsets, members = counted(len(plan.offsets), "committed offset"), counted(len(plan.members), "member")
+    out.line(f"{verb} group {plan.group}: {counted(plan.count, 'znode')}, {offsets}, {members}")
 
 
 def described_groups(described: Sequence[GroupDescription]) -> list[Json]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from zkgroup.errors import ConfigError
 from zkgroup.settings import GroupSettings
 
-from .param_types import DURATION, NameValue, nearest
+from .param_types import DURATION, TOPIC_AND_PARTITIONS, name_value, nearest
 from .units import is_whole, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -46,34 +46,44 @@ def set_option(name: str, text: str, *, aliases: Sequence[str] = ()) -> Decorato
         name,
         cls=AliasedOption,
         aliases=aliases,
-        type=NameValue("NAME", "VALUE"),
+        type=name_value(),
         multiple=True,
         metavar="NAME=VALUE",
         help=f"{text}; may be repeated.",
     )
 
 
+class Consent(NamedTuple):
+    """The answers of `confirm_options`: make the change, and ask nothing."""
+
+    execute: bool
+    yes: bool
+
+
 def wait_options(what: str) -> Decorator:
-    """`--wait [--timeout 60s]`."""
+    """`--wait [--timeout 60s]`, as the argument `wait_s`: the longest wait in seconds, None for none.
+
+    A time-out without a wait is a usage error.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function = click.option(
+        @wraps(function)
+        def checked(*args: Any, wait: bool, timeout_ms: int | None, **values: Any) -> Any:
+            if timeout_ms is not None and not wait:
+                raise click.UsageError("--timeout is for --wait: give both or none")
+            wait_s = (60_000 if timeout_ms is None else timeout_ms) / 1000 if wait else None
+            return function(*args, wait_s=wait_s, **values)
+
+        decorated = click.option(
             "--timeout",
             "timeout_ms",
             type=DURATION,
             metavar="DURATION",
             help="Longest wait, with --wait.  [default: 60s]",
-        )(function)
-        return click.option("--wait", is_flag=True, help=f"Wait until {what}.")(function)
+        )(checked)
+        return click.option("--wait", is_flag=True, help=f"Wait until {what}.")(decorated)
 
     return decorate
-
-
-def wait_s(wait: bool, timeout_ms: int | None) -> float | None:
-    """The wait in seconds, None for none. Raises UsageError for a time-out without a wait."""
-    if timeout_ms is not None and not wait:
-        raise click.UsageError("--timeout is for --wait: give both or none")
-    return (60_000 if timeout_ms is None else timeout_ms) / 1000 if wait else None
 
 
 def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,10 +97,9 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--execute`, `--yes`, `--dry-run` of commands that overwrite or delete.
+    """`--execute`, `--yes`, `--dry-run` of commands that overwrite or delete, as the argument `consent`.
 
-    Contradictions are usage errors before anything is read; `--dry-run` is the default, so
-    the function gets `execute` and `yes`.
+    Contradictions are usage errors before anything is read; `--dry-run` is the default.
     """
 
     @wraps(function)
@@ -99,7 +108,7 @@ def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError("--execute and --dry-run contradict each other")
         if yes and not execute:
             raise click.UsageError("--yes is for --execute: give both or none")
-        return function(*args, execute=execute, yes=yes, **values)
+        return function(*args, consent=Consent(execute, yes), **values)
 
     for name, text in (
         ("--dry-run", "Only show what would be done (the default)."),
@@ -108,6 +117,30 @@ def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         checked = click.option(name, is_flag=True, help=text)(checked)
     return checked
+
+
+def topics_option(text: str, *, required: bool = False) -> Decorator:
+    """`--topic T[:P,P...]`, as `topics`."""
+    return click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        required=required,
+        type=TOPIC_AND_PARTITIONS,
+        metavar="T[:P,P...]",
+        help=text,
+    )
+
+
+def compat_option(text: str) -> Decorator:
+    """`--assignment-compat`, saying what it decides."""
+    return click.option(
+        "--assignment-compat",
+        type=click.Choice(["0.8", "0.10"]),
+        default="0.10",
+        show_default=True,
+        help=text,
+    )
 
 
 def force_option(text: str) -> Decorator:

@@ -8,8 +8,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from zkgroup.admin import Move, Phase, PlannedMove
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.files import reassignment_json
-from zkgroup.admin.reassign.cancellation import CancelPlan
+from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
+from zkgroup.admin.reassign.execution import ReassignmentOutcome
 from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal
 from zkgroup.admin.reassign.stored_plans import PlanDescription
@@ -23,6 +25,7 @@ from .schema import (
     STRING,
     Document,
     Inline,
+    Json,
     JsonKey,
     KeyColumn,
     NamedKeys,
@@ -31,6 +34,7 @@ from .schema import (
     list_of,
     nullable,
     object_of,
+    rows_of,
     word,
 )
 from .units import counted, size, time_left
@@ -137,16 +141,13 @@ PROPOSAL = Document(
         "moves",
     ),
 )
+Reassigned = ChangeResult[ReassignmentPlan, None, ReassignmentOutcome]
 REASSIGNMENT = Document(
     "reassignment",
-    NamedKeys(
-        executed=bool,
-        undo=str | None,
-        rollback_file=str | None,
-        throttle=int | None,
-        moves=int,
-        partitions=Sequence[PlannedMove],
-        status=nullable(_OUTCOME),
+    Shape(
+        Reassigned,
+        *("executed", "undo=undo_id", "rollback_file", "plan.throttle", "plan.moves", "partitions=plan.rows"),
+        given("status", nullable(_OUTCOME), "outcome.status"),
     ),
     rows="partitions",
 )
@@ -163,35 +164,47 @@ REASSIGNMENTS = Document(
 PLANS = Document(
     "plans", NamedKeys(plans=Sequence[PlanDescription], unreadable=Sequence[CorruptZnodeError]), rows="plans"
 )
+Cancelled = ChangeResult[CancelPlan, None, ReassignmentOutcome]
+Removed = ChangeResult[Removal, None, None]
+
+
+def _unreadable(result: Cancelled | Removed) -> Json | None:
+    return UNREADABLE.json(result.plan.error) if isinstance(result.plan, Removal) else None
+
+
 CANCELLATION = Document(
     "reassignment_cancellation",
-    NamedKeys(
-        executed=bool,
-        undo=str | None,
-        rollback_file=str | None,
-        partitions=Sequence[CancelledMove],
-        status=nullable(_OUTCOME),
-        unreadable=CorruptZnodeError | None,
+    Shape(
+        ChangeResult[CancelPlan | Removal, None, ReassignmentOutcome],
+        *("executed", "undo=undo_id", "rollback_file"),
+        rows_of("partitions", CANCELLED_MOVE, lambda result: cancelled_moves(result.plan)),
+        given("status", nullable(_OUTCOME), "outcome.status"),
+        JsonKey("unreadable", nullable(UNREADABLE.schema), _unreadable),
     ),
     rows="partitions",
 )
 """Also of a request that cannot be read."""
+
+
+class ShownPhases(NamedTuple):
+    """A plan, the files that it was written to, and, once it is stored or runs, how it stands."""
+
+    found: PhasedPlan
+    files: Sequence[str]
+    executed: bool
+    rollback_file: str | None
+    kept: PlanDescription | None
+
+
 PLAN = Document(
     "reassignment_plan",
-    NamedKeys(
-        intent=str,
-        moves=int,
-        least_moves=int,
-        bytes=int | None,
-        leader_changes=int,
-        files=Sequence[str],
-        phases=Sequence[Phase],
-        changes=list_of(PLANNED_CHANGE.schema),
-        loads=Sequence[BrokerLoad],
-        notes=Sequence[str],
-        executed=bool,
-        rollback_file=str | None,
-        kept=PlanDescription | None,
+    Shape(
+        ShownPhases,
+        *("found.plan.intent", "found.plan.moves", "found.plan.least_moves", "found.plan.bytes"),
+        *("found.plan.leader_changes", "files", "found.phases"),
+        rows_of("changes", PLANNED_CHANGE, lambda one: one.found.plan.changes),
+        rows_of("loads", BROKER_LOAD, lambda one: broker_loads(one.found)),
+        *("found.notes", "executed", "rollback_file", "kept"),
     ),
     rows="changes",
 )
@@ -210,8 +223,10 @@ STORED_PLAN_DOCUMENT = Document(
 )
 
 
-def cancelled_moves(plan: CancelPlan) -> list[CancelledMove]:
-    """The moves that are cancelled."""
+def cancelled_moves(plan: CancelPlan | Removal) -> list[CancelledMove]:
+    """The moves that are cancelled; those of a request that cannot be read are not known."""
+    if isinstance(plan, Removal):
+        return []
     return [
         CancelledMove(row, row.topic_partition not in plan.unordered, plan.files.get(row.topic_partition))
         for row in plan.rows
@@ -240,8 +255,9 @@ def moves(out: Output, rows: Sequence[ReassignmentStatus]) -> None:
     out.line(f"{done} of {counted(len(rows), 'partition')} done")
 
 
-def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
+def reassigned(out: Output, result: Reassigned) -> None:
     """The moves of a reassignment request."""
+    plan = result.plan
     if not plan.effective:
         out.line("every partition is there already: nothing to do")
         return
@@ -250,14 +266,21 @@ def plan(out: Output, plan: ReassignmentPlan, *, executed: bool) -> None:
     throttle = f" at {size(plan.throttle)}/s a broker" if plan.throttle is not None else ""
     copies = f"{_copies(plan.moves)}{throttle}"
     rest = f"; {same} there already" if same else ""
-    verb = "asked for" if executed else "would ask for"
+    verb = "asked for" if result.executed else "would ask for"
     out.line(f"{verb} {counted(len(plan.effective), 'partition')}, {copies}{rest}")
 
 
-def cancelled(out: Output, plan: CancelPlan, *, executed: bool = False) -> None:
+def cancelled(out: Output, result: Cancelled) -> None:
     """The moves that are cancelled."""
-    CANCELLED_MOVE.table(out, cancelled_moves(plan))
-    out.line(f"{'cancelled' if executed else 'would cancel'} {counted(len(plan.rows), 'move')}")
+    CANCELLED_MOVE.table(out, cancelled_moves(result.plan))
+    verb = "cancelled" if result.executed else "would cancel"
+    out.line(f"{verb} {counted(len(result.plan.rows), 'move')}")
+
+
+def removed(out: Output, result: Removed) -> None:
+    """The request that cannot be read, and is removed."""
+    znode, verb = result.plan.znode, "removed" if result.executed else "would remove"
+    out.line(f"{verb} {znode.path}, {counted(len(znode.data or b''), 'byte')} that cannot be read")
 
 
 def phased(out: Output, found: PhasedPlan, files: Sequence[str]) -> None:

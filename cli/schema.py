@@ -188,6 +188,11 @@ def given(key: str, schema: Schema, attribute: str | None = None) -> JsonKey:
     return JsonKey(key, schema, lambda value: _plain(get(value)))
 
 
+def rows_of(key: str, shape: Shape[Any], get: Callable[[Any], Iterable[Any]]) -> JsonKey:
+    """A list of objects of a shape, made from the whole value."""
+    return JsonKey(key, list_of(shape.schema), lambda value: [shape.json(one) for one in get(value)])
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, frozenset)):
         return list(value)
@@ -343,16 +348,26 @@ def _getter(attribute: str) -> Callable[[Any], Any]:
 def _hint(kind: Any, attribute: str) -> Any:
     """The type of a field or property; of `a.b`, that of `b` of the class of `a`."""
     first, _, rest = attribute.partition(".")
-    found = getattr(kind, first, None)
+    found, generic = getattr(kind, first, None), get_origin(kind)
     if isinstance(found, property):
         hint = get_type_hints(found.fget, include_extras=True)["return"]
     else:
-        hint = get_type_hints(kind, include_extras=True)[first]
+        hint = get_type_hints(generic or kind, include_extras=True)[first]
+    if generic is not None:
+        hint = _filled(hint, dict(zip(generic.__parameters__, get_args(kind), strict=True)))
     if not rest:
         return hint
     certain = _without_none(hint)
     inner = _hint(certain, rest)
     return inner if certain is hint else inner | None
+
+
+def _filled(hint: Any, types: Mapping[Any, Any]) -> Any:
+    """A type of a generic class with the types that are given for its variables."""
+    if hint in types:
+        return types[hint]
+    variables = getattr(hint, "__parameters__", ())
+    return hint[tuple(types[one] for one in variables)] if variables else hint
 
 
 def _without_none(hint: Any) -> Any:

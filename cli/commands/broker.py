@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster import brokers as admin
 from zkgroup.errors import PartlyDoneError, StoreUnavailableError
 from zkgroup.model import TopicPartition
@@ -17,13 +18,14 @@ from zkgroup.model.text import named
 from ..app import group as make_group
 from ..app import output, shared
 from ..cluster import BROKER, broker_note
-from ..confirm import run_change
+from ..confirm import print_result, run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
-from ..params import confirm_options, set_option
+from ..param_types import Parsed
+from ..params import Consent, confirm_options, set_option
 from ..render import Output, echo_err
 from ..schema import INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
 from ..serving import StopSignals, keep_freed_memory, rare_collections
-from ..units import counted, iso_time
+from ..units import counted, is_whole, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.broker.controller_only import ControllerOnly
@@ -54,8 +56,9 @@ LEFT_REPLICAS = Shape(
         KeyColumn("note", cell=lambda row: "moved away" if row.is_there else "deleted"),
     ),
 )
+Forgetting = ChangeResult[admin.ForgettingPlan, None, None]
 FORGETTING = Document(
-    "broker_forgetting", NamedKeys(broker=int, executed=bool, left=Sequence[admin.LeftReplicas]), rows="left"
+    "broker_forgetting", Shape(Forgetting, "plan.broker", "executed", "plan.left"), rows="left"
 )
 
 
@@ -119,7 +122,7 @@ def describe(broker: int) -> None:
 @broker.command()
 @click.argument("broker", metavar="ID", type=click.IntRange(0))
 @confirm_options
-def forget(broker: int, execute: bool, yes: bool) -> None:
+def forget(broker: int, consent: Consent) -> None:
     """Forget the replicas that lost broker ID may still have.
 
     They are of topics that have no place for the broker. A zkgroup controller has a broker that returns
@@ -130,16 +133,16 @@ def forget(broker: int, execute: bool, yes: bool) -> None:
     Example:
       zkgroup broker forget 3 --execute
     """
-    out = output()
     with connected() as ensemble:
-        plan = admin.plan_forgetting(ensemble, broker)
-        change = admin.forget_broker_change(ensemble, plan)
-        wanted = run_change(
-            change, lambda stderr: LEFT_REPLICAS.table(stderr, plan.left), execute=execute, yes=yes
-        ).executed
-    if not FORGETTING.print(out, plan.as_of, broker=plan.broker, executed=wanted, left=plan.left):
-        LEFT_REPLICAS.table(out, plan.left)
-        out.line(f"{'forgotten' if wanted else 'would forget'}: {counted(len(plan.znodes), 'record')}")
+        change = admin.forget_broker_change(ensemble, admin.plan_forgetting(ensemble, broker))
+        result = run_change(change, _show_forgotten, consent)
+    print_result(FORGETTING, result, _show_forgotten)
+
+
+def _show_forgotten(out: Output, result: Forgetting) -> None:
+    LEFT_REPLICAS.table(out, result.plan.left)
+    verb = "forgotten" if result.executed else "would forget"
+    out.line(f"{verb}: {counted(len(result.plan.znodes), 'record')}")
 
 
 def _show(out: Output, one: admin.BrokerDescription) -> None:
@@ -172,8 +175,6 @@ class _Served(Protocol):
 
     def wait_connected(self, timeout_s: float) -> None: ...
 
-    def _unconnected(self, timeout_s: float) -> StoreUnavailableError: ...
-
     def start(self) -> None: ...
 
     def check(self) -> None: ...
@@ -181,25 +182,20 @@ class _Served(Protocol):
     def close(self) -> None: ...
 
 
-class _Id(click.ParamType[int | None]):
+def _id(text: str) -> int | None:
     """A broker id, or `auto`: None."""
-
-    name = "id"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if value is None or value == AUTO:
-            return None
-        text = str(value)
-        if not (text.isascii() and text.isdigit()) or int(text) >= 2**31:
-            self.fail(f"expected a number from 0 to {2**31 - 1}, or {AUTO}, found {text!r}", param, ctx)
-        return int(text)
+    if text == AUTO:
+        return None
+    if not is_whole(text) or int(text) >= 2**31:
+        raise ValueError(f"expected a number from 0 to {2**31 - 1}, or {AUTO}, found {text!r}")
+    return int(text)
 
 
 @broker.command("run")
 @click.option(
     "--id",
     "broker",
-    type=_Id(),
+    type=Parsed("id", _id),
     required=True,
     metavar="N|auto",
     help="The broker's id; auto: the next free one.",
@@ -361,9 +357,11 @@ def _wait_connected(served: _Served, stop: StopSignals) -> None:
         left_s -= check_s
         try:
             served.wait_connected(check_s)
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
             if left_s <= 0:
                 served.check()
-                raise served._unconnected(whole_s) from None
+                # It names the last part of the wait.
+                text = str(error).replace(f"within {check_s:g} s", f"within {whole_s:g} s")
+                raise StoreUnavailableError(text) from None
         else:
             break

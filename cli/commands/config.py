@@ -8,24 +8,26 @@ from typing import Any, NamedTuple
 import click
 
 from zkgroup.admin import ConfigEntity, EntityKind, NotifyFormat
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.configs import (
     ConfigDescription,
     ConfigPlan,
     alter_config_change,
     describe_configs,
+    entity_named,
     plan_config,
 )
-from zkgroup.errors import PartlyDoneError, ZkGroupError
+from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
 
 from ..app import group as make_group
 from ..app import output
-from ..cluster import SETTING_CHANGE, SettingChange, setting_changes
-from ..confirm import run_change
+from ..cluster import SETTING_CHANGE, setting_changes
+from ..confirm import print_result, run_change
 from ..context import connected
-from ..params import confirm_options, set_option
-from ..render import echo_err
-from ..schema import STRING, Document, JsonKey, KeyColumn, NamedKeys, Shape
-from ..units import is_whole
+from ..param_types import Parsed
+from ..params import Consent, confirm_options, set_option
+from ..render import Output, echo_err
+from ..schema import STRING, Document, JsonKey, KeyColumn, NamedKeys, Shape, given, rows_of
 
 
 def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,24 +40,16 @@ def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-class Settings(click.ParamType[tuple[tuple[str, str], ...]]):
+def _settings(text: str) -> tuple[tuple[str, str], ...]:
     """`a=1,b=[x,y]`: Kafka's way to write several settings; brackets hold a value with commas."""
-
-    name = "name=value[,...]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[str, str], ...]:
-        if isinstance(value, tuple):
-            return value
-        pairs = []
-        for part in split_settings(value):
-            name, equals, text = part.partition("=")
-            if not equals or not name.strip():
-                self.fail(f"{value!r}: expected NAME=VALUE, for example retention.ms=1000", param, ctx)
-            bracketed = text.startswith("[") and text.endswith("]")
-            pairs.append((name.strip(), text[1:-1] if bracketed else text))
-        return tuple(pairs)
+    pairs = []
+    for part in split_settings(text):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"{text!r}: expected NAME=VALUE, for example retention.ms=1000")
+        bracketed = value.startswith("[") and value.endswith("]")
+        pairs.append((name.strip(), value[1:-1] if bracketed else value))
+    return tuple(pairs)
 
 
 def split_settings(text: str) -> Iterator[str]:
@@ -116,15 +110,15 @@ CONFIG = Shape(
     "configs",
 )
 CONFIGS = Document("configs", NamedKeys(configs=Sequence[ConfigDescription]), rows="configs")
+Alteration = ChangeResult[ConfigPlan, None, None]
 CONFIG_ALTERATION = Document(
     "config_alteration",
-    NamedKeys(
-        entity_type=str,
-        entity=str,
-        executed=bool,
-        undo=str | None,
-        notification=NotifyFormat,  # in which brokers are notified
-        configs=Sequence[SettingChange],
+    Shape(
+        Alteration,
+        given("entity_type", STRING, "plan.entity.kind"),
+        JsonKey("entity", STRING, lambda result: entity_name(result.plan)),
+        *("executed", "undo=undo_id", "notification=plan.format"),
+        rows_of("configs", SETTING_CHANGE, lambda result: setting_changes(result.plan)),
     ),
     rows="configs",
 )
@@ -170,7 +164,7 @@ def describe(**owner: Any) -> None:
 @click.option(
     "--add-config",
     "added",
-    type=Settings(),
+    type=Parsed("name=value[,...]", _settings),
     multiple=True,
     metavar="NAME=VALUE[,...]",
     hidden=True,
@@ -199,8 +193,7 @@ def alter(
     notify_format: NotifyFormat | None,
     allow_unknown: bool,
     delete_empty: bool,
-    execute: bool,
-    yes: bool,
+    consent: Consent,
     **owner: Any,
 ) -> None:
     """Set and remove settings of one entity, and notify the brokers.
@@ -212,7 +205,6 @@ def alter(
     Example:
       zkgroup config alter --topic orders --set retention.ms=86400000 --execute
     """
-    out = output()
     _, entity = _entity_of(**owner)
     if entity is None:
         raise click.UsageError("expected one of --topic, --broker and --entity-type, found none")
@@ -228,27 +220,15 @@ def alter(
             allow_unknown=allow_unknown,
             delete_empty=delete_empty,
         )
-        change = alter_config_change(ensemble, plan)
-        result = run_change(
-            change,
-            lambda stderr: SETTING_CHANGE.table(stderr, setting_changes(plan)),
-            execute=execute,
-            yes=yes,
-        )
-    if not CONFIG_ALTERATION.print(
-        out,
-        plan.as_of,
-        entity_type=plan.entity.kind,
-        entity=entity_name(plan),
-        executed=result.executed,
-        undo=result.undo_id,
-        notification=plan.format,
-        configs=setting_changes(plan),
-    ):
-        if plan.changes:
-            SETTING_CHANGE.table(out, setting_changes(plan))
-        else:
-            out.line(f"{entity} has these settings already: nothing to do")
+        result = run_change(alter_config_change(ensemble, plan), _show_alteration, consent)
+    print_result(CONFIG_ALTERATION, result, _show_alteration)
+
+
+def _show_alteration(out: Output, result: Alteration) -> None:
+    if result.plan.changes:
+        SETTING_CHANGE.table(out, setting_changes(result.plan))
+    else:
+        out.line(f"{result.plan.entity} has these settings already: nothing to do")
 
 
 def _entity_of(
@@ -264,9 +244,8 @@ def _entity_of(
     given = [topic is not None, broker is not None, entity_type is not None]
     if sum(given) != 1:
         raise click.UsageError("give exactly one of --topic, --broker and --entity-type")
-    kind: EntityKind = (
-        "topics" if topic is not None else "brokers" if broker is not None else _kind(entity_type)
-    )
+    kind = "topics" if topic is not None else "brokers" if broker is not None else entity_type
+    assert kind is not None
     name = topic if topic is not None else broker if broker is not None else entity_name
     if entity_type is None and (entity_name is not None or entity_default):
         raise click.UsageError("--entity-name and --entity-default are for --entity-type")
@@ -283,25 +262,7 @@ def _entity_of(
                 "expected --entity-name USER or --entity-default with a client, found none"
             )
         return kind, None
-    if wants_client:
-        return None, ConfigEntity.user_client(name, client)
-    return None, _entity(kind, name)
-
-
-def _kind(text: EntityKind | None) -> EntityKind:
-    assert text is not None
-    return text
-
-
-def _entity(kind: EntityKind, name: str | None) -> ConfigEntity:
-    if kind == "topics":
-        if name is None:
-            raise click.UsageError("topics have no default of their own: it is in the brokers' settings")
-        return ConfigEntity.topic(name)
-    if kind == "brokers":
-        if name is not None and not is_whole(name):
-            raise click.UsageError(f"broker {name!r}: expected an id such as 1")
-        return ConfigEntity.broker(None if name is None else int(name))
-    if kind == "clients":
-        return ConfigEntity.of_client(name)
-    return ConfigEntity.user(name) if kind == "users" else ConfigEntity.ip(name)
+    try:
+        return None, entity_named(kind, name, client, client_default=client_default)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error

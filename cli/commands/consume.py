@@ -18,7 +18,7 @@ from zkgroup.settings import ASSIGNMENT_STRATEGIES
 from ..app import command, output, shared
 from ..context import add_connect_timeout, client_settings, connecting, target
 from ..groups import threads_text
-from ..param_types import DURATION, NameAndCount
+from ..param_types import DURATION, TOPIC_AND_COUNT
 from ..params import complete_topics, group_argument, set_option
 from ..render import echo_err
 from ..serving import StopSignals
@@ -46,7 +46,7 @@ END_CHECK_S = 0.2
     "--topic",
     "topics",
     multiple=True,
-    type=NameAndCount("TOPIC", "THREADS"),
+    type=TOPIC_AND_COUNT,
     metavar="T[:THREADS]",
     shell_complete=complete_topics,
     help="A topic, with a number of threads; may be repeated.",

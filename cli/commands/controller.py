@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster import controller as admin
 from zkgroup.admin.cluster.controller import (
     ControllerDescription,
@@ -14,12 +13,12 @@ from zkgroup.admin.cluster.controller import (
     ResignationPlan,
 )
 
-from ..app import EXIT_CHECK_FAILED, output
+from ..app import fail_check, output
 from ..app import group as make_group
-from ..confirm import command_text, run_change
+from ..confirm import command_text, print_result, run_change
 from ..context import connected
-from ..params import confirm_options, wait_options, wait_s
-from ..render import echo_err
+from ..params import Consent, confirm_options, wait_options
+from ..render import Output, echo_err
 from ..schema import Document, KeyColumn, NamedKeys, Shape, given, word
 
 controller = make_group(
@@ -50,16 +49,13 @@ EPOCH = Shape(
     ),
 )
 HISTORY = Document("controller_history", NamedKeys(epochs=Sequence[PastController]), rows="epochs")
+Resigning = ChangeResult[ResignationPlan, None, Resignation]
 RESIGNATION = Document(
     "controller_resignation",
-    NamedKeys(
-        controller=int,
-        epoch=int | None,
-        czxid=int,
-        executed=bool,
-        # null where it was not waited for a successor
-        resigned=bool | None,
-        successor=int | None,
+    Shape(
+        Resigning,
+        *("plan.controller", "plan.epoch", "plan.czxid", "executed"),
+        *("outcome.resigned", "outcome.successor"),
     ),
 )
 
@@ -106,8 +102,7 @@ def history() -> None:
 @controller.command()
 @wait_options("another controller is active, or the same one again")
 @confirm_options
-@click.pass_context
-def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool, yes: bool) -> None:
+def resign(wait_s: float | None, consent: Consent) -> None:
     """Ask the controller to resign, so that another is elected.
 
     Brokers serve meanwhile. Refused at a Kafka controller, which does not read such a request. It cannot be
@@ -117,33 +112,19 @@ def resign(ctx: click.Context, wait: bool, timeout_ms: int | None, execute: bool
     Example:
       zkgroup controller resign --execute --wait
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
-        plan = admin.plan_resignation(ensemble)
-        result = run_change(
-            admin.resign_controller_change(ensemble, plan),
-            lambda stderr: stderr.line(_summary(plan, None, executed=False)),
-            execute=execute,
-            yes=yes,
-            wait_s=longest,
-        )
-    outcome = result.outcome
-    if not RESIGNATION.print(
-        out,
-        outcome.as_of if outcome else plan.as_of,
-        controller=plan.controller,
-        epoch=plan.epoch,
-        czxid=plan.czxid,
-        executed=result.executed,
-        resigned=outcome.resigned if outcome else None,
-        successor=outcome.successor if outcome else None,
-    ):
-        out.line(_summary(plan, outcome, executed=result.executed))
-    if outcome is not None and outcome.successor is None:
+        change = admin.resign_controller_change(ensemble, admin.plan_resignation(ensemble))
+        result = run_change(change, _show, consent, wait_s)
+    print_result(RESIGNATION, result, _show)
+    if result.outcome is not None and result.outcome.successor is None:
         echo_err(
             f"the request stays until a controller carries it out: {command_text('controller', 'describe')}"
         )
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
+
+
+def _show(out: Output, result: Resigning) -> None:
+    out.line(_summary(result.plan, result.outcome, executed=result.executed))
 
 
 def _summary(plan: ResignationPlan, outcome: Resignation | None, *, executed: bool) -> str:

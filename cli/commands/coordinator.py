@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
-from zkgroup.admin.coordinated_groups import plan_release, release_group_change
+from zkgroup.admin.change import ChangeResult
+from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group_change
 from zkgroup.admin.coordinator import (
     CoordinatedGroupDescription,
     CoordinatedMember,
@@ -19,11 +19,11 @@ from zkgroup.errors import PartlyDoneError
 
 from ..app import group as make_group
 from ..app import output
-from ..confirm import run_change
+from ..confirm import print_result, run_change
 from ..context import connected
-from ..params import confirm_options, group_argument
+from ..params import Consent, confirm_options, group_argument
 from ..render import Cell, Output, short_name
-from ..schema import COUNT, INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
+from ..schema import COUNT, INTEGER, Document, KeyColumn, Shape, given, nullable
 from ..units import counted
 
 coordinator = make_group(
@@ -139,8 +139,10 @@ COORDINATOR = Document(
     Shape(CoordinatorDescription, "slot_count", "slots", "groups", "unanswered"),
     rows="slots",
 )
+Release = ChangeResult[ReleasePlan, None, None]
 GROUP_RELEASE = Document(
-    "group_release", NamedKeys(group=str, executed=bool, slot=int, leader=int | None, members=Sequence[str])
+    "group_release",
+    Shape(Release, "plan.group", "executed", "plan.slot", "plan.leader", "plan.members"),
 )
 
 
@@ -193,7 +195,7 @@ def describe(group: str | None) -> None:
 @coordinator.command()
 @group_argument()
 @confirm_options
-def release(group: str, execute: bool, yes: bool) -> None:
+def release(group: str, consent: Consent) -> None:
     """Let ZooKeeper consumers join GROUP if no broker leads its slot.
 
     Takes the marker of Kafka's group protocol off, and the stored members out of the group. Refused while a
@@ -204,24 +206,16 @@ def release(group: str, execute: bool, yes: bool) -> None:
     Example:
       zkgroup coordinator release billing --execute
     """
-    out = output()
     with connected() as ensemble:
-        plan = plan_release(ensemble, group)
-        change = release_group_change(ensemble, plan)
-        named = f"group {group} of slot {plan.slot}: {counted(len(plan.members), 'stored member')}"
-        result = run_change(
-            change, lambda stderr: stderr.line(f"would release {named}"), execute=execute, yes=yes
-        )
-    if not GROUP_RELEASE.print(
-        out,
-        plan.as_of,
-        group=group,
-        executed=result.executed,
-        slot=plan.slot,
-        leader=plan.leader,
-        members=plan.members,
-    ):
-        out.line(f"{'released' if result.executed else 'would release'} {named}")
+        change = release_group_change(ensemble, plan_release(ensemble, group))
+        result = run_change(change, _show_release, consent)
+    print_result(GROUP_RELEASE, result, _show_release)
+
+
+def _show_release(out: Output, result: Release) -> None:
+    plan, verb = result.plan, "released" if result.executed else "would release"
+    members = counted(len(plan.members), "stored member")
+    out.line(f"{verb} group {plan.group} of slot {plan.slot}: {members}")
 
 
 def _show(out: Output, found: CoordinatorDescription) -> None:

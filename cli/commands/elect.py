@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Literal, NamedTuple
+from typing import IO, NamedTuple
 
 import click
 
 from zkgroup.admin import NO_LEADER, PartitionVerdict, UncleanElectionDone
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.elections import (
     BEING_DELETED,
     CLEAN,
@@ -29,12 +30,12 @@ from zkgroup.admin.elections import (
 from zkgroup.admin.files import parse_partitions
 from zkgroup.admin.topics.listing import partitions_named
 
-from ..app import EXIT_CHECK_FAILED, output
+from ..app import fail_check, output
 from ..app import group as make_group
-from ..confirm import command_text, run_change
+from ..confirm import command_text, print_result, run_change
 from ..context import connected
-from ..param_types import TEXT_FILE, TopicAndPartitions, named_text
-from ..params import confirm_options, wait_options, wait_s
+from ..param_types import TEXT_FILE, named_text
+from ..params import Consent, confirm_options, topics_option, wait_options
 from ..render import Cell, Output, echo_err
 from ..schema import (
     BROKERS,
@@ -114,13 +115,13 @@ CANDIDATE = Shape(
         *("preferred", KeyColumn("outcome", cell=lambda row: _outcome(row.outcome))),
     ),
 )
+Election = ChangeResult[ElectionPlan, None, bool]
 ELECTION = Document(
     "election",
-    NamedKeys(
-        election=Literal["preferred"],
-        executed=bool,
-        converged=bool | None,
-        partitions=Sequence[Candidate],
+    Shape(
+        Election,
+        JsonKey("election", word("preferred"), lambda _: "preferred"),
+        *("executed", "converged=outcome", "partitions=plan.rows"),
     ),
     rows="partitions",
 )
@@ -162,14 +163,7 @@ UNCLEAN_ELECTION = Document(
 
 
 @elect.command()
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    type=TopicAndPartitions(),
-    metavar="T[:P,P...]",
-    help="Only these; may be repeated.  [default: all]",
-)
+@topics_option("Only these; may be repeated.  [default: all]")
 @click.option(
     "--path-to-json-file",
     "file",
@@ -178,15 +172,11 @@ UNCLEAN_ELECTION = Document(
 )
 @wait_options("the leaders that were asked for lead")
 @confirm_options
-@click.pass_context
 def preferred(
-    ctx: click.Context,
     topics: Sequence[tuple[str, tuple[int, ...]]],
     file: IO[str] | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """Elect the first replica of each partition as its leader again.
 
@@ -202,57 +192,25 @@ def preferred(
     """
     if topics and file:
         raise click.UsageError("--topic and --path-to-json-file contradict each other")
-    out, longest = output(), wait_s(wait, timeout_ms)
     given = parse_partitions(*named_text(file)) if file else None
     with connected() as ensemble:
         plan = plan_preferred(ensemble, partitions_named(ensemble, topics) if topics else given)
-        result = run_change(
-            elect_preferred_change(ensemble, plan),
-            lambda stderr: _show(stderr, plan, executed=False),
-            execute=execute,
-            yes=yes,
-            wait_s=longest,
-        )
-    converged, wanted = result.outcome, result.executed
-    if not ELECTION.print(
-        out,
-        plan.as_of,
-        election="preferred",
-        executed=wanted,
-        converged=converged,
-        partitions=plan.rows,
-    ):
-        _show(out, plan, executed=wanted)
-    if converged is False:
+        result = run_change(elect_preferred_change(ensemble, plan), _show, consent, wait_s)
+    print_result(ELECTION, result, _show)
+    if result.outcome is False:
         echo_err("not every partition is led by its first replica; `zkgroup topic describe` shows them")
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
     # A request for all partitions is none for those that are being deleted.
     good = (ELECTS, LEADS) if topics or file else (ELECTS, LEADS, BEING_DELETED)
     rows = [(row.topic_partition, row.outcome) for row in plan.rows]
-    check_outcomes(rows, good, executed=execute, unreadable=plan.unreadable)
+    check_outcomes(rows, good, executed=consent.execute, unreadable=plan.unreadable)
 
 
 @elect.command()
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    required=True,
-    type=TopicAndPartitions(),
-    metavar="T[:P,P...]",
-    help="Partitions; a topic alone means all of its partitions. May be repeated.",
-)
+@topics_option("Partitions; a topic alone means all of its partitions. May be repeated.", required=True)
 @wait_options("the controller has reported the outcome of each")
 @confirm_options
-@click.pass_context
-def unclean(
-    ctx: click.Context,
-    topics: Sequence[tuple[str, tuple[int, ...]]],
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
-) -> None:
+def unclean(topics: Sequence[tuple[str, tuple[int, ...]]], wait_s: float | None, consent: Consent) -> None:
     """Elect a live replica, in sync or not; records may be lost.
 
     For partitions that have no leader. Only a zkgroup controller has such a request; elsewhere it is refused
@@ -262,19 +220,12 @@ def unclean(
     Example:
       zkgroup elect unclean --topic orders:3 --execute --wait
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
     with connected() as ensemble:
         plan = plan_unclean(ensemble, partitions_named(ensemble, topics))
-        result = run_change(
-            elect_unclean_change(ensemble, plan),
-            lambda stderr: _show_unclean(stderr, plan, None, executed=False),
-            execute=execute,
-            yes=yes,
-            wait_s=longest,
-        )
-    done, wanted = result.outcome, result.executed
+        result = run_change(elect_unclean_change(ensemble, plan), _show_unclean, consent, wait_s)
+    out, done, wanted = output(), result.outcome, result.executed
     converged = (
-        None if longest is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
+        None if wait_s is None or not wanted else done is not None and all_led(done.partitions, plan.wanted)
     )
     if not UNCLEAN_ELECTION.print(
         out,
@@ -284,19 +235,20 @@ def unclean(
         epoch=done.epoch if done else None,
         partitions=unclean_partitions(plan, done),
     ):
-        _show_unclean(out, plan, done, executed=wanted)
+        _show_unclean(out, result)
     if converged is False:
         if done is None:
             words = command_text("controller", "describe")
             echo_err(f"the controller has not reported yet; the request stays until it has: {words}")
         elif done.reason:
             echo_err(f"nothing was tried: {done.reason}")
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
     rows = [(row.topic_partition, row.outcome) for row in plan.rows]
-    check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=execute)
+    check_outcomes(rows, (UNCLEAN, CLEAN, LED), executed=consent.execute)
 
 
-def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
+def _show(out: Output, result: Election) -> None:
+    plan = result.plan
     rows = [row for row in plan.rows if row.outcome != "leads"]
     if not rows:
         if not plan.unreadable:
@@ -307,14 +259,13 @@ def _show(out: Output, plan: ElectionPlan, *, executed: bool) -> None:
     if not plan.wanted:
         out.line("nothing to elect")
         return
-    verb = "asked for" if executed else "would ask for"
+    verb = "asked for" if result.executed else "would ask for"
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}")
 
 
-def _show_unclean(
-    out: Output, plan: UncleanPlan, done: UncleanElectionDone | None, *, executed: bool
-) -> None:
+def _show_unclean(out: Output, result: ChangeResult[UncleanPlan, int, UncleanElectionDone | None]) -> None:
+    plan, done = result.plan, result.outcome
     UNCLEAN_PARTITION.table(out, unclean_partitions(plan, done), done)
-    verb = "asked for" if executed else "would ask for"
+    verb = "asked for" if result.executed else "would ask for"
     lost = f"; {counted(len(plan.losing), 'partition')} may lose records" if plan.losing else ""
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}{lost}" if plan.wanted else "nothing to elect")

@@ -16,15 +16,15 @@ from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from .. import groups as shown
-from ..app import EXIT_CHECK_FAILED, output
+from ..app import fail_check, output
 from ..app import group as make_group
-from ..confirm import run_change
+from ..confirm import print_result, run_change
 from ..context import connected
-from ..param_types import NameAndCount
-from ..params import confirm_options, group_argument, source_option, wait_options, wait_s
+from ..param_types import TOPIC_AND_COUNT
+from ..params import Consent, confirm_options, group_argument, source_option, wait_options
 from ..render import Output, echo_err
 from ..sources import asking, log_ends
-from ..units import counted, is_whole
+from ..units import is_whole
 
 group = make_group(
     "group",
@@ -101,8 +101,7 @@ def _printed(out: Output, described: Sequence[GroupDescription]) -> bool:
 @group.command()
 @group_argument()
 @wait_options("the group has converged")
-@click.pass_context
-def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -> None:
+def verify(group: str, wait_s: float | None) -> None:
     """Check that every partition has the owner that was assigned.
 
     Of a group of Kafka's protocol: that it is stable, and each partition of its topics assigned once.
@@ -113,18 +112,19 @@ def verify(ctx: click.Context, group: str, wait: bool, timeout_ms: int | None) -
     Example:
       zkgroup group verify billing --wait --timeout 60s
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
+    out = output()
     with connected() as ensemble:
         try:
-            found = admin.verify(ensemble, group, wait_s=longest, live=live_reader(ensemble))
+            found = admin.verify(ensemble, group, wait_s=wait_s, live=live_reader(ensemble))
         except NotFoundError as error:
-            if longest is None:
+            if wait_s is None:
                 raise
             echo_err(f"not converged in time: {error}")
-            ctx.exit(EXIT_CHECK_FAILED)
+            fail_check()
     if not shown.VERIFICATION.print(out, found.as_of, found):
         shown.verification(out, found)
-    ctx.exit(0 if found.converged else EXIT_CHECK_FAILED)
+    if not found.converged:
+        fail_check()
 
 
 @group.command()
@@ -168,7 +168,7 @@ def preview(group: str, **what: Any) -> None:
 @group.command()
 @group_argument()
 @confirm_options
-def nudge(group: str, execute: bool, yes: bool) -> None:
+def nudge(group: str, consent: Consent) -> None:
     """Make every member of GROUP rebalance; at most once in ten seconds.
 
     Changes no assignment. It wakes a JVM member that has given up and stays registered and idle. JVM members
@@ -178,49 +178,26 @@ def nudge(group: str, execute: bool, yes: bool) -> None:
     Example:
       zkgroup group nudge billing --execute
     """
-    out = output()
     with connected() as ensemble:
-        plan = plan_nudge(ensemble, group)
-        change = nudge_group_change(ensemble, plan)
-        named = f"{counted(len(plan.members), 'member')}: {', '.join(plan.members)}"
-        result = run_change(
-            change, lambda stderr: stderr.line(f"would nudge {named}"), execute=execute, yes=yes
-        )
-    if not shown.NUDGE.print(out, plan.as_of, group=group, executed=result.executed, members=plan.members):
-        out.line(f"{'nudged' if result.executed else 'would nudge'} {named}")
+        change = nudge_group_change(ensemble, plan_nudge(ensemble, group))
+        result = run_change(change, shown.nudge, consent)
+    print_result(shown.NUDGE, result, shown.nudge)
 
 
 @group.command()
 @group_argument()
 @confirm_options
-def delete(group: str, execute: bool, yes: bool) -> None:
+def delete(group: str, consent: Consent) -> None:
     """Delete GROUP with its offsets. Refused while it has members.
 
     \b
     Example:
       zkgroup group delete billing --execute
     """
-    out = output()
     with connected() as ensemble:
-        plan = plan_deletion(ensemble, group)
-        change = delete_group_change(ensemble, plan)
-        count, members = plan.count, counted(len(plan.members), "member")
-        offsets = counted(len(plan.offsets), "committed offset")
-        named = f"group {group}: {counted(count, 'znode')}, {offsets}, {members}"
-        result = run_change(
-            change, lambda stderr: stderr.line(f"would delete {named}"), execute=execute, yes=yes
-        )
-    if not shown.GROUP_DELETION.print(
-        out,
-        plan.as_of,
-        group=group,
-        executed=result.executed,
-        undo=result.undo_id,
-        members=plan.members,
-        offsets=len(plan.offsets),
-        znodes=count if result.written is None else result.written,
-    ):
-        out.line(f"{'deleted' if result.executed else 'would delete'} {named}")
+        change = delete_group_change(ensemble, plan_deletion(ensemble, group))
+        result = run_change(change, shown.deletion, consent)
+    print_result(shown.GROUP_DELETION, result, shown.deletion)
 
 
 def _added(text: str) -> tuple[str, dict[str, int] | None]:
@@ -229,8 +206,7 @@ def _added(text: str) -> tuple[str, dict[str, int] | None]:
         return name, None
     parts = rest.split(":")
     pairs = [":".join(parts[i : i + 2]) for i in range(0, len(parts), 2)]
-    kind = NameAndCount("TOPIC", "THREADS")
-    return name, dict(kind.convert(pair, None, None) for pair in pairs)
+    return name, dict(TOPIC_AND_COUNT.convert(pair, None, None) for pair in pairs)
 
 
 def _grown(text: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import click
@@ -29,15 +30,16 @@ from ..app import group as make_group
 from ..app import output
 from ..confirm import run_changes
 from ..context import connected
-from ..param_types import TEXT_FILE, PartitionValue, TopicAndPartitions, named_text
+from ..param_types import PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, named_text
 from ..params import (
+    Consent,
     allow_missing_option,
     confirm_options,
     force_option,
     group_argument,
     source_option,
+    topics_option,
     wait_options,
-    wait_s,
 )
 from ..render import Output, echo_err
 from ..sources import log_ends, log_positions
@@ -148,7 +150,7 @@ def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, 
 
 @offsets.command("set")
 @group_argument()
-@click.argument("values", metavar="TOPIC:PARTITION=OFFSET...", nargs=-1, required=True, type=PartitionValue())
+@click.argument("values", metavar="TOPIC:PARTITION=OFFSET...", nargs=-1, required=True, type=PARTITION_OFFSET)
 @_write_options
 def set_(
     group: str, values: Sequence[tuple[str, int, int]], allow_missing: bool, force: bool, **confirm: Any
@@ -179,14 +181,7 @@ def set_(
 @click.option("--to-datetime", metavar="TIME", help="Same as --to TIME.")
 @click.option("--by-duration", metavar="DURATION", help="To the time this long ago: P1DT2H, or 26h.")
 @click.option("--from-file", type=TEXT_FILE, help="TOPIC,PARTITION,OFFSET on each line.")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    type=TopicAndPartitions(),
-    metavar="T[:P,P...]",
-    help="Only these; may be repeated.",
-)
+@topics_option("Only these; may be repeated.")
 @source_option
 @_write_options
 def reset(
@@ -195,10 +190,8 @@ def reset(
     source: str | None,
     allow_missing: bool,
     force: bool,
-    execute: bool,
-    yes: bool,
-    wait: bool,
-    timeout_ms: int | None,
+    consent: Consent,
+    wait_s: float | None,
     **targets: Any,
 ) -> None:
     """Reset the offsets of GROUP to a target.
@@ -214,7 +207,8 @@ def reset(
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
         raise click.UsageError("give exactly one target: --to, --to-earliest, --shift-by, ...")
-    rows = _rows(chosen["from_file"]) if "from_file" in chosen else None
+    file: IO[str] | None = chosen.get("from_file")
+    rows = files.parse_topic_rows(*named_text(file), "OFFSET") if file else None
     with connected() as ensemble, log_positions(source or "none", ensemble) as log:
         options = {"allow_missing": allow_missing, "force": force}
         if rows is not None:
@@ -224,16 +218,16 @@ def reset(
             if source is None:
                 log = positions_for(ensemble, target)
             change = reset_offsets_change(ensemble, group, target, topics, log, **options)
-        run_offset_changes([change], execute=execute, yes=yes, wait=wait, timeout_ms=timeout_ms)
+        run_offset_changes([change], consent, wait_s)
 
 
 @offsets.command()
 @group_argument()
 @click.argument(
-    "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TopicAndPartitions()
+    "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TOPIC_AND_PARTITIONS
 )
 @confirm_options
-def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **confirm: bool) -> None:
+def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], consent: Consent) -> None:
     """Delete offsets of GROUP. Refused while it has members.
 
     Topics that are gone can be named too. Members start at these partitions as if they were new.
@@ -243,11 +237,7 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], **confirm:
       zkgroup offsets delete billing orders:0,3 --execute
     """
     with connected() as ensemble:
-        run_offset_changes([delete_offsets_change(ensemble, group, topics)], **confirm)
-
-
-def _rows(file: IO[str]) -> dict[TopicPartition, int]:
-    return files.parse_topic_rows(*named_text(file), "OFFSET")
+        run_offset_changes([delete_offsets_change(ensemble, group, topics)], consent)
 
 
 def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
@@ -274,29 +264,23 @@ def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:
 
 
 def run_offset_changes(
-    changes: Sequence[OffsetsChange],
-    *,
-    execute: bool,
-    yes: bool,
-    wait: bool = False,
-    timeout_ms: int | None = None,
+    changes: Sequence[OffsetsChange], consent: Consent, wait_s: float | None = None
 ) -> None:
     """Runs one change for each group after a single confirmation, and prints what was or would be changed.
 
     Raises PartlyDoneError where an offset does not stand by the end of the wait.
     """
-    out, plans, longest = output(), [change.plan for change in changes], wait_s(wait, timeout_ms)
+    plans = [change.plan for change in changes]
     count = sum(len(plan.effective) for plan in plans)
     groups = ", ".join(plan.group for plan in plans)
     results = run_changes(
         changes,
         f"Change {counted(count, 'offset')} of {groups}?",
         lambda stderr: shown.offset_plan(stderr, plans, executed=False),
-        execute=execute,
-        yes=yes,
-        wait_s=longest,
+        consent,
+        wait_s,
     )
-    _report(out, results)
+    _report(output(), results)
     fallen = [
         f"{one.topic_partition} of {result.plan.group} {_STANDINGS[one.standing]}"
         f" (at {one.offset}, owner {one.owner or 'none'})"
@@ -322,18 +306,7 @@ def _report(out: Output, results: Sequence[OffsetsResult]) -> None:
     if out.is_table:
         shown.offset_plan(out, plans, executed=executed)
         return
-    changes = [
-        shown.OFFSET_CHANGES.json(
-            one.plan.as_of,
-            group=one.plan.group,
-            executed=executed,
-            undo=one.undo_id,
-            changes=one.plan.changes,
-            members=one.plan.members,
-            standing=one.outcome,
-        )
-        for one in results
-    ]
+    changes = [shown.OFFSET_CHANGES.json(one.plan.as_of, replace(one, executed=executed)) for one in results]
     if out.format == "json" and len(changes) == 1:
         out.document(changes[0])
     elif out.format == "json":

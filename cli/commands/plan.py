@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from zkgroup.admin import PlanViolation
-from zkgroup.admin.change import AdminChange
+from zkgroup.admin.change import AdminChange, ChangeResult
 from zkgroup.admin.cluster.controller import check_throttle, read_controller_info
 from zkgroup.admin.files import parse_topic_rows, reassignment_text
 from zkgroup.admin.reassign.proposals import (
@@ -47,8 +47,8 @@ from ..app import EXIT_CHECK_FAILED, Group, output
 from ..app import group as make_group
 from ..confirm import command_text, echo_notes, run_at_once, run_change, undo_recorder
 from ..context import connected
-from ..param_types import TEXT_FILE, Size, named_text
-from ..params import confirm_options, disable_racks_option, wait_options, wait_s
+from ..param_types import SIZE, TEXT_FILE, Parsed, named_text
+from ..params import Consent, confirm_options, disable_racks_option, wait_options
 from ..render import Output, echo_err
 from ..units import counted, is_whole
 
@@ -82,10 +82,8 @@ def reassign_plan(
     resume: str | None,
     pause: str | None,
     cancel: str | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """The old spelling of `zkgroup plan`.
 
@@ -99,7 +97,7 @@ def reassign_plan(
     named = {"resume": resume, "pause": pause, "cancel": cancel}
     chosen = {verb: name for verb, name in named.items() if name is not None}
     if ctx.invoked_subcommand is not None:
-        if chosen or wait or execute:
+        if chosen or wait_s is not None or consent.execute:
             raise click.UsageError(
                 "--resume, --pause and --cancel are for a stored plan; "
                 f"options of a new one stand after {ctx.invoked_subcommand!r}"
@@ -107,13 +105,12 @@ def reassign_plan(
         return
     if len(chosen) != 1:
         raise click.UsageError("give a kind of plan, or one of --resume, --pause and --cancel")
-    longest = wait_s(wait, timeout_ms)
     ((verb, name),) = chosen.items()
     if verb == "resume":
-        ctx.exit(_resume(name, longest, execute=execute, yes=yes))
-    if longest is not None:
+        ctx.exit(_resume(name, wait_s, consent))
+    if wait_s is not None:
         raise click.UsageError("--wait is for --resume")
-    _stop(verb, name, execute=execute, yes=yes)
+    _stop(verb, name, consent)
 
 
 _LOSSES = ("factor", "racks", "balance", "source")
@@ -150,7 +147,7 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--save", is_flag=True, help="Store the plan in ZooKeeper; `plan resume` starts it."),
         click.option(
             "--throttle",
-            type=Size(),
+            type=SIZE,
             metavar="SIZE",
             help="Copy at most so much a second at each broker, for example 50MB; for a stored plan.",
         ),
@@ -168,20 +165,11 @@ def _plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class Pair(click.ParamType[tuple[int, int]]):
-    """`OLD=NEW`: two broker ids."""
-
-    name = "old=new"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        old, _, new = value.partition("=")
-        if not (is_whole(old) and is_whole(new)):
-            self.fail(f"{value!r}: expected OLD=NEW, for example 3=7", param, ctx)
-        return int(old), int(new)
+def _pair(text: str) -> tuple[int, int]:
+    old, _, new = text.partition("=")
+    if not (is_whole(old) and is_whole(new)):
+        raise ValueError(f"{text!r}: expected OLD=NEW, for example 3=7")
+    return int(old), int(new)
 
 
 @plan.command()
@@ -200,7 +188,7 @@ def decommission(brokers: tuple[int, ...], topics: tuple[str, ...], **how: Any) 
 
 
 @plan.command()
-@click.argument("pairs", metavar="OLD=NEW...", nargs=-1, required=True, type=Pair())
+@click.argument("pairs", metavar="OLD=NEW...", nargs=-1, required=True, type=Parsed("old=new", _pair))
 @_plan_options
 def replace(pairs: tuple[tuple[int, int], ...], topics: tuple[str, ...], **how: Any) -> None:
     """Put broker NEW in the place of OLD in every replica list.
@@ -275,22 +263,20 @@ def list_() -> None:
 @wait_options("the plan has ended")
 @confirm_options
 @click.pass_context
-def resume(
-    ctx: click.Context, plan_id: str, wait: bool, timeout_ms: int | None, execute: bool, yes: bool
-) -> None:
+def resume(ctx: click.Context, plan_id: str, wait_s: float | None, consent: Consent) -> None:
     """Start or continue a stored plan.
 
     \b
     Example:
       zkgroup plan resume 20260131-120000-1a2b --execute --wait --timeout 12h
     """
-    ctx.exit(_resume(plan_id, wait_s(wait, timeout_ms), execute=execute, yes=yes))
+    ctx.exit(_resume(plan_id, wait_s, consent))
 
 
 @plan.command()
 @click.argument("plan_id", metavar="ID")
 @confirm_options
-def pause(plan_id: str, execute: bool, yes: bool) -> None:
+def pause(plan_id: str, consent: Consent) -> None:
     """Submit no further phase of a plan until it is resumed.
 
     Moves that are under way continue.
@@ -299,13 +285,13 @@ def pause(plan_id: str, execute: bool, yes: bool) -> None:
     Example:
       zkgroup plan pause 20260131-120000-1a2b --execute
     """
-    _stop("pause", plan_id, execute=execute, yes=yes)
+    _stop("pause", plan_id, consent)
 
 
 @plan.command()
 @click.argument("plan_id", metavar="ID")
 @confirm_options
-def cancel(plan_id: str, execute: bool, yes: bool) -> None:
+def cancel(plan_id: str, consent: Consent) -> None:
     """End a plan for good: no further phase is submitted.
 
     Moves that are under way continue; `reassign cancel` sends them back.
@@ -314,7 +300,7 @@ def cancel(plan_id: str, execute: bool, yes: bool) -> None:
     Example:
       zkgroup plan cancel 20260131-120000-1a2b --execute
     """
-    _stop("cancel", plan_id, execute=execute, yes=yes)
+    _stop("cancel", plan_id, consent)
 
 
 for _command in (decommission, replace, set_rf, balance):
@@ -332,14 +318,12 @@ def _make(
     target: Path | None,
     save: bool,
     throttle: int | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
-    ctx, out, longest = click.get_current_context(), output(), wait_s(wait, timeout_ms)
+    ctx, out, execute = click.get_current_context(), output(), consent.execute
     dry_run = ctx.params["dry_run"]
-    if save and not dry_run and longest is not None and not execute:
+    if save and not dry_run and wait_s is not None and not execute:
         raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
     request = PlanRequest(
         topics=topics,
@@ -362,8 +346,9 @@ def _make(
         if change is not None and save:
             stored = run_at_once(change, dry_run=dry_run).written
         elif change is not None:
-            stored, rollback = _start(change, found, longest, execute=execute, yes=yes)
-    if not _print(out, found, files, stored, executed=execute and stored is not None, rollback=rollback):
+            stored, rollback = _start(change, found, wait_s, consent)
+    shown = reassignments.ShownPhases(found, files, execute and stored is not None, rollback, stored)
+    if not reassignments.PLAN.print(out, found.as_of, shown):
         reassignments.phased(out, found, files)
         if stored:
             out.line()
@@ -371,40 +356,12 @@ def _make(
     if stored is not None:
         if not execute:
             echo_err(f"start it: {resume_command(stored.plan)}")
-        if code := echo_next_step(stored, waited=longest is not None):
+        if code := echo_next_step(stored, waited=wait_s is not None):
             ctx.exit(code)
     elif found.plan.changes:
         _echo_how_to_execute(files, throttle)
     if found.unreadable:
         raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
-
-
-def _print(
-    out: Output,
-    found: PhasedPlan,
-    files: Sequence[str],
-    stored: PlanDescription | None,
-    *,
-    executed: bool,
-    rollback: Path | None,
-) -> bool:
-    return reassignments.PLAN.print(
-        out,
-        found.as_of,
-        intent=found.plan.intent,
-        moves=found.plan.moves,
-        least_moves=found.plan.least_moves,
-        bytes=found.plan.bytes,
-        leader_changes=found.plan.leader_changes,
-        files=files,
-        phases=found.phases,
-        changes=[reassignments.PLANNED_CHANGE.json(one) for one in found.plan.changes],
-        loads=reassignments.broker_loads(found),
-        notes=found.notes,
-        executed=executed,
-        rollback_file=None if rollback is None else str(rollback),
-        kept=stored,
-    )
 
 
 def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> PhasedPlan:
@@ -446,23 +403,16 @@ def _storing(
 def _start(
     change: AdminChange[Storing, PlanDescription, Any],
     found: PhasedPlan,
-    longest_s: float | None,
-    *,
-    execute: bool,
-    yes: bool,
-) -> tuple[PlanDescription | None, Path | None]:
-    """With `execute`, and confirmation, stores and starts the plan: then there is a rollback file."""
-    if not execute:
+    wait_s: float | None,
+    consent: Consent,
+) -> tuple[PlanDescription | None, str | None]:
+    """With consent stores and starts the plan: then there is a rollback file."""
+    if not consent.execute:
         echo_notes(change)
         return None, None
-    result = run_change(
-        change,
-        lambda stderr: reassignments.phased(stderr, found, []),
-        execute=execute,
-        yes=yes,
-        wait_s=longest_s or 0.0,
-    )
-    return result.outcome, Path(result.rollback_file) if result.rollback_file else None
+    show = lambda stderr, _: reassignments.phased(stderr, found, [])  # noqa: E731
+    result = run_change(change, show, consent, wait_s or 0.0)
+    return result.outcome, result.rollback_file
 
 
 def _echo_how_to_execute(files: Sequence[str], throttle: int | None) -> None:
@@ -494,30 +444,32 @@ def _write(found: PhasedPlan, target: Path) -> list[str]:
     return files
 
 
-def _resume(plan_id: str, longest_s: float | None, *, execute: bool, yes: bool) -> int:
+def _resume(plan_id: str, wait_s: float | None, consent: Consent) -> int:
     """Shows the plan; with confirmation lets it run and runs it. The exit code."""
     out = output()
     with connected() as ensemble, _told() as told:
         change = resume_plan_change(ensemble, plan_id, **told)
-        result = run_change(
-            change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes, wait_s=longest_s
-        )
+        result = run_change(change, _show_change, consent, wait_s)
         one = result.outcome or result.written or change.plan
     shown = reassignments.ShownPlan(result.executed, one)
     if not reassignments.STORED_PLAN_DOCUMENT.print(out, one.as_of, shown):
         show(out, [one])
-    return echo_next_step(one, waited=result.executed and longest_s is not None)
+    return echo_next_step(one, waited=result.executed and wait_s is not None)
+
+
+def _show_change(out: Output, result: ChangeResult[PlanDescription, Any, Any]) -> None:
+    show(out, [result.plan])
 
 
 _STOPS = {"pause": pause_plan_change, "cancel": cancel_plan_change}
 
 
-def _stop(verb: str, plan_id: str, *, execute: bool, yes: bool) -> None:
+def _stop(verb: str, plan_id: str, consent: Consent) -> None:
     """Pauses or cancels the plan: no further phase is submitted."""
     out, is_zkgroup = output(), False
     with connected() as ensemble:
         change = _STOPS[verb](ensemble, plan_id)
-        result = run_change(change, lambda stderr: show(stderr, [change.plan]), execute=execute, yes=yes)
+        result = run_change(change, _show_change, consent)
         one = change.plan if result.written is None else result.written
         if result.executed:
             is_zkgroup = read_controller_info(ensemble).is_zkgroup

@@ -36,12 +36,20 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import reassignments
-from ..app import EXIT_CHECK_FAILED, output, shared
+from ..app import fail_check, output, shared
 from ..app import group as make_group
-from ..confirm import command_text, run_change
+from ..confirm import command_text, print_result, run_change
 from ..context import connected, target
-from ..param_types import TEXT_FILE, Size, TopicAndPartitions, named_text
-from ..params import confirm_options, disable_racks_option, force_option, wait_options, wait_s
+from ..param_types import SIZE, TEXT_FILE, Parsed, named_text
+from ..params import (
+    Consent,
+    compat_option,
+    confirm_options,
+    disable_racks_option,
+    force_option,
+    topics_option,
+    wait_options,
+)
 from ..render import Output, echo_err
 from ..units import counted, is_whole
 from .config import notify_option
@@ -69,20 +77,11 @@ def _file_option(what: str, *, required: bool = True) -> Callable[..., Any]:
     )
 
 
-class BrokerList(click.ParamType[tuple[int, ...]]):
-    """`1,2,3`: broker ids."""
-
-    name = "id[,id...]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        parts = [part.strip() for part in value.split(",")]
-        if not all(is_whole(part) for part in parts):
-            self.fail(f"{value!r}: expected broker ids such as 1,2,3", param, ctx)
-        return tuple(int(part) for part in parts)
+def _broker_ids(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(is_whole, parts)):
+        raise ValueError(f"{text!r}: expected broker ids such as 1,2,3")
+    return tuple(map(int, parts))
 
 
 @reassign.command()
@@ -96,18 +95,12 @@ class BrokerList(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--broker-list",
     "brokers",
-    type=BrokerList(),
+    type=Parsed("id[,id...]", _broker_ids),
     required=True,
     metavar="ID[,ID...]",
     help="The brokers to move them to.",
 )
-@click.option(
-    "--assignment-compat",
-    type=click.Choice(["0.8", "0.10"]),
-    default="0.10",
-    show_default=True,
-    help="Which release proposes: 0.8 takes the brokers in the order given and knows no racks.",
-)
+@compat_option("Which release proposes: 0.8 takes the brokers in the order given and knows no racks.")
 @disable_racks_option
 def generate(
     file: IO[str], brokers: tuple[int, ...], assignment_compat: Compat, disable_rack_aware: bool
@@ -145,7 +138,7 @@ def generate(
 @_file_option("The reassignment, in the form of Kafka's files.")
 @click.option(
     "--throttle",
-    type=Size(),
+    type=SIZE,
     metavar="SIZE",
     help="Copy at most so much a second at each broker, for example 50MB.",
 )
@@ -153,17 +146,13 @@ def generate(
 @notify_option
 @wait_options("every move has ended; then the throttle is removed")
 @confirm_options
-@click.pass_context
 def execute(
-    ctx: click.Context,
     file: IO[str],
     throttle: int | None,
     force: bool,
     notify_format: NotifyFormat | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """Submit a reassignment to the controller; refused while one runs.
 
@@ -173,37 +162,21 @@ def execute(
     Example:
       zkgroup reassign execute --reassignment-json-file moves.json --throttle 50MB --execute --wait
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
     moves = parse_reassignment(*named_text(file))
     clear = None if throttle is None else clear_throttle_command(file.name)
     with connected() as ensemble:
         plan = plan_reassignment(ensemble, moves, throttle=throttle, force=force, format=notify_format)
         result = _run(
             lambda progress: reassign_change(ensemble, plan, progress),
-            lambda stderr: reassignments.plan(stderr, plan, executed=False),
-            longest,
+            reassignments.reassigned,
+            wait_s,
             clear,
-            execute=execute,
-            yes=yes,
+            consent,
         )
-    if result.executed and longest is None and clear is not None:
+    if result.executed and wait_s is None and clear is not None:
         echo_err(f"when it is done, remove the throttle: {clear}")
-    status = result.outcome.status if result.outcome else None
-    if not reassignments.REASSIGNMENT.print(
-        out,
-        plan.as_of,
-        executed=result.executed,
-        undo=result.undo_id,
-        rollback_file=result.rollback_file,
-        throttle=plan.throttle,
-        moves=plan.moves,
-        partitions=plan.rows,
-        status=status,
-    ):
-        reassignments.plan(out, plan, executed=result.executed)
-    if status not in (None, DONE):
-        echo_err(f"not every move is done: {command_text('reassign', 'list')}")
-        ctx.exit(EXIT_CHECK_FAILED)
+    print_result(reassignments.REASSIGNMENT, result, reassignments.reassigned)
+    _check_done(result.outcome, "not every move is done")
 
 
 @reassign.command()
@@ -215,16 +188,7 @@ def execute(
 )
 @wait_options("no move is under way")
 @confirm_options
-@click.pass_context
-def verify(
-    ctx: click.Context,
-    file: IO[str] | None,
-    clear_throttle: bool,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
-) -> None:
+def verify(file: IO[str] | None, clear_throttle: bool, wait_s: float | None, consent: Consent) -> None:
     """Check whether the reassignment of a file is done.
 
     Exit code 0 when every partition has its replicas, else 3. Reads only: a throttle stays as it is without
@@ -234,36 +198,39 @@ def verify(
     Example:
       zkgroup reassign verify --reassignment-json-file moves.json --wait
     """
-    if execute and not clear_throttle:
+    if consent.execute and not clear_throttle:
         raise click.UsageError("--execute is for --clear-throttle: verify changes nothing else")
-    out, longest = output(), wait_s(wait, timeout_ms)
+    out = output()
     if file is None:
-        if not clear_throttle or wait:
+        if not clear_throttle or wait_s is not None:
             raise click.UsageError("--reassignment-json-file is needed, but for --clear-throttle alone")
-        ctx.exit(_verify_none(out, execute=execute, yes=yes))
+        _verify_none(out, consent)
+        return
     moves = parse_reassignment(*named_text(file))
     with connected() as ensemble:
-        if longest is None:
+        if wait_s is None:
             as_of, rows = verify_reassignments(ensemble, moves)
         else:
             with reassignments.progress() as show:
-                as_of, rows = wait_for_reassignments(ensemble, moves, longest, show)
+                as_of, rows = wait_for_reassignments(ensemble, moves, wait_s, show)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
             topics = {move.topic_partition.topic for move in moves}
-            _clear_throttles(ensemble, topics, rows, execute=execute, yes=yes)
+            _clear_throttles(ensemble, topics, rows, consent)
     if not reassignments.REASSIGNMENTS.print(out, as_of, reassignments=rows, plans=None, unreadable=None):
         reassignments.moves(out, rows)
-    ctx.exit(0 if all_done else EXIT_CHECK_FAILED)
+    if not all_done:
+        fail_check()
 
 
-def _verify_none(out: Output, *, execute: bool, yes: bool) -> int:
-    """`--clear-throttle` without a file: no move is checked. The exit code."""
+def _verify_none(out: Output, consent: Consent) -> None:
+    """`--clear-throttle` without a file: no move is checked."""
     with connected() as ensemble:
-        all_gone = _clear_throttles(ensemble, None, None, execute=execute, yes=yes)
+        all_gone = _clear_throttles(ensemble, None, None, consent)
         as_of = ensemble.as_of()
     reassignments.REASSIGNMENTS.print(out, as_of, reassignments=(), plans=None, unreadable=None)
-    return 0 if all_gone else EXIT_CHECK_FAILED
+    if not all_gone:
+        fail_check()
 
 
 @reassign.command("list")
@@ -301,14 +268,7 @@ def list_() -> None:
 
 
 @reassign.command("cancel")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    type=TopicAndPartitions(),
-    metavar="T[:P,P...]",
-    help="Only these moves; may be repeated.  [default: all that run]",
-)
+@topics_option("Only these moves; may be repeated.  [default: all that run]")
 @click.option(
     "--reassignment-json-file",
     "file",
@@ -317,15 +277,11 @@ def list_() -> None:
 )
 @wait_options("the cancelled moves have ended; then a throttle is removed if nothing else moves")
 @confirm_options
-@click.pass_context
 def cancel_(
-    ctx: click.Context,
     topics: Sequence[tuple[str, tuple[int, ...]]],
     file: IO[str] | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """Cancel running moves: each replica list becomes what it was.
 
@@ -336,69 +292,41 @@ def cancel_(
     Example:
       zkgroup reassign cancel --topic orders:3 --execute --wait
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
     former = parse_reassignment(*named_text(file)) if file else ()
     with connected() as ensemble:
         if (removal := remove_unreadable_request_change(ensemble)) is not None:
-            _remove_request(out, removal, some=bool(topics), execute=execute, yes=yes)
+            _remove_request(removal, consent, some=bool(topics))
             return
         plan = plan_cancel(ensemble, _chosen(ensemble, topics), former, _executions())
         clear = clear_throttle_command() if plan.throttled else None
         result = _run(
             lambda progress: cancel_reassignments_change(ensemble, plan, progress),
-            lambda stderr: reassignments.cancelled(stderr, plan),
-            longest,
+            reassignments.cancelled,
+            wait_s,
             clear,
-            execute=execute,
-            yes=yes,
+            consent,
         )
-    if result.executed and longest is None and clear is not None:
+    if result.executed and wait_s is None and clear is not None:
         echo_err(f"the throttle stays; once nothing moves, remove it: {clear}")
-    status = result.outcome.status if result.outcome else None
-    if not reassignments.CANCELLATION.print(
-        out,
-        plan.as_of,
-        executed=result.executed,
-        undo=result.undo_id,
-        rollback_file=result.rollback_file,
-        partitions=reassignments.cancelled_moves(plan),
-        status=status,
-        unreadable=None,
-    ):
-        reassignments.cancelled(out, plan, executed=result.executed)
-    if status not in (None, DONE):
-        echo_err(f"not every move is back: {command_text('reassign', 'list')}")
-        ctx.exit(EXIT_CHECK_FAILED)
+    print_result(reassignments.CANCELLATION, result, reassignments.cancelled)
+    _check_done(result.outcome, "not every move is back")
 
 
-def _remove_request(
-    out: Output, change: AdminChange[Removal, None, None], *, some: bool, execute: bool, yes: bool
-) -> None:
+def _check_done(outcome: ReassignmentOutcome | None, text: str) -> None:
+    """Ends the command where a wait has ended before the moves."""
+    if outcome is not None and outcome.status != DONE:
+        echo_err(f"{text}: {command_text('reassign', 'list')}")
+        fail_check()
+
+
+def _remove_request(change: AdminChange[Removal, None, None], consent: Consent, *, some: bool) -> None:
     """Shows a request that cannot be read, and with confirmation removes it, its bytes saved first."""
-    plan = change.plan
     if some:
         raise RefusedError(
-            f"{plan.error}: which moves it asks for is not known; without --topic it is removed"
+            f"{change.plan.error}: which moves it asks for is not known; without --topic it is removed"
         )
-    result = run_change(
-        change, lambda stderr: _show_removal(stderr, plan, executed=False), execute=execute, yes=yes
-    )
-    if not reassignments.CANCELLATION.print(
-        out,
-        plan.as_of,
-        executed=result.executed,
-        undo=result.undo_id,
-        rollback_file=None,
-        partitions=(),
-        status=None,
-        unreadable=plan.error,
-    ):
-        _show_removal(out, plan, executed=result.executed)
-
-
-def _show_removal(out: Output, plan: Removal, *, executed: bool) -> None:
-    size = counted(len(plan.znode.data or b""), "byte")
-    out.line(f"{'removed' if executed else 'would remove'} {plan.znode.path}, {size} that cannot be read")
+    result = run_change(change, reassignments.removed, consent)
+    print_result(reassignments.CANCELLATION, result, reassignments.removed)
 
 
 def _executions() -> Iterator[Execution]:
@@ -438,12 +366,10 @@ def _run(
     change_of: Callable[
         [Callable[[ReassignmentProgress], object]], AdminChange[PlanT, None, ReassignmentOutcome]
     ],
-    show: Callable[[Output], object],
-    longest_s: float | None,
+    show: Callable[[Output, ChangeResult[PlanT, None, ReassignmentOutcome]], object],
+    wait_s: float | None,
     clear: str | None,
-    *,
-    execute: bool,
-    yes: bool,
+    consent: Consent,
 ) -> ChangeResult[PlanT, None, ReassignmentOutcome]:
     """Runs a change of moves, and waits for their end where `--wait` asks for it.
 
@@ -454,10 +380,10 @@ def _run(
     try:
         with reassignments.progress() as progress:
             change = change_of(progress)
-            result = run_change(change, show, execute=execute, yes=yes)
-            if result.executed and longest_s is not None and change.wait is not None:
+            result = run_change(change, show, consent)
+            if result.executed and wait_s is not None and change.wait is not None:
                 stays = clear is not None
-                outcome = change.wait(None, longest_s)
+                outcome = change.wait(None, wait_s)
         if outcome is not None and outcome.throttles_removed is not None:
             stays = False
             echo_err(
@@ -473,9 +399,7 @@ def _clear_throttles(
     ensemble: Ensemble,
     topics: Collection[str] | None,
     rows: Sequence[ReassignmentStatus] | None,
-    *,
-    execute: bool,
-    yes: bool,
+    consent: Consent,
 ) -> bool:
     """Removes throttles after confirmation; whether none has to stay, which is reported with the reason."""
     try:
@@ -487,10 +411,8 @@ def _clear_throttles(
         echo_err("nothing is throttled")
         return True
     what = f"the throttle of {change.plan.named}"
-    if not execute:
+    if not consent.execute:
         echo_err(f"would remove {what}")
-    if run_change(
-        change, lambda stderr: stderr.line(f"would remove {what}"), execute=execute, yes=yes
-    ).executed:
+    if run_change(change, lambda stderr, _: stderr.line(f"would remove {what}"), consent).executed:
         echo_err(f"removed {what}")
     return True

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import click
 
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
 from zkgroup.admin.coordinator_status import CoordinatorStatus
@@ -31,11 +32,11 @@ from zkgroup.admin.status import (
 from zkgroup.admin.topics.listing import MissingBroker
 from zkgroup.errors import PartlyDoneError
 
-from ..app import EXIT_CHECK_FAILED, command, output, shared
-from ..confirm import run_change
+from ..app import command, fail_check, output, shared
+from ..confirm import print_result, run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
 from ..groups import GROUP_SUMMARY
-from ..params import confirm_options
+from ..params import Consent, confirm_options
 from ..render import Output
 from ..schema import (
     BROKERS,
@@ -71,11 +72,8 @@ class StatusAt(NamedTuple):
 FINDING = Shape(DoctorFinding)
 FINDINGS = Document("doctor", NamedKeys(findings=Sequence[DoctorFinding]), rows="findings")
 PERSISTENT_ZNODE = Shape(PersistentZnode)
-FIX = Document(
-    "doctor_fix",
-    NamedKeys(executed=bool, undo=str | None, znodes=Sequence[PersistentZnode]),
-    rows="znodes",
-)
+Fix = ChangeResult[RemovalPlan, int, None]
+FIX = Document("doctor_fix", Shape(Fix, "executed", "undo=undo_id", "znodes=plan.rows"), rows="znodes")
 MISSING_BROKER = Shape(MissingBroker, given("broker", INTEGER), "partitions", "out_of_sync_since_ms")
 STATUS_BROKERS = Shape(
     Brokers,
@@ -120,8 +118,7 @@ STATUS = Document(
 @click.option(
     "--exit-code", "checks", is_flag=True, help="Exit with 3 where `doctor --fail-on warning` does."
 )
-@click.pass_context
-def status(ctx: click.Context, checks: bool) -> None:
+def status(checks: bool) -> None:
     """Show brokers, controller, topics and groups on one screen.
 
     \b
@@ -134,7 +131,7 @@ def status(ctx: click.Context, checks: bool) -> None:
         findings = read_diagnosis(ensemble, found, wanted_timeout_ms=SESSION_TIMEOUT_MS) if checks else ()
     if not STATUS.print(out, found.as_of, StatusAt(found, target(shared()).zookeeper)):
         _show(out, found)
-    _exit_if_found(ctx, findings, "warning")
+    _exit_if_found(findings, "warning")
 
 
 @command("doctor")
@@ -145,8 +142,7 @@ def status(ctx: click.Context, checks: bool) -> None:
 )
 @click.option("--fix", is_flag=True, help="Remove persistent znodes that belong to sessions.")
 @confirm_options
-@click.pass_context
-def doctor(ctx: click.Context, fail_on: Severity | None, fix: bool, execute: bool, yes: bool) -> None:
+def doctor(fail_on: Severity | None, fix: bool, consent: Consent) -> None:
     """Find problems and name the command that fixes each.
 
     Exit code 3 when there is an error among the findings.
@@ -159,12 +155,12 @@ def doctor(ctx: click.Context, fail_on: Severity | None, fix: bool, execute: boo
     Example:
       zkgroup doctor --format json
     """
-    if not fix and execute:
+    if not fix and consent.execute:
         raise click.UsageError("--execute is for --fix: give both or none")
     if fix and fail_on:
         raise click.UsageError("--fail-on is for findings, which --fix does not show")
     if fix:
-        _fix(execute=execute, yes=yes)
+        _fix(consent)
         return
     out = output()
     with connected() as ensemble:
@@ -177,36 +173,32 @@ def doctor(ctx: click.Context, fail_on: Severity | None, fix: bool, execute: boo
                 out.line(f"         next: {finding.next}")
         if not any(finding.severity != "info" for finding in findings):
             out.line(out.paint("nothing is wrong", "good"))
-    _exit_if_found(ctx, findings, fail_on or "error")
+    _exit_if_found(findings, fail_on or "error")
 
 
-def _exit_if_found(ctx: click.Context, findings: Sequence[DoctorFinding], least: Severity) -> None:
+def _exit_if_found(findings: Sequence[DoctorFinding], least: Severity) -> None:
     """Exits with 3 where one of the findings is this bad or worse."""
     if any(finding.severity in ("error", least) for finding in findings):
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
-def _fix(*, execute: bool, yes: bool) -> None:
-    out = output()
+def _fix(consent: Consent) -> None:
     with connected() as ensemble:
-        plan = plan_removal(ensemble)
-        change = remove_persistent_change(ensemble, plan)
-        result = run_change(
-            change, lambda stderr: _show_persistent(stderr, plan, executed=False), execute=execute, yes=yes
-        )
-    if not FIX.print(out, plan.as_of, executed=result.executed, undo=result.undo_id, znodes=plan.rows):
-        _show_persistent(out, plan, executed=result.executed)
-    if plan.hidden:
-        raise PartlyDoneError(f"not read, as an ACL hides them: {', '.join(plan.hidden)}")
+        change = remove_persistent_change(ensemble, plan_removal(ensemble))
+        result = run_change(change, _show_persistent, consent)
+    print_result(FIX, result, _show_persistent)
+    if hidden := result.plan.hidden:
+        raise PartlyDoneError(f"not read, as an ACL hides them: {', '.join(hidden)}")
 
 
-def _show_persistent(out: Output, plan: RemovalPlan, *, executed: bool) -> None:
-    for row in plan.rows:
+def _show_persistent(out: Output, result: Fix) -> None:
+    for row in result.plan.rows:
         out.line(f"{row.path}: {row.effect}")
-    if not plan.znodes:
+    if not result.plan.znodes:
         out.line("every znode of a session is ephemeral: nothing to remove")
         return
-    out.line(f"{'removed' if executed else 'would remove'} {counted(len(plan.znodes), 'persistent znode')}")
+    verb = "removed" if result.executed else "would remove"
+    out.line(f"{verb} {counted(len(result.plan.znodes), 'persistent znode')}")
 
 
 def _show(out: Output, found: Status) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import click
 
 from zkgroup.admin import Compat, NotifyFormat
-from zkgroup.admin.change import default_undo_folder
+from zkgroup.admin.change import ChangeResult, default_undo_folder
 from zkgroup.admin.cluster.brokers import by_role, readable, registrations
 from zkgroup.admin.cluster.controller import hosts_topics
 from zkgroup.admin.topics import creation
@@ -26,13 +27,21 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import cluster as shown
-from ..app import EXIT_CHECK_FAILED, output
+from ..app import fail_check, output
 from ..app import group as make_group
-from ..confirm import command_text, run_at_once, run_change
+from ..confirm import command_text, print_result, run_at_once, run_change
 from ..context import connected
-from ..param_types import ReplicaLists
-from ..params import confirm_options, disable_racks_option, set_option, topic_argument, wait_options, wait_s
-from ..render import echo_err, progress_line
+from ..param_types import REPLICA_LISTS
+from ..params import (
+    Consent,
+    compat_option,
+    confirm_options,
+    disable_racks_option,
+    set_option,
+    topic_argument,
+    wait_options,
+)
+from ..render import Output, echo_err, progress_line
 from ..units import counted
 from .config import notify_option
 
@@ -56,7 +65,7 @@ topic = make_group(
 )
 @click.option(
     "--replica-assignment",
-    type=ReplicaLists(),
+    type=REPLICA_LISTS,
     metavar="B:B,B:B...",
     help="Brokers by partition, instead of --partitions.",
 )
@@ -74,8 +83,7 @@ def create(
     disable_rack_aware: bool,
     if_not_exists: bool,
     dry_run: bool,
-    wait: bool,
-    timeout_ms: int | None,
+    wait_s: float | None,
 ) -> None:
     """Create TOPIC. Acts at once.
 
@@ -85,7 +93,7 @@ def create(
     Example:
       zkgroup topic create orders --partitions 12 --replication-factor 3 --set retention.ms=86400000
     """
-    out, longest, seen, undo = output(), wait_s(wait, timeout_ms), None, None
+    out, seen, undo = output(), None, None
     with connected() as ensemble:
         described = None
         if not (if_not_exists and admin.topic_exists(ensemble, topic)):
@@ -108,13 +116,14 @@ def create(
         created = described is not None and not dry_run
         described = described or _existing(ensemble, topic)
         as_of = ensemble.as_of()
-        if longest is not None and described.unhosted:
+        if wait_s is not None and described.unhosted:
             echo_err("note: no broker hosts the topic: there is nothing to wait for")
-        elif longest is not None and not dry_run:
+        elif wait_s is not None and not dry_run:
             lists = {row.partition: row.replicas for row in described.partitions}
             with _leaders_progress() as progress:
-                seen = until_led(ensemble, topic, lists, progress)(None, longest)
-    if not shown.print_creation(out, as_of, described, created=created, undo=undo, seen=seen):
+                seen = until_led(ensemble, topic, lists, progress)(None, wait_s)
+    made = shown.TopicOutcome(described, created, undo, seen)
+    if not shown.TOPIC_CREATION.print(out, seen.as_of if seen else as_of, made):
         verb = "created" if created else "would create" if dry_run else "kept"
         out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
     end_of_creation(seen)
@@ -209,7 +218,7 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
 @click.option("--partitions", type=int, metavar="N", help="New number of partitions, more than now.")
 @click.option(
     "--replica-assignment",
-    type=ReplicaLists(),
+    type=REPLICA_LISTS,
     metavar="B:B,B:B...",
     help="Brokers by partition, instead of --partitions; those of old ones are compared only where "
     "the topic was made without brokers.",
@@ -218,12 +227,8 @@ def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPa
 @click.option(
     "--delete-config", "removed", multiple=True, metavar="NAME", help="Remove an override; may be repeated."
 )
-@click.option(
-    "--assignment-compat",
-    type=click.Choice(["0.8", "0.10"]),
-    default="0.10",
-    show_default=True,
-    help="Which release places new partitions: 0.8 takes a broker id for a position and knows no racks.",
+@compat_option(
+    "Which release places new partitions: 0.8 takes a broker id for a position and knows no racks."
 )
 @disable_racks_option
 @notify_option
@@ -238,10 +243,8 @@ def alter(
     assignment_compat: Compat,
     disable_rack_aware: bool,
     notify_format: NotifyFormat | None,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """Add partitions to TOPIC, or change its overrides.
 
@@ -252,7 +255,6 @@ def alter(
     Example:
       zkgroup topic alter orders --partitions 24 --execute
     """
-    out, longest = output(), wait_s(wait, timeout_ms)
     growth = AddedPartitions(
         partitions=partitions,
         replica_assignment=replica_assignment,
@@ -261,19 +263,12 @@ def alter(
     )
     with connected() as ensemble, _leaders_progress() as progress:
         plan = plan_alteration(ensemble, topic, growth, dict(configs), removed, format=notify_format)
-        if longest is not None and not plan.added:
+        if wait_s is not None and not plan.added:
             echo_err("note: brokers apply settings without an answer: there is nothing to wait for")
-        result = run_change(
-            alter_topic_change(ensemble, plan, progress),
-            lambda stderr: shown.alteration(stderr, plan),
-            execute=execute,
-            yes=yes,
-            wait_s=longest,
-        )
-    seen = result.outcome
-    if not shown.print_alteration(out, plan, executed=result.executed, undo=result.undo_id, seen=seen):
-        shown.alteration(out, plan, executed=result.executed)
-    end_of_creation(seen)
+        change = alter_topic_change(ensemble, plan, progress)
+        result = run_change(change, shown.alteration, consent, wait_s)
+    print_result(shown.TOPIC_ALTERATION, result, shown.alteration)
+    end_of_creation(result.outcome)
 
 
 @topic.command()
@@ -288,14 +283,7 @@ def alter(
 )
 @wait_options("the topic is gone")
 @confirm_options
-def delete(
-    topic: str,
-    without: tuple[int, ...],
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
-) -> None:
+def delete(topic: str, without: tuple[int, ...], wait_s: float | None, consent: Consent) -> None:
     """Delete TOPIC, through the controller where there is one.
 
     Without a controller its znodes are removed. Refused while a group has members on it. Also removes what an
@@ -310,8 +298,6 @@ def delete(
     Example:
       zkgroup topic delete orders --execute --wait
     """
-    out, longest, undo = output(), wait_s(wait, timeout_ms), None
-    seen: DeletionSeen | None
     with connected() as ensemble, progress_line() as show:
 
         def progress(detail: str) -> None:
@@ -321,27 +307,23 @@ def delete(
         change = delete_topic_change(
             ensemble, plan, command_text=lambda words: command_text(*words), progress=progress
         )
-        if plan.was_asked and longest is not None and execute:
+        if plan.was_asked and wait_s is not None and consent.execute:
             assert change.wait is not None
-            seen = change.wait(None, longest)
+            result = replace(change.preview(), outcome=change.wait(None, wait_s))
         else:
-            result = run_change(
-                change,
-                lambda stderr: stderr.line(_summary(plan, executed=False)),
-                execute=execute,
-                yes=yes,
-                wait_s=longest,
-            )
-            seen, undo = result.outcome, result.undo_id
-    if not shown.print_deletion(out, plan, undo=undo, seen=seen):
-        gone = seen is not None and seen.gone
-        out.line(_summary(plan, executed=undo is not None, gone=gone))
-    if undo and plan.controller is not None:
-        echo_err(f"the znodes as they were are in {default_undo_folder().file(undo)}")
-    end_of_deletion(topic, seen)
+            result = run_change(change, _show_deletion, consent, wait_s)
+    print_result(shown.TOPIC_DELETION, result, _show_deletion)
+    if result.undo_id and plan.controller is not None:
+        echo_err(f"the znodes as they were are in {default_undo_folder().file(result.undo_id)}")
+    end_of_deletion(topic, result.outcome)
 
 
-def _summary(plan: TopicDeletionPlan, *, executed: bool, gone: bool = False) -> str:
+def _show_deletion(out: Output, result: ChangeResult[TopicDeletionPlan, None, DeletionSeen]) -> None:
+    seen = result.outcome
+    out.line(_summary(result.plan, executed=result.executed, gone=seen is not None and seen.gone))
+
+
+def _summary(plan: TopicDeletionPlan, *, executed: bool, gone: bool) -> str:
     """Returns a line about the changes, done or planned; `gone`: after a wait the topic no longer exists."""
     if gone and plan.controller is not None:
         return f"deleted topic {plan.topic}"
@@ -378,7 +360,7 @@ def end_of_creation(seen: LeadersSeen | None) -> None:
         echo_err(f"{tp} has no leader: {why}")
     if len(rows) > _NAMED:
         echo_err(f"and {counted(len(rows) - _NAMED, 'partition')} more")
-    click.get_current_context().exit(EXIT_CHECK_FAILED)
+    fail_check()
 
 
 def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
@@ -387,4 +369,4 @@ def end_of_deletion(topic: str, seen: DeletionSeen | None) -> None:
         return
     echo_err(f"{topic} still exists: {seen.detail or 'nothing is known to block it'}")
     echo_err(f"check again: {command_text('topic', 'describe', topic)}")
-    click.get_current_context().exit(EXIT_CHECK_FAILED)
+    fail_check()

@@ -18,7 +18,7 @@ from zkgroup.groups.ensemble import Ensemble
 from ..app import command, output, shared
 from ..confirm import command_text, run_change
 from ..context import connected, target
-from ..params import confirm_options, force_option, wait_options
+from ..params import Consent, confirm_options, force_option, wait_options
 from ..render import Cell, Output, echo_err
 from ..schema import BOOLEAN, Document, JsonKey, KeyColumn, NamedKeys, Shape
 from ..units import age, counted
@@ -71,10 +71,8 @@ def undo(
     undo_id: str | None,
     everywhere: bool,
     force: bool,
-    wait: bool,
-    timeout_ms: int | None,
-    execute: bool,
-    yes: bool,
+    wait_s: float | None,
+    consent: Consent,
 ) -> None:
     """Undo a change, the last one by default; `undo list` shows them.
 
@@ -88,7 +86,7 @@ def undo(
       zkgroup undo 20260131-120000-1a2b --execute
     """
     if undo_id == "list":
-        if force or execute:
+        if force or consent.execute:
             raise click.UsageError("list changes nothing: --force and --execute are for an ID")
         _list(output(), everywhere=everywhere)
         return
@@ -102,8 +100,7 @@ def undo(
         echo_err(f"note: {record.undo_id} was done on {record.zookeeper}, this is {where}")
     if record.no_undo is not None:
         raise RefusedError(f"{record.undo_id}, `{record.command}`, cannot be undone: {record.no_undo}")
-    confirmation = {"execute": execute, "yes": yes}
-    if wait and record.group is None:
+    if wait_s is not None and record.group is None:
         raise click.UsageError(
             f"--wait is for an undo of offsets; {record.undo_id} is one of {record.summary}"
         )
@@ -111,19 +108,19 @@ def undo(
         with connected() as ensemble:
             if not force:
                 check_untouched(ensemble, record)
-        _run(record.undo_command, **confirmation)
+        _run(record.undo_command, consent)
         return
     with connected() as ensemble:
         if record.group is None:
-            _restore(ensemble, output(), record, **confirmation)
+            _restore(ensemble, output(), record, consent)
         else:
             change = undo_offsets_change(ensemble, record, force=force)
-            run_offset_changes([change], **confirmation, wait=wait, timeout_ms=timeout_ms)
+            run_offset_changes([change], consent, wait_s)
 
 
-def _run(arguments: Sequence[str], *, execute: bool, yes: bool) -> None:
+def _run(arguments: Sequence[str], consent: Consent) -> None:
     """Runs the command that undoes it, as if typed: preview, question, record and exit code."""
-    arguments = [*arguments, *(["--execute"] if execute else []), *(["--yes"] if yes else [])]
+    arguments = [*arguments, *(f"--{word}" for word, is_given in consent._asdict().items() if is_given)]
     echo_err(f"this runs: {command_text(*arguments)}")
     ctx, options = click.get_current_context(), shared()
     root = ctx.find_root().command
@@ -135,16 +132,15 @@ def _run(arguments: Sequence[str], *, execute: bool, yes: bool) -> None:
     ctx.exit(code if isinstance(code, int) else 0)
 
 
-def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, *, execute: bool, yes: bool) -> None:
+def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, consent: Consent) -> None:
     """Creates the deleted znodes of a record again, once that is confirmed."""
     change = restoration_change(ensemble, record)
     plan = change.plan
     paths = [path for path, _ in plan.missing]
     count = counted(len(paths), "znode")
     named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
-    wanted = run_change(
-        change, lambda stderr: stderr.line(f"would create {named}"), execute=execute, yes=yes
-    ).executed
+    show = lambda stderr, _: stderr.line(f"would create {named}")  # noqa: E731
+    wanted = run_change(change, show, consent).executed
     if RESTORATION.print(out, plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths):
         return
     if not paths:

@@ -14,7 +14,7 @@ from zkgroup.errors import EmbeddedServerError
 from ..app import group, output, shared
 from ..confirm import run_at_once
 from ..context import connected, target
-from ..param_types import Size
+from ..param_types import size
 from ..render import Output, echo_err
 from ..schema import Document, NamedKeys
 from ..serving import READY, ServersReady, StopSignals
@@ -55,7 +55,7 @@ MIB = 1024**2
 )
 @click.option(
     "--heap",
-    type=Size(least="16MiB"),
+    type=size(least="16MiB"),
     default="256MiB",
     show_default=True,
     metavar="SIZE",

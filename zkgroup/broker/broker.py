@@ -187,12 +187,6 @@ class Broker:
         if self._own is not None:
             self._own.wait_connected(timeout_s)
 
-    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
-        """Returns the error of a wait for the first connection that timed out after `timeout_s`."""
-        if self._own is not None:
-            return self._own._unconnected(timeout_s)
-        return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
-
     def wait_registered(self, timeout_s: float | None = None) -> None:
         """Waits until the broker is registered in `/brokers/ids` for the first time.
 

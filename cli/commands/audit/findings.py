@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -33,9 +33,9 @@ from zkgroup.audit.spark.inputs import require_inputs, require_output
 from zkgroup.audit.spark.session import require_spark, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
-from ...app import EXIT_CHECK_FAILED, Command, output, shared
+from ...app import Command, fail_check, output, shared
 from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document, hex_zxid
-from ...param_types import NameValue, nearest
+from ...param_types import Parsed, name_value, nearest
 from ...render import echo_err
 from ...schema import (
     COUNT,
@@ -160,45 +160,42 @@ RUN = Document(
 )
 
 
-class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
+def _rules(text: str) -> tuple[AnyRule, ...]:
     """`NAME,...`: names of findings."""
+    known = {rule.name: rule for rule in ALL_RULES}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            guess = nearest(name, list(known))
+            hint = f"did you mean {guess!r}?" if guess else f"expected one of {', '.join(known)}"
+            raise ValueError(f"{name!r} is no finding: {hint}")
+    if not names:
+        raise ValueError(f"{text!r}: expected names such as orphan_owner,zombie_commit")
+    return tuple(rule for rule in ALL_RULES if rule.name in names)
 
-    name = "name,..."
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[AnyRule, ...]:
-        if isinstance(value, tuple):
-            return value
-        known = {rule.name: rule for rule in ALL_RULES}
-        names = [name.strip() for name in value.split(",") if name.strip()]
-        for name in names:
-            if name not in known:
-                guess = nearest(name, list(known))
-                hint = f"did you mean {guess!r}?" if guess else f"expected one of {', '.join(known)}"
-                self.fail(f"{name!r} is no finding: {hint}", param, ctx)
-        if not names:
-            self.fail(f"{value!r}: expected names such as orphan_owner,zombie_commit", param, ctx)
-        return tuple(rule for rule in ALL_RULES if rule.name in names)
+_RULES = Parsed("name,...", _rules)
+_bound_option = click.option(
+    "--bound",
+    "bounds",
+    multiple=True,
+    type=name_value("FINDING.BOUND", "NUMBER"),
+    metavar="FINDING.BOUND=N",
+    help="Override a bound of a finding; may be repeated.",
+)
+_group_option = click.option("--group", metavar="GROUP", help="Only what is about this group.")
 
 
 @command()
 @input_options(more=True, converted=True)
 @click.option(
     "--only",
-    type=FindingNames(),
+    type=_RULES,
     metavar="NAME,...",
     help="Only these findings, and the incidents that have one; `reference/findings` has all.",
 )
-@click.option("--group", metavar="GROUP", help="Only what is about this group.")
-@click.option(
-    "--bound",
-    "bounds",
-    multiple=True,
-    type=NameValue("FINDING.BOUND", "NUMBER"),
-    metavar="FINDING.BOUND=N",
-    help="Override a bound of a finding; may be repeated.",
-)
+@_group_option
+@_bound_option
 @click.option(
     "--severity",
     type=click.Choice(SEVERITIES),
@@ -212,9 +209,7 @@ class FindingNames(click.ParamType[tuple[AnyRule, ...]]):
     help="In csv and ndjson, too, a row for each incident, not for each finding.",
 )
 @between_options
-@click.pass_context
 def findings(
-    ctx: click.Context,
     inputs: Inputs,
     only: tuple[AnyRule, ...] | None,
     group: str | None,
@@ -261,7 +256,7 @@ def findings(
             echo_err("notes: --severity info; every finding: --findings")
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def bounds_given(given: Sequence[tuple[str, str]]) -> Mapping[str, float]:
@@ -314,7 +309,7 @@ def echo_skipped(found: Found) -> None:
 @command()
 @click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
 @input_options(more=False, converted=True)
-@click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@_group_option
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -325,9 +320,7 @@ def echo_skipped(found: Found) -> None:
 @click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
 @spark_options
 @between_options
-@click.pass_context
 def report(
-    ctx: click.Context,
     page: Path,
     inputs: Inputs,
     group: str | None,
@@ -382,7 +375,7 @@ def report(
             echo_err(f"wrote {path}")
         summary(made.found, made.incidents)
     if "error" in severities or damaged:
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 class _ReportRequest(NamedTuple):
@@ -447,15 +440,8 @@ def _with_spark(
     help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
 )
 @spark_options
-@click.option("--only", type=FindingNames(), metavar="NAME,...", help="Only these findings.")
-@click.option(
-    "--bound",
-    "bounds",
-    multiple=True,
-    type=NameValue("FINDING.BOUND", "NUMBER"),
-    metavar="FINDING.BOUND=N",
-    help="Override a bound of a finding; may be repeated.",
-)
+@click.option("--only", type=_RULES, metavar="NAME,...", help="Only these findings.")
+@_bound_option
 @click.option(
     "--chroot",
     default="",
@@ -463,11 +449,9 @@ def _with_spark(
     metavar="PATH",
     help="The path that clients have as their root, as behind the servers of -z.",
 )
-@click.option("--group", metavar="GROUP", help="Only what is about this group.")
+@_group_option
 @between_options
-@click.pass_context
 def run(
-    ctx: click.Context,
     inputs: Sequence[str],
     target: str,
     master: str | None,
@@ -522,7 +506,7 @@ def run(
     for each in audited:
         echo_notes(_notes_of(each, chroot), each.damages)
     if any(each.damages or each.count("error") for each in audited):
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def _notes_of(audited: Audited, chroot: str) -> list[str]:

@@ -17,15 +17,15 @@ from zkgroup.audit.views.owners import owners_of
 from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.model import TopicPartition
 
-from ...app import EXIT_CHECK_FAILED, output
+from ...app import fail_check, output
 from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, hex_zxid, life_columns, session_text
 from ...render import Cell, Output, echo_err
 from ...schema import COUNT, SESSION, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from ...units import counted
 from .inputs import (
     MOMENT,
+    ONE_PARTITION,
     Inputs,
-    OnePartition,
     between_options,
     command,
     input_options,
@@ -164,7 +164,7 @@ SESSIONS = document("sessions", NamedKeys(sessions=Sequence[SessionRow]), rows="
 @click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
 @click.option(
     "--partition",
-    type=OnePartition(),
+    type=ONE_PARTITION,
     metavar="TOPIC:P",
     help="Only this partition, for example orders:3.  [default: all of the group]",
 )
@@ -176,9 +176,7 @@ SESSIONS = document("sessions", NamedKeys(sessions=Sequence[SessionRow]), rows="
     help="The same as --since A --until B: who owned it at some time from A to B.",
 )
 @between_options
-@click.pass_context
 def owners(
-    ctx: click.Context,
     inputs: Inputs,
     group: str,
     partition: TopicPartition | None,
@@ -234,7 +232,7 @@ def owners(
             echo_err(f"{f'{partition} of {group}' if partition else group} {had} no owner")
         _is_of_past(facts)
     if source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def _is_of_past(facts: Facts) -> bool:
@@ -259,13 +257,11 @@ def show_owners(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]
 @input_options(more=True, converted=True)
 @click.option("--group", metavar="GROUP", help="Only this consumer group.")
 @click.option(
-    "--partition", type=OnePartition(), metavar="TOPIC:P", help="Only this partition, for example orders:3."
+    "--partition", type=ONE_PARTITION, metavar="TOPIC:P", help="Only this partition, for example orders:3."
 )
 @click.option("--rewinds", is_flag=True, help="Only writes of less than what was there.")
 @between_options
-@click.pass_context
 def offsets(
-    ctx: click.Context,
     inputs: Inputs,
     group: str | None,
     partition: TopicPartition | None,
@@ -307,17 +303,14 @@ def offsets(
             rewound = sum(row.is_rewind for _, row in found)
             echo_err(f"{counted(len(found), 'write')}, {rewound} of them rewinds")
     if source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 @command()
 @input_options(more=True, converted=True)
 @click.option("--group", metavar="GROUP", help="Only sessions of members of this group.")
 @between_options
-@click.pass_context
-def sessions(
-    ctx: click.Context, inputs: Inputs, group: str | None, start: PointInTime | None, end: PointInTime | None
-) -> None:
+def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: PointInTime | None) -> None:
     """Show the life of every session and how it ended.
 
     Also which client it was, and how long it was silent before its end. `closed` is by the client, `expired`
@@ -347,7 +340,7 @@ def sessions(
             expired = sum(row.ended == "expired" for row in found)
             echo_err(f"{counted(len(found), 'session')}, {expired} expired")
     if source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def _is_of(row: SessionRow, group: str) -> bool:

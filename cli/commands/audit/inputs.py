@@ -33,7 +33,7 @@ from zkgroup.zkfiles.names import list_files
 
 from ...app import Command, shared
 from ...context import connected, target
-from ...param_types import TopicAndPartitions
+from ...param_types import Parsed, topic_and_partitions
 from ...params import set_option
 from ...render import echo_err
 from ...units import parse_time_ms, time_left
@@ -257,36 +257,28 @@ _DECIMAL = re.compile(r"[0-9]+")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]+")
 
 
-class MomentType(click.ParamType[PointInTime]):
-    """`ZXID|TIME`: digits are a zxid, `0x...` is one in hex, anything else a time in ISO 8601."""
-
-    name = "zxid|time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PointInTime:
-        if isinstance(value, PointInTime):
-            return value
-        text = value.strip()
-        zxid = None
-        if _DECIMAL.fullmatch(text):
-            zxid = int(text[:25])
-        elif _HEX.fullmatch(text):
-            zxid = int(text[:25], 16)
-        if zxid is not None:
-            if zxid >= 2**63:
-                self.fail(f"{value!r} is too large for a zxid", param, ctx)
-            return PointInTime(zxid, None)
-        try:
-            return PointInTime(None, parse_time_ms(text))
-        except (ValueError, OverflowError, OSError):
-            self.fail(
-                f"{value!r}: expected a zxid such as 4294967321 or 0x100000019, "
-                "or a time such as 2026-01-31T14:03:00Z (without a zone it is UTC)",
-                param,
-                ctx,
-            )
+def _moment(text: str) -> PointInTime:
+    """Digits are a zxid, `0x...` is one in hex, anything else a time in ISO 8601."""
+    clean = text.strip()
+    zxid = None
+    if _DECIMAL.fullmatch(clean):
+        zxid = int(clean[:25])
+    elif _HEX.fullmatch(clean):
+        zxid = int(clean[:25], 16)
+    if zxid is not None:
+        if zxid >= 2**63:
+            raise ValueError(f"{text!r} is too large for a zxid")
+        return PointInTime(zxid, None)
+    try:
+        return PointInTime(None, parse_time_ms(clean))
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(
+            f"{text!r}: expected a zxid such as 4294967321 or 0x100000019, "
+            "or a time such as 2026-01-31T14:03:00Z (without a zone it is UTC)"
+        ) from error
 
 
-MOMENT = MomentType()
+MOMENT = Parsed("zxid|time", _moment)
 
 
 def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -309,18 +301,15 @@ def between_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-class OnePartition(click.ParamType[TopicPartition]):
-    """`TOPIC:PARTITION`."""
+def _one_partition(text: str) -> TopicPartition:
+    topic, partitions = topic_and_partitions(text)
+    if len(partitions) != 1:
+        raise ValueError(f"{text!r}: expected TOPIC:PARTITION, for example orders:3")
+    return TopicPartition(topic, partitions[0])
 
-    name = "topic:partition"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
-        if isinstance(value, TopicPartition):
-            return value
-        topic, partitions = TopicAndPartitions().convert(value, param, ctx)
-        if len(partitions) != 1:
-            self.fail(f"{value!r}: expected TOPIC:PARTITION, for example orders:3", param, ctx)
-        return TopicPartition(topic, partitions[0])
+ONE_PARTITION = Parsed("topic:partition", _one_partition)
+"""`TOPIC:PARTITION`."""
 
 
 def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Event]]:

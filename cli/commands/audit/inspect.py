@@ -18,7 +18,7 @@ from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
 from zkgroup.zkfiles.window import bytes_text
 from zkgroup.zkfiles.zxids import Hole
 
-from ...app import EXIT_CHECK_FAILED, command, output
+from ...app import command, fail_check, output
 from ...audit_rows import LastTransaction, document, hex_zxid
 from ...render import Cell, echo_err
 from ...schema import STRING, JsonKey, KeyColumn, NamedKeys, Shape, given, nullable, word
@@ -92,8 +92,7 @@ FILES = document(
     metavar="FILE|DIR",
     help="The same as an argument; may be repeated.",
 )
-@click.pass_context
-def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
+def inspect(files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
     """Check how far snapshots, logs and exports are good.
 
     Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where a
@@ -133,7 +132,7 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], inputs: tuple[Path, ...
     for hole in holes:
         echo_err(f"damaged: {hole.text}")
     if damaged or oversized or holes:
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.summary import SummaryRow, summaries
 from zkgroup.audit.points_in_time import PointInTime
 
-from ...app import EXIT_CHECK_FAILED, output
+from ...app import fail_check, output
 from ...audit_rows import LastTransaction, document
 from ...render import Cell, echo_err
 from ...schema import KeyColumn, NamedKeys, Shape
@@ -61,8 +59,7 @@ SUMMARY = document("summary", NamedKeys(start_ms=int | None, groups=Sequence[Sum
 @command()
 @input_options(more=True, converted=True)
 @between_options
-@click.pass_context
-def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
+def summary(inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
     """Show a history on one screen: each group and its worst incident.
 
     Groups with errors come first, with the title of their worst incident, which is cut where it is long;
@@ -91,4 +88,4 @@ def summary(ctx: click.Context, inputs: Inputs, start: PointInTime | None, end: 
             echo_err(f"{counted(len(groups) - GROUPS, 'group')} more, with fewer errors and warnings")
         echo_skipped(found)
     if any(row.errors for row in rows) or source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()

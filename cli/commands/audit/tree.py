@@ -22,7 +22,7 @@ from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exp
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zookeeper.settings import Address
 
-from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, output, shared
+from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, fail_check, output, shared
 from ...audit_rows import LastTransaction, document, hex_zxid
 from ...context import connected, target
 from ...render import echo_err
@@ -99,8 +99,7 @@ EXPORT = document(
     help="After this transaction, or at this time.  [default: the last]",
 )
 @click.argument("path", default="/")
-@click.pass_context
-def tree(ctx: click.Context, inputs: Inputs, at: PointInTime | None, path: str) -> None:
+def tree(inputs: Inputs, at: PointInTime | None, path: str) -> None:
     """Show PATH and everything below it as it was at a moment.
 
     The tree is replayed from the nearest snapshot, and compared with the servers' own digests where they
@@ -120,7 +119,7 @@ def tree(ctx: click.Context, inputs: Inputs, at: PointInTime | None, path: str) 
     if not TREE.print(out, last, path=below, exact=seen.is_exact, znodes=found):
         draw(out, found)
     if echo_gaps(seen, source):
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def echo_gaps(seen: SeenTree, source: Source) -> bool:
@@ -166,8 +165,7 @@ def _nearest(tree: Tree, path: str) -> str:
 @click.argument("before", metavar="A", type=MOMENT)
 @click.argument("after", metavar="B", type=MOMENT)
 @click.argument("path", default="/")
-@click.pass_context
-def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> None:
+def diff(inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> None:
     """Show what differs at and below PATH between two moments.
 
     A znode of which only children were created or deleted is not in the table: its children are. Where no log
@@ -212,7 +210,7 @@ def diff(ctx: click.Context, inputs: Inputs, before: PointInTime, after: PointIn
     if max(start, end) > last:
         echo_err(f"note: the files end at {hex_zxid(last)}")
     if source.damages():
-        ctx.exit(EXIT_CHECK_FAILED)
+        fail_check()
 
 
 def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:

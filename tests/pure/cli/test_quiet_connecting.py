@@ -40,9 +40,6 @@ class Connection:
     def wait_connected(self, timeout_s: float) -> None:
         self.start()
 
-    def _unconnected(self, timeout_s: float) -> StoreUnavailableError:
-        return StoreUnavailableError("no answer")
-
     def __enter__(self) -> Self:
         return self
 
