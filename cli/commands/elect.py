@@ -18,8 +18,6 @@ from zkgroup.admin.elections import (
     UNCLEAN,
     Candidate,
     ElectionPlan,
-    Leaderless,
-    UncleanPlan,
     all_led,
     check_outcomes,
     elect_preferred_change,
@@ -75,11 +73,11 @@ _STYLES = {
 class UncleanPartition(NamedTuple):
     """A partition of an unclean election as it was, and the controller's verdict once there is one."""
 
-    candidate: Leaderless
+    candidate: Candidate
     result: PartitionVerdict | None
 
 
-def unclean_partitions(plan: UncleanPlan, done: UncleanElectionDone | None) -> list[UncleanPartition]:
+def unclean_partitions(plan: ElectionPlan, done: UncleanElectionDone | None) -> list[UncleanPartition]:
     """The partitions of a plan; with the results once there are some."""
     results = {each.topic_partition: each for each in done.partitions} if done else {}
     return [UncleanPartition(row, results.get(row.topic_partition)) for row in plan.rows]
@@ -263,7 +261,7 @@ def _show(out: Output, result: Election) -> None:
     out.line(f"{verb} {counted(len(plan.wanted), 'election')}")
 
 
-def _show_unclean(out: Output, result: ChangeResult[UncleanPlan, int, UncleanElectionDone | None]) -> None:
+def _show_unclean(out: Output, result: ChangeResult[ElectionPlan, int, UncleanElectionDone | None]) -> None:
     plan, done = result.plan, result.outcome
     UNCLEAN_PARTITION.table(out, unclean_partitions(plan, done), done)
     verb = "asked for" if result.executed else "would ask for"

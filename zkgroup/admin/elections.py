@@ -8,13 +8,12 @@ refused, with what to do instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.change import AdminChange, counted
 from zkgroup.admin.cluster.brokers import (
     held_topics,
-    hosted_states,
     is_controller_only,
     notes_on_unreadable,
     partitions_of,
@@ -38,8 +37,8 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
-from zkgroup.model import TopicPartition
+from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create
 from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import (
@@ -58,24 +57,35 @@ POLL_S = 0.5
 """Seconds between two reads at a request."""
 
 ELECTS, LEADS = "elects", "leads"
-"""Says what an election does to a partition; others say why it stays: `not_live`, `not_in_isr`, ..."""
-
+"""Says what a preferred election does to a partition; others say why it stays: `not_live`, ..."""
+UNCLEAN, CLEAN, LED = "unclean", "clean", "led"
+"""Says what an unclean election would come to; the other outcomes say why nothing can."""
 UNREADABLE, BEING_DELETED, UNHOSTED = "unreadable", "being_deleted", "unhosted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One partition and what a preferred election makes of it."""
+    """One partition and what an election makes of it."""
 
     topic_partition: TopicPartition
     """The partition."""
+    replicas: tuple[int, ...]
+    """Its replica list, the preferred leader first."""
     leader: int | None
     """-1: none; None: no controller has written a state yet, or it cannot be read."""
-    preferred: int | None
-    """Its first replica; None where the list is empty."""
+    isr: tuple[int, ...] | None
+    """Its in-sync replicas; None if there is no state or it cannot be read."""
+    live: tuple[int, ...]
+    """Replicas whose broker is registered, in the order in which one is chosen."""
     outcome: str
-    """`elects`, `leads` (already), `not_live`, `not_in_isr`, `no_state`, `unreadable`, `being_deleted`,
-    `unhosted`."""
+    """Of a preferred election `elects`, `leads` (already) or `not_in_isr`; of an unclean one `unclean`,
+    `clean` where a replica in sync is live, or `led` where the leader is. Of both `not_live`, `no_state`,
+    `unreadable`, `being_deleted`, `unhosted`."""
+
+    @property
+    def preferred(self) -> int | None:
+        """Its first replica; None where the list is empty."""
+        return self.replicas[0] if self.replicas else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +103,13 @@ class ElectionPlan:
 
     @property
     def wanted(self) -> tuple[TopicPartition, ...]:
-        """The partitions to ask for: those whose leader would change."""
-        return tuple(row.topic_partition for row in self.rows if row.outcome == ELECTS)
+        """The partitions to ask for: those that would get a leader, or another one."""
+        return tuple(row.topic_partition for row in self.rows if row.outcome in (ELECTS, UNCLEAN, CLEAN))
+
+    @property
+    def losing(self) -> tuple[TopicPartition, ...]:
+        """Those of them that may lose acknowledged records."""
+        return tuple(row.topic_partition for row in self.rows if row.outcome == UNCLEAN)
 
 
 def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | None = None) -> ElectionPlan:
@@ -110,6 +125,20 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     info = read_controller_info(ensemble)
     refuse_kraft(info)
     _refuse_second(ensemble)
+    plan = _plan(ensemble, info, partitions, info.brokers, _preferred_outcome)
+    if plan.wanted:
+        PreferredElection(plan.wanted).encode()  # too many are refused now
+    return plan
+
+
+def _plan(
+    ensemble: Ensemble,
+    info: ControllerInfo,
+    partitions: Sequence[TopicPartition] | None,
+    able: Collection[int],
+    outcome_of: Callable[[PartitionState, Sequence[int], Collection[int]], str],
+) -> ElectionPlan:
+    """`outcome_of` is given a state, the replicas, and the brokers that are `able` to lead."""
     topics, broken = held_topics(ensemble)
     entries = states_of(ensemble, partitions_of(topics))
     unhosted = unhosted_topics(ensemble, topics, entries)
@@ -119,18 +148,51 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
         if hidden := [tp for tp in missing if tp.topic in broken]:
             raise broken[hidden[0].topic]
         raise no_partitions_error(missing)
-    marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
-    rows = tuple(
-        _candidate(tp, topics[tp.topic].partitions[tp.partition], entries[tp], info, marked, unhosted)
-        for tp in chosen
-    )
-    asked = any(row.outcome == ELECTS for row in rows)
+    marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    bars = dict.fromkeys(unhosted, UNHOSTED) | dict.fromkeys(marked, BEING_DELETED)
+    rows = []
+    for tp in chosen:
+        replicas, entry = topics[tp.topic].partitions[tp.partition], entries[tp]
+        state = entry.value if entry else None
+        outcome = bars.get(tp.topic) or ("no_state" if entry is None else UNREADABLE)
+        if state is not None and tp.topic not in bars:
+            outcome = outcome_of(state, replicas, able)
+        rows.append(
+            Candidate(
+                topic_partition=tp,
+                replicas=replicas,
+                leader=state.leader if state else None,
+                isr=state.isr if state else None,
+                live=tuple(broker for broker in replicas if broker in able),
+                outcome=outcome,
+            )
+        )
+    asked = any(row.outcome in (ELECTS, UNCLEAN, CLEAN) for row in rows)
     notes = [*notes_on_requests(info, asked=asked), *notes_on_unreadable(entries[tp] for tp in chosen)]
-    unreadable = tuple(broken.values()) if partitions is None else ()
-    plan = ElectionPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes), unreadable=unreadable)
-    if plan.wanted:
-        PreferredElection(plan.wanted).encode()  # too many are refused now
-    return plan
+    return ElectionPlan(
+        as_of=ensemble.as_of(),
+        rows=tuple(rows),
+        notes=tuple(notes),
+        unreadable=tuple(broken.values()) if partitions is None else (),
+    )
+
+
+def _preferred_outcome(state: PartitionState, replicas: Sequence[int], able: Collection[int]) -> str:
+    preferred = replicas[0] if replicas else None
+    if state.leader == preferred:
+        return LEADS
+    if preferred not in able:
+        return "not_live"
+    return ELECTS if preferred in state.isr else "not_in_isr"
+
+
+def _unclean_outcome(state: PartitionState, replicas: Sequence[int], able: Collection[int]) -> str:
+    if state.leader in able:
+        return LED
+    live = set(replicas).intersection(able)
+    if not live:
+        return "not_live"
+    return CLEAN if live & set(state.isr) else UNCLEAN
 
 
 def elect_preferred(ensemble: Ensemble, plan: ElectionPlan) -> None:
@@ -144,27 +206,22 @@ def elect_preferred(ensemble: Ensemble, plan: ElectionPlan) -> None:
         raise
 
 
-def wait_for_election(ensemble: Ensemble, plan: ElectionPlan, timeout_s: float) -> tuple[AsOf, bool]:
+def wait_for_election(ensemble: Ensemble, plan: ElectionPlan, timeout_s: float) -> bool:
     """Waits until the controller has taken the request away and the leaders are the preferred ones.
 
     The result says whether they are; a controller removes a request whatever its result.
     """
-    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     preferred = {row.topic_partition: row.preferred for row in plan.rows if row.outcome == ELECTS}
-    while True:
+
+    def read() -> tuple[bool, bool]:
         ensemble.zk.sync("/")
         waiting = ensemble.zk.exists(PreferredElection.path()) is not None
         znodes = ensemble.zk.read_many([PartitionState.path(tp) for tp in preferred])
-        states = [
-            PartitionState.decode(znode.path, znode.data)
-            for tp in preferred
-            if (znode := znodes[PartitionState.path(tp)])
-        ]
-        led = [state.leader for state in states] == list(preferred.values())
-        left_ms = end_ms - ensemble.clock.now_ms()
-        if not waiting or left_ms <= 0:
-            return ensemble.as_of(), led and not waiting
-        ensemble.pause(min(POLL_S, left_ms / 1000))
+        states = [PartitionState.decode(znode.path, znode.data) for znode in znodes.values() if znode]
+        return waiting, [state.leader for state in states] == list(preferred.values())
+
+    waiting, led = ensemble.read_until(read, lambda found: not found[0], timeout_s, POLL_S)
+    return led and not waiting
 
 
 def check_outcomes(
@@ -207,114 +264,26 @@ def _refuse_second(ensemble: Ensemble) -> None:
         )
 
 
-def _candidate(
-    tp: TopicPartition,
-    replicas: tuple[int, ...],
-    entry: DecodedZnode[PartitionState] | None,
-    info: ControllerInfo,
-    marked: Collection[str],
-    unhosted: Collection[str],
-) -> Candidate:
-    preferred = replicas[0] if replicas else None
-    state = entry.value if entry else None
-    if tp.topic in marked:
-        outcome = BEING_DELETED
-    elif tp.topic in unhosted:
-        outcome = UNHOSTED
-    elif entry is None:
-        outcome = "no_state"
-    elif state is None:
-        outcome = UNREADABLE
-    elif state.leader == preferred:
-        outcome = LEADS
-    elif preferred not in info.brokers:
-        outcome = "not_live"
-    else:
-        outcome = ELECTS if preferred in state.isr else "not_in_isr"
-    leader = state.leader if state else None
-    return Candidate(topic_partition=tp, leader=leader, preferred=preferred, outcome=outcome)
-
-
-"""Seconds between two reads for the outcome."""
-
-
-UNCLEAN, CLEAN, LED = "unclean", "clean", "led"
-"""Says what the request would come to; the other outcomes, as `not_live`, say why nothing can."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaderless:
-    """One partition, and what an unclean election makes of it."""
-
-    topic_partition: TopicPartition
-    """The partition."""
-    replicas: tuple[int, ...]
-    """Its replica list, the preferred leader first."""
-    leader: int | None
-    """-1: none; None: no controller has written a state yet, or it cannot be read."""
-    isr: tuple[int, ...] | None
-    """Its in-sync replicas; None if there is no state or it cannot be read."""
-    live: tuple[int, ...]
-    """Replicas whose broker is registered, in the order in which one is chosen."""
-    outcome: str
-    """`unclean`; `clean` where a replica in sync is live; `led` where the leader is; `not_live`,
-    `no_state`, `unreadable`, `being_deleted`, `unhosted`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncleanPlan:
-    """The plan of a change: nothing has been asked for yet."""
-
-    as_of: AsOf
-    """The moment at which the partitions were read."""
-    rows: tuple[Leaderless, ...]
-    """Every partition that was asked for, by topic and number."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
-
-    @property
-    def wanted(self) -> tuple[TopicPartition, ...]:
-        """The partitions to ask for: those that can get a leader."""
-        return tuple(row.topic_partition for row in self.rows if row.outcome in (UNCLEAN, CLEAN))
-
-    @property
-    def losing(self) -> tuple[TopicPartition, ...]:
-        """Those of them that may lose acknowledged records."""
-        return tuple(row.topic_partition for row in self.rows if row.outcome == UNCLEAN)
-
-
-def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> UncleanPlan:
+def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> ElectionPlan:
     """Reads leaders, ISRs and which brokers are live.
 
-    Raises NotFoundError for a partition that does not exist, ConflictError while such a request waits,
-    RefusedError where a controller of Kafka is active, or none, ConfigError for more than one request holds.
+    Raises NotFoundError for a partition that does not exist, CorruptZnodeError for one whose topic cannot be
+    read, ConflictError while such a request waits, RefusedError where a controller of Kafka is active, or
+    none, ConfigError for more than one request holds.
     """
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
     refuse_kraft(info)
     _refuse_other_controllers(info)
     _refuse_second_unclean(ensemble)
-    topics, entries = hosted_states(ensemble)
-    chosen = sorted(set(partitions))
-    if missing := [tp for tp in chosen if tp not in entries]:
-        raise no_partitions_error(missing)
-    marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
     able = {number for number, one in info.brokers.items() if not is_controller_only(one)}
-    named = {tp.topic: topics[tp.topic] for tp in chosen}
-    bars = dict.fromkeys(unhosted_topics(ensemble, named, entries), UNHOSTED)
-    bars |= dict.fromkeys(marked, BEING_DELETED)
-    rows = tuple(
-        _leaderless(tp, topics[tp.topic].partitions[tp.partition], entries[tp], able, bars.get(tp.topic))
-        for tp in chosen
-    )
-    notes = [*notes_on_requests(info), *notes_on_unreadable(entries[tp] for tp in chosen)]
-    plan = UncleanPlan(as_of=ensemble.as_of(), rows=rows, notes=tuple(notes))
+    plan = _plan(ensemble, info, partitions, able, _unclean_outcome)
     if plan.wanted:
         UncleanElection(plan.wanted, 0, "").encode()  # too many are refused now
     return plan
 
 
-def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
+def elect_unclean(ensemble: Ensemble, plan: ElectionPlan, by: str) -> int:
     """Creates the request and returns its `czxid`, which identifies its outcome.
 
     Raises ConflictError if another request was created since the plan, RefusedError if the active controller
@@ -341,22 +310,18 @@ def elect_unclean(ensemble: Ensemble, plan: UncleanPlan, by: str) -> int:
     return czxid
 
 
-def wait_for_verdicts(
-    ensemble: Ensemble, czxid: int, timeout_s: float
-) -> tuple[AsOf, UncleanElectionDone | None]:
+def wait_for_verdicts(ensemble: Ensemble, czxid: int, timeout_s: float) -> UncleanElectionDone | None:
     """Waits for what the controller says of the request; None where it has said nothing in time.
 
     Raises CorruptZnodeError.
     """
-    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
-    while True:
+
+    def read() -> Znode | None:
         ensemble.zk.sync("/")
-        znode = ensemble.zk.find(UncleanElectionDone.path(czxid))
-        left_ms = end_ms - ensemble.clock.now_ms()
-        if znode is not None or left_ms <= 0:
-            done = UncleanElectionDone.decode(znode.path, znode.data) if znode else None
-            return ensemble.as_of(), done
-        ensemble.pause(min(POLL_S, left_ms / 1000))
+        return ensemble.zk.find(UncleanElectionDone.path(czxid))
+
+    znode = ensemble.read_until(read, bool, timeout_s, POLL_S)
+    return UncleanElectionDone.decode(znode.path, znode.data) if znode else None
 
 
 def all_led(verdicts: Sequence[PartitionVerdict], wanted: Sequence[TopicPartition]) -> bool:
@@ -402,37 +367,6 @@ def _refuse_second_unclean(ensemble: Ensemble) -> None:
     )
 
 
-def _leaderless(
-    tp: TopicPartition,
-    replicas: tuple[int, ...],
-    entry: DecodedZnode[PartitionState] | None,
-    able: set[int],
-    bar: str | None,
-) -> Leaderless:
-    live = tuple(broker for broker in replicas if broker in able)
-    state = entry.value if entry else None
-    if bar is not None:
-        outcome = bar
-    elif entry is None:
-        outcome = "no_state"
-    elif state is None:
-        outcome = UNREADABLE
-    elif state.leader in able:
-        outcome = LED
-    elif not live:
-        outcome = "not_live"
-    else:
-        outcome = CLEAN if set(live) & set(state.isr) else UNCLEAN
-    return Leaderless(
-        topic_partition=tp,
-        replicas=replicas,
-        leader=state.leader if state else None,
-        isr=state.isr if state else None,
-        live=live,
-        outcome=outcome,
-    )
-
-
 def elect_preferred_change(ensemble: Ensemble, plan: ElectionPlan) -> AdminChange[ElectionPlan, None, bool]:
     """Gives partitions back to their first replica; the wait says whether all are led by it."""
     return AdminChange(
@@ -444,13 +378,13 @@ def elect_preferred_change(ensemble: Ensemble, plan: ElectionPlan) -> AdminChang
         is_effective=bool(plan.wanted),
         no_undo="no command asks for the former leaders" if plan.wanted else None,
         write=lambda by: elect_preferred(ensemble, plan),
-        wait=lambda _, longest_s: wait_for_election(ensemble, plan, longest_s)[1],
+        wait=lambda _, longest_s: wait_for_election(ensemble, plan, longest_s),
     )
 
 
 def elect_unclean_change(
-    ensemble: Ensemble, plan: UncleanPlan
-) -> AdminChange[UncleanPlan, int, UncleanElectionDone | None]:
+    ensemble: Ensemble, plan: ElectionPlan
+) -> AdminChange[ElectionPlan, int, UncleanElectionDone | None]:
     """Lets a live replica lead partitions without a leader, in sync or not: records may be lost for good.
 
     What is written is the czxid of the request; the wait gives the controller's answer, None without one.
@@ -465,5 +399,5 @@ def elect_unclean_change(
         is_effective=bool(plan.wanted),
         no_undo="other replicas truncate what the new leader does not have" if plan.wanted else None,
         write=lambda by: elect_unclean(ensemble, plan, by.user),
-        wait=lambda czxid, longest_s: wait_for_verdicts(ensemble, czxid, longest_s)[1],
+        wait=lambda czxid, longest_s: wait_for_verdicts(ensemble, czxid, longest_s),
     )

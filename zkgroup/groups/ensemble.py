@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from zkgroup.groups.as_of import AsOf as AsOf
 from zkgroup.model.ports import Clock
 from zkgroup.zookeeper.blocking import Blocking
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,18 @@ class Ensemble:
         """Returns whether there is such a znode, by everything that was written before this call."""
         self.zk.sync("/")
         return self.zk.exists(path) is not None
+
+    def read_until(
+        self, read: Callable[[], T], is_over: Callable[[T], object], timeout_s: float, every_s: float
+    ) -> T:
+        """Reads, and reads again, until there is no more to wait for or the time is over; the last result."""
+        end_ms = self.clock.now_ms() + round(timeout_s * 1000)
+        while True:
+            found = read()
+            left_ms = end_ms - self.clock.now_ms()
+            if is_over(found) or left_ms <= 0:
+                return found
+            self.pause(min(every_s, left_ms / 1000))
 
     def as_of(self) -> AsOf:
         """The moment of what has just been read: the session's last zxid, and the time for people."""

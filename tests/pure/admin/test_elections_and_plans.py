@@ -192,7 +192,7 @@ def test_waiting_ends_when_the_request_is_gone_and_reports_the_leaders(
         world.write(Delete(PreferredElection.path(), 0))
 
     operator = world.operator(world.server.client(), controller)
-    _, led = wait_for_election(operator, plan, 10)
+    led = wait_for_election(operator, plan, 10)
 
     assert led is (leader == 2)
 

@@ -85,12 +85,12 @@ def test_the_outcome_is_found_by_the_czxid_of_the_request(
     found = world.server.find(UncleanElection.path())
     assert found is not None
     asked = UncleanElection.decode(found.path, found.data)
-    _, nothing = wait_for_verdicts(world.ensemble, czxid, 1)
+    nothing = wait_for_verdicts(world.ensemble, czxid, 1)
     verdicts = (PartitionVerdict(_tp(0), "unclean", 1), PartitionVerdict(_tp(1), "refused", None, "why"))
     done = UncleanElectionDone(verdicts, 7, 1)
     world.server.put(UncleanElectionDone.path(czxid), done.encode())
 
-    _, came = wait_for_verdicts(world.ensemble, czxid, 0)
+    came = wait_for_verdicts(world.ensemble, czxid, 0)
 
     assert (asked.partitions, asked.by, found.stat.czxid) == (plan.wanted, "ada", czxid)
     assert (nothing, came) == (None, done)

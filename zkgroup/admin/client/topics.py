@@ -8,7 +8,7 @@ from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone,
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan
-from zkgroup.admin.elections import ElectionPlan, UncleanPlan
+from zkgroup.admin.elections import ElectionPlan
 from zkgroup.admin.topics import alteration, creation, deletion, listing
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
 from zkgroup.admin.topics.creation import LeadersSeen, NewTopic
@@ -211,7 +211,7 @@ class TopicMethods(AdminBase):
 
     def elect_unclean(
         self, partitions: Partitions, *, dry_run: bool = False, wait_s: float | None = None
-    ) -> ChangeResult[UncleanPlan, int, UncleanElectionDone | None]:
+    ) -> ChangeResult[ElectionPlan, int, UncleanElectionDone | None]:
         """Lets a live replica lead partitions that have no leader, in sync or not: records may be lost.
 
         It cannot be undone.

@@ -256,14 +256,6 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
     )
 
 
-def hosted_states(
-    ensemble: Ensemble,
-) -> tuple[dict[str, Topic], dict[TopicPartition, DecodedZnode[PartitionState] | None]]:
-    """Every readable topic, and what the states of its partitions hold (None: none yet). Bulk reads."""
-    topics, _ = held_topics(ensemble)
-    return topics, states_of(ensemble, partitions_of(topics))
-
-
 def held_topics(ensemble: Ensemble) -> tuple[dict[str, Topic], dict[str, CorruptZnodeError]]:
     """Every readable topic, and what is wrong with each of the others, by name."""
     names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())

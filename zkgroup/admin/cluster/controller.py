@@ -504,20 +504,21 @@ def ask_to_resign(ensemble: Ensemble, plan: ResignationPlan) -> None:
 
 def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: float) -> Resignation:
     """Waits until the controller has resigned and another is elected; the last read is the result."""
-    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
-    while True:
+
+    def read() -> Znode | None:
         ensemble.zk.sync("/")
-        znode = ensemble.zk.find(ControllerRegistration.path())
-        resigned = znode is None or znode.stat.czxid != plan.czxid
-        left_ms = end_ms - ensemble.clock.now_ms()
-        if (resigned and znode is not None) or left_ms <= 0:
-            active = (
-                decode_or_error(znode, ControllerRegistration.decode).value if resigned and znode else None
-            )
-            return Resignation(
-                as_of=ensemble.as_of(), resigned=resigned, successor=active.broker if active else None
-            )
-        ensemble.pause(min(POLL_S, left_ms / 1000))
+        return ensemble.zk.find(ControllerRegistration.path())
+
+    def is_next(znode: Znode | None) -> bool:
+        return znode is not None and znode.stat.czxid != plan.czxid
+
+    znode = ensemble.read_until(read, is_next, timeout_s, POLL_S)
+    active = decode_or_error(znode, ControllerRegistration.decode).value if znode and is_next(znode) else None
+    return Resignation(
+        as_of=ensemble.as_of(),
+        resigned=znode is None or is_next(znode),
+        successor=active.broker if active else None,
+    )
 
 
 def _refuse_others(info: ControllerInfo) -> ControllerRegistration:

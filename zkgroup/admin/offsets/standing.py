@@ -79,10 +79,10 @@ def wait_until_standing(
 
     What has been decided for a partition is not asked again: its owner goes on from there.
     """
-    deadline_ms = ensemble.clock.now_ms() + int(longest_s * 1000)
     topics = sorted({change.topic_partition.topic for change in applied.done})
     found: dict[TopicPartition, OffsetStanding] = {}
-    while True:
+
+    def read() -> bool:
         snapshot = snapshot_or_empty(ensemble, plan.group, topics)
         for change in applied.done:
             tp = change.topic_partition
@@ -94,8 +94,7 @@ def wait_until_standing(
                     offset=offset_of(snapshot, tp),
                     owner=owner.text if owner else None,
                 )
-        is_open = any(one.standing == "pending" for one in found.values())
-        left_s = (deadline_ms - ensemble.clock.now_ms()) / 1000
-        if not is_open or left_s <= 0:
-            return tuple(found.values())
-        ensemble.pause(min(POLL_S, left_s))
+        return all(one.standing != "pending" for one in found.values())
+
+    ensemble.read_until(read, bool, longest_s, POLL_S)
+    return tuple(found.values())

@@ -135,20 +135,32 @@ def wait_for_reassignments(
 
     `on_progress` is called after every read.
     """
-    began = ensemble.clock.now_ms()
-    done_before: int | None = None
-    while True:
+    tell = progress_of(ensemble, on_progress)
+
+    def read() -> tuple[AsOf, tuple[ReassignmentStatus, ...]]:
         as_of, rows = verify_reassignments(ensemble, moves)
-        done = sum(row.status == DONE for row in rows)
-        done_before = done if done_before is None else done_before
+        tell(sum(row.status == DONE for row in rows), len(rows))
+        return as_of, rows
+
+    def is_over(found: tuple[AsOf, tuple[ReassignmentStatus, ...]]) -> bool:
+        return all(row.status != IN_PROGRESS for row in found[1])
+
+    return ensemble.read_until(read, is_over, timeout_s, POLL_S)
+
+
+def progress_of(
+    ensemble: Ensemble, on_progress: Callable[[ReassignmentProgress], object]
+) -> Callable[[int, int], object]:
+    """A function of how many moves are done, of how many: it calls `on_progress` with the time since now."""
+    began = ensemble.clock.now_ms()
+    first: list[int] = []
+
+    def tell(done: int, total: int) -> None:
+        first.append(done)
         elapsed = ensemble.clock.now_ms() - began
-        on_progress(
-            ReassignmentProgress(done=done, total=len(rows), elapsed_ms=elapsed, done_before=done_before)
-        )
-        left_s = timeout_s - elapsed / 1000
-        if all(row.status != IN_PROGRESS for row in rows) or left_s <= 0:
-            return as_of, rows
-        ensemble.pause(min(POLL_S, left_s))
+        on_progress(ReassignmentProgress(done=done, total=total, elapsed_ms=elapsed, done_before=first[0]))
+
+    return tell
 
 
 def _read(ensemble: Ensemble, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> _Snapshot:

@@ -28,6 +28,7 @@ from zkgroup.admin.reassign.progress import (
     UNKNOWN,
     ReassignmentProgress,
     ReassignmentStatus,
+    progress_of,
     verify_reassignments,
 )
 from zkgroup.admin.reassign.progress import FAILED as NOT_THERE
@@ -361,26 +362,21 @@ def run_plan(
 
     Raises what `plan_reassignment` raises for a phase that cannot be asked for now; the plan stays at it.
     """
-    began = ensemble.clock.now_ms()
-    done_before: int | None = None
-    while True:
+    tell = progress_of(ensemble, on_progress)
+
+    def read() -> PlanDescription:
         one = find_plan(ensemble, plan)
-        done = one.done or 0
-        done_before = done if done_before is None else done_before
-        elapsed = ensemble.clock.now_ms() - began
-        on_progress(
-            ReassignmentProgress(done=done, total=one.total, elapsed_ms=elapsed, done_before=done_before)
-        )
+        tell(one.done or 0, one.total)
+        if one.stored.state != RUNNING or read_controller_info(ensemble).is_zkgroup:
+            return one
+        if not _advance(ensemble, one):
+            return one
+        one = find_plan(ensemble, plan)
         if one.stored.state != RUNNING:
-            return one
-        if not read_controller_info(ensemble).is_zkgroup and _advance(ensemble, one):
-            one = find_plan(ensemble, plan)
-            if one.stored.state != RUNNING:
-                continue
-        left_s = timeout_s - elapsed / 1000
-        if left_s <= 0:
-            return one
-        ensemble.pause(min(POLL_S, left_s))
+            tell(one.done or 0, one.total)
+        return one
+
+    return ensemble.read_until(read, lambda one: one.stored.state != RUNNING, timeout_s, POLL_S)
 
 
 def _advance(ensemble: Ensemble, one: PlanDescription) -> bool:

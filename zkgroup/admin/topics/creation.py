@@ -315,21 +315,22 @@ def wait_for_leaders(
 
     `on_progress` is called after every read: how many are led, of how many.
     """
-    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
-    while True:
+    states: dict[TopicPartition, DecodedZnode[PartitionState] | None] = {}
+    able: Collection[int] = ()
+
+    def read() -> list[TopicPartition]:
+        nonlocal states, able
         ensemble.zk.sync("/")
         states = states_of(ensemble, replicas)
         able = by_role(registrations(ensemble)).data
         unled = [tp for tp, entry in states.items() if not _is_led(entry, able)]
         on_progress(len(replicas) - len(unled), len(replicas))
-        left_ms = end_ms - ensemble.clock.now_ms()
-        if not unled or left_ms <= 0:
-            info = read_controller_health(ensemble) if unled else None
-            reasons = {
-                tp: "; ".join(_why_unled(tp, replicas[tp], states[tp], able, info)) for tp in unled if info
-            }
-            return LeadersSeen(as_of=ensemble.as_of(), leaderless=reasons)
-        ensemble.pause(min(POLL_S, left_ms / 1000))
+        return unled
+
+    unled = ensemble.read_until(read, lambda found: not found, timeout_s, POLL_S)
+    info = read_controller_health(ensemble) if unled else None
+    reasons = {tp: "; ".join(_why_unled(tp, replicas[tp], states[tp], able, info)) for tp in unled if info}
+    return LeadersSeen(as_of=ensemble.as_of(), leaderless=reasons)
 
 
 def _is_led(entry: DecodedZnode[PartitionState] | None, able: Collection[int]) -> bool:

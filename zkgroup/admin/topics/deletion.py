@@ -451,17 +451,17 @@ def wait_until_gone(
 
     `on_change` is called with what the deletion waits for, each time that is something else.
     """
-    end_ms = ensemble.clock.now_ms() + round(timeout_s * 1000)
     last: str | None = None
-    while True:
+
+    def read() -> DeletionSeen:
+        nonlocal last
         seen = _read_deletion(ensemble, plan)
         if not seen.is_over and seen.detail not in (None, NOT_REPORTED, last):
             on_change(seen.detail)
         last = seen.detail
-        left_ms = end_ms - ensemble.clock.now_ms()
-        if seen.is_over or left_ms <= 0:
-            return seen
-        ensemble.pause(min(POLL_S, left_ms / 1000))
+        return seen
+
+    return ensemble.read_until(read, lambda seen: seen.is_over, timeout_s, POLL_S)
 
 
 def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
