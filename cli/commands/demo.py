@@ -69,7 +69,8 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
                  the stopped server show which offsets, when and by which session, and a report is
                  written.
 
-    Starts its own ZooKeeper servers (needs Java and the extra `embedded`). `group` uses the ensemble given
+    Starts its own ZooKeeper servers (needs Java and the extra `embedded`; `audit` also needs the extra
+    `audit`). `group` uses the ensemble given
     with -z instead; ZKGROUP_ZOOKEEPER alone does not count. Exit code 0 when every check held, 3 when one
     did not.
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.worlds.golden_data import FOLDER
+from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import histories
 from zkgroup.audit.documents import finding_fields, findings_document
-from zkgroup.audit.engine import audit, find
+from zkgroup.audit.engine import audit
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.incidents.numbered import numbered

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.worlds.history_files import PlayedSpark, consistent, write_history
+from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import history_of
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import Found, audit, find
+from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.incidents.numbered import numbered

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.engine import Found, find
+from tests.worlds.plain_findings import find
+from zkgroup.audit.engine import Found
+from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.incidents.numbered import numbered
-from zkgroup.audit.report.data import About, drawn_of, report_data
+from zkgroup.audit.report.data import About, report_data
+from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere
+from zkgroup.audit.source import Rows, SeenTree
+from zkgroup.zkfiles.tree import Tree
 
 GROUP = "billing"
 HOSTILE = (
@@ -38,8 +45,14 @@ def shape_of(log: AuditLog) -> dict[str, Any]:
 
 
 def _gathered(log: AuditLog, found: Found, limits: ReportLimits) -> dict[str, Any]:
-    drawn = drawn_of(log.events(), found.facts, limits, Nowhere())
+    with closing(ColumnsDrawing(rows_of(log.events), None, limits, Nowhere())) as drawing:
+        drawn = drawing.drawn()
     return report_data(drawn, found, numbered(found), About(inputs=["made"]), limits)
+
+
+def rows_of(events: Callable[[], Iterator[Event]]) -> Rows:
+    """A history that begins with nothing."""
+    return Rows(events, SeenTree(Tree(digests=False), 0, None, True, False, ""), None)
 
 
 def data_in(html: str) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tests.worlds.plain_findings import find_all
 from zkgroup.audit.columns.logs import with_ends
 from zkgroup.audit.columns.parts import ROWS_PER_PART
 from zkgroup.audit.columns.rows import Columns, columns_of
-from zkgroup.audit.engine import bounds_of, find_all
+from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES

@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+
+from zkgroup.audit.columns.logs import with_ends
+from zkgroup.audit.columns.parts import Parts, apart, behind, between, inside
+from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.manifest import ConvertedLog
 from zkgroup.audit.points_in_time import Covered, PointInTime, outside_notes, unlogged_part, zxid_range
 from zkgroup.audit.progress import Progress, quiet
@@ -19,10 +24,6 @@ from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
-
-if TYPE_CHECKING:
-    from zkgroup.audit.columns.parts import Parts
-    from zkgroup.audit.columns.rows import Columns
 
 
 @dataclass(slots=True)
@@ -103,9 +104,6 @@ class ConvertedSource:
 
     def _columns(self, before: int, to_zxid: int | None) -> Columns:
         """The rows behind a transaction, up to another; what is missing up to there is noted."""
-        from zkgroup.audit.columns.logs import with_ends
-        from zkgroup.audit.columns.parts import behind, inside
-
         whole = with_ends(list(self._logged(to_zxid)), self.tables.seeds())
         found = inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
         self._is_chroot_empty = bool(self.chroot) and not any(found.paths)
@@ -113,8 +111,6 @@ class ConvertedSource:
 
     def _parts(self, before: int, to_zxid: int | None) -> Parts:
         """The same log by log. What stood later than the first tree, or in a chroot, is known of all rows."""
-        from zkgroup.audit.columns.parts import Parts, apart
-
         if before > self.base_zxid or self.chroot:
             seeds, logged = apart(self._columns(before, to_zxid))
             return Parts(seeds, iter((logged,)))
@@ -122,10 +118,6 @@ class ConvertedSource:
 
     def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
         """The rows of each log up to a transaction; zxids that are missing are noted."""
-        import numpy as np
-
-        from zkgroup.audit.columns.parts import between
-
         last, rows = self.base_zxid, 0
         for each in self._logs(self.base_zxid + 1, to_zxid):
             self.progress("reading operations", rows or None)
@@ -169,7 +161,7 @@ def open_converted(
 ) -> ConvertedSource:
     """One ensemble, by its name where there are several.
 
-    Raises ConfigError where pyarrow is missing, the folder cannot be read, or the name is none or missing.
+    Raises ConfigError where the folder cannot be read, or the name is none or missing.
     """
     known = read_manifest(folder)
     name = known.named(str(folder), ensemble)

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import of_group, require_group
-from zkgroup.audit.key_rows import KeyRows
-from zkgroup.audit.keys import Key
+from zkgroup.audit.groups import require_group
+from zkgroup.audit.installed import require_columns
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.source import Rows, Source
 from zkgroup.errors import ConfigError
-
-
-def find(
-    rules: Sequence[Rule],
-    events: Callable[[], Iterable[Event]],
-    bounds: Mapping[str, float] | None = None,
-    facts: Facts | None = None,
-) -> list[Finding]:
-    """What the rules find in all rows, by zxid; nothing is screened.
-
-    Args:
-        events: gives the rows of the history from the beginning, each time it is called.
-        bounds: what the user set, by `finding.bound`.
-        facts: those of this history, where they are known already.
-
-    Raises ConfigError for a bound that no rule has.
-    """
-    chosen = bounds_of(rules, bounds or {})
-    if facts is None:
-        facts = facts_of(events())
-    return sorted(find_all(rules, events(), facts, chosen), key=order)
 
 
 class Skipped(NamedTuple):
@@ -72,11 +47,14 @@ def audit(
         end: the last moment; it counts as the end of the history.
         group: only what is about this group.
 
-    Raises ConfigError for a bound that no rule has, NotFoundError where there was no such group, and what
-    `Source.rows` raises.
+    Raises ConfigError for a bound that no rule has and where numpy or pyarrow is not installed, NotFoundError
+    where there was no such group, and what `Source.rows` raises.
     """
     bounds_of(rules, bounds or {})
-    with closing(bounded_rows(source.rows(start, end), group)) as table:
+    require_columns()
+    from zkgroup.audit.buckets.bounded import BoundedRows
+
+    with closing(BoundedRows(source.rows(start, end), group)) as table:
         return audit_rows(source, table, rules, bounds)
 
 
@@ -109,7 +87,7 @@ def audit_rows(
 
 
 class AskedRows(Protocol):
-    """The rows of an audit, as objects or as columns."""
+    """The rows of an audit as columns."""
 
     rows: Rows
     """As the source gave them."""
@@ -120,42 +98,6 @@ class AskedRows(Protocol):
     """The names of all groups, where one is asked for."""
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterable[Finding]: ...
-
-
-class ClosableRows(AskedRows, Protocol):
-    """Rows that may be on the disk."""
-
-    def close(self) -> None:
-        """Gives back what was written."""
-
-
-class PlainRows:
-    """Rows as objects: nothing is screened."""
-
-    def __init__(self, rows: Rows, group: str | None) -> None:
-        self.rows, self.group = rows, group
-        self.groups: set[str] = set()
-        self.facts = rows.ended(facts_of(self.events()))
-
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        return find_all(rules, self.events(), self.facts, bounds)
-
-    def close(self) -> None:
-        """Nothing was written."""
-
-    def events(self) -> Iterator[Event]:
-        """Those that are asked about, from the beginning."""
-        events = self.rows.events()
-        return events if self.group is None else of_group(events, self.group, self.groups)
-
-
-def bounded_rows(rows: Rows, group: str | None) -> ClosableRows:
-    """The rows of an audit, in bounded memory; without numpy and pyarrow as objects, all in memory."""
-    try:
-        from zkgroup.audit.buckets.bounded import BoundedRows
-    except ImportError:
-        return PlainRows(rows, group)
-    return BoundedRows(rows, group)
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
@@ -198,24 +140,6 @@ def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
     if not known.get(finding, all_bounds):
         return f"{finding} has no bounds"
     return f"expected one of {', '.join(known.get(finding, all_bounds))}"
-
-
-def find_all(
-    rules: Sequence[Rule], events: Iterable[Event], facts: Facts, bounds: Mapping[str, Bounds]
-) -> Iterator[Finding]:
-    """What the rules find, key by key. Memory: the rows."""
-    by_keys = {rule.keys.name: (rule.keys.key, defaultdict[Key, list[Event]](list)) for rule in rules}
-    for event in events:
-        for key_of, lists in by_keys.values():
-            key = key_of(event)
-            if key is not None:
-                lists[key].append(event)
-    for name, (_, lists) in by_keys.items():
-        asked = [rule for rule in rules if rule.keys.name == name]
-        for key, of_key in lists.items():
-            rows = KeyRows(of_key)
-            for rule in asked:
-                yield from rule.find(rows, key, facts, bounds[rule.name])
 
 
 def order(finding: Finding) -> tuple[object, ...]:

@@ -85,14 +85,12 @@ def record_checks_of(history: History) -> RecordChecks:
 
 
 def _of_columns(history: History) -> RecordChecks | None:
-    """The same from columns; None where there is no numpy, or the records need the exact reader.
+    """The same from columns; None where the records need the exact reader.
 
     In such logs no zxid is missing.
     """
-    try:
-        from zkgroup.audit.columns.record_facts import record_facts
-    except ImportError:
-        return None
+    from zkgroup.audit.columns.record_facts import record_facts
+
     records = record_facts(history)
     if records is None:
         return None

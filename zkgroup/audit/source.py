@@ -55,8 +55,7 @@ class Rows(NamedTuple):
     to_zxid: int | None
     """The last transaction that is asked for; None for all there are."""
     parts: Callable[[int], Parts | None] = lambda _rows: None
-    """The same as columns, in parts of so many rows or of some more, where they can be made without objects;
-    needs numpy and pyarrow."""
+    """The same as columns, in parts of so many rows or of some more; None where only objects can be made."""
     progress: Progress = quiet
     parts_of_group: Callable[[str, int], Parts | None] | None = None
     """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are

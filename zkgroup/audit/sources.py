@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zkgroup.audit.folders import Folders
+from zkgroup.audit.installed import require_columns
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.one_tree import OneTree, inconsistency_of
 from zkgroup.audit.progress import Progress, quiet
@@ -40,12 +41,14 @@ def open_source(
     Args:
         ensemble: which one, of Parquet that has several.
 
-    Raises NotZooKeeperFileError for what is none of these, ConfigError for a mixture.
+    Raises NotZooKeeperFileError for what is none of these, ConfigError for a mixture, and for Parquet where
+    numpy or pyarrow is not installed.
     """
     tables = [path for path in paths if is_converted(path)]
     if tables:
         if len(paths) > 1:
             raise ConfigError(f"{tables[0]} is Parquet of `audit run`: expected nothing beside it")
+        require_columns()
         from zkgroup.audit.converted import open_converted
 
         return open_converted(tables[0], ensemble, chroot, progress or quiet)

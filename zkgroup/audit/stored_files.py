@@ -16,13 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from zkgroup.errors import ConfigError
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError:
-    pa = None
+from zkgroup.errors import ConfigError
 
 OPERATIONS: Final = "operations"
 FACTS: Final = "facts"

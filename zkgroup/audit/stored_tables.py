@@ -1,22 +1,26 @@
-"""The Parquet of `audit run` of one ensemble, read without Spark.
-
-Needs numpy and pyarrow (the extra `fast`).
-"""
+"""The Parquet of `audit run` of one ensemble, read without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zkgroup.audit import manifest, stored_files
+from zkgroup.audit.columns.parts import sorted_seeds
+from zkgroup.audit.columns.rows import Columns, columns_of
+from zkgroup.audit.columns.stored import (
+    AS_CODES,
+    OPERATION_COLUMNS,
+    ROWS,
+    columns_of_operations,
+    columns_of_rows,
+    in_order,
+)
 from zkgroup.audit.manifest import Converted, ConvertedLog, Manifest
 from zkgroup.audit.stored_files import OPERATIONS, SEEDS, Source, StoredFile
 from zkgroup.errors import ConfigError
-
-if TYPE_CHECKING:
-    from zkgroup.audit.columns.rows import Columns
 
 
 @dataclass(slots=True)
@@ -34,14 +38,6 @@ class StoredTables:
 
     def operations(self, logs: Sequence[ConvertedLog]) -> Columns:
         """The rows of some logs, by zxid and place."""
-        from zkgroup.audit.columns.rows import columns_of
-        from zkgroup.audit.columns.stored import (
-            AS_CODES,
-            OPERATION_COLUMNS,
-            columns_of_operations,
-            in_order,
-        )
-
         table = self._read([file for log in logs for file in self._of_log(log)], OPERATION_COLUMNS, AS_CODES)
         return columns_of(()) if table is None else in_order(columns_of_operations(table))
 
@@ -53,10 +49,6 @@ class StoredTables:
 
     def seeds(self) -> Columns:
         """What stood before the first transaction."""
-        from zkgroup.audit.columns.parts import sorted_seeds
-        from zkgroup.audit.columns.rows import columns_of
-        from zkgroup.audit.columns.stored import AS_CODES, ROWS, columns_of_rows
-
         batch = self.converted.seed_batch
         files = [] if batch is None else [each for each in self._of_batch(batch) if each.table == SEEDS]
         table = self._read(files, [column.name for column in ROWS], AS_CODES)
@@ -99,12 +91,6 @@ def stored_tables(folder: Path, ensemble: str, converted: Converted) -> StoredTa
 def read_manifest(folder: Path) -> Manifest:
     """The newest one of a folder. Raises ConfigError."""
     place = folder / manifest.FOLDER
-    try:
-        from zkgroup.audit.columns import stored  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"{folder}: reading Parquet needs numpy and pyarrow ({error}): pip install 'zkgroup[fast]'"
-        ) from error
     try:
         name = manifest.newest(each.name for each in place.iterdir())
     except OSError as error:

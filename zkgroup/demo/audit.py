@@ -18,8 +18,8 @@ from typing import ClassVar, NamedTuple
 
 from zkgroup.audit.engine import Found
 from zkgroup.audit.inspection import health_of
+from zkgroup.audit.installed import require_columns
 from zkgroup.audit.owner_lives import OwnerLife, member_of_thread
-from zkgroup.audit.report.writing import ReportPlace, report_of, rows_beside, write_report
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.source import Source
 from zkgroup.audit.sources import open_source
@@ -181,8 +181,9 @@ def run(options: DemoOptions, screen: Screen) -> AuditDemoReport:
     """Runs the whole demo, always on its own server. Leaves no process behind, whatever happens.
 
     The report is kept: with all other files if those are kept, else in a new folder. Raises what the group
-    demo raises.
+    demo raises, and ConfigError where numpy or pyarrow is not installed.
     """
+    require_columns()
     with folder_of(options) as folder:
         with opened(PlantedGroup, options, screen, folder) as stage:
             shared = stage.play()
@@ -193,6 +194,8 @@ def run(options: DemoOptions, screen: Screen) -> AuditDemoReport:
 
 def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
     """Audits the files of the stopped server, and writes the report."""
+    from zkgroup.audit.report.writing import ReportPlace, report_of, rows_beside, write_report
+
     inputs = [stage.folder / "zookeeper" / "server-0"]
     stage.headline = "auditing the server's files"
     stage.log("the server has stopped; auditing the files that it leaves")

@@ -16,21 +16,13 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
 from zkgroup.audit.incidents.incident import PartitionDamage
 from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
+from zkgroup.audit.installed import require_columns, require_spark
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.report.writing import FINDINGS as FINDINGS_FILE
-from zkgroup.audit.report.writing import (
-    AuditReport,
-    ReportPlace,
-    report_of,
-    require_free,
-    rows_beside,
-    write_report,
-)
 from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.sources import path_of
 from zkgroup.audit.spark.inputs import require_inputs, require_output
-from zkgroup.audit.spark.session import require_spark, session
+from zkgroup.audit.spark.session import session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
 from ...app import Command, fail_check, output, shared
@@ -67,6 +59,7 @@ from .inputs import (
 )
 
 if TYPE_CHECKING:
+    from zkgroup.audit.report.writing import AuditReport, ReportPlace
     from zkgroup.audit.spark.audited import Audited
 
 
@@ -334,9 +327,9 @@ def report(
 ) -> None:
     """Write what happened and the findings as one HTML file.
 
-    The file needs no network. Beside it, or in --data-dir, come findings.json and, where pyarrow is
-    installed, Parquet: findings, owners, offsets, rebalances, sessions. Exit code 3 where there is an error
-    among the findings, or a file is damaged.
+    The file needs no network. Beside it, or in --data-dir, come findings.json and Parquet: findings, owners,
+    offsets, rebalances, sessions. Exit code 3 where there is an error among the findings, or a file is
+    damaged.
 
     With --spark an input may also be behind a URI, or be what `audit run` wrote; the report is the same.
 
@@ -347,20 +340,23 @@ def report(
     out = output()
     if not spark and (master is not None or settings):
         raise click.UsageError("--master and --set are for --spark")
-    place = ReportPlace.of(page, data_dir)
-    for path in (page, place.folder / FINDINGS_FILE):
+    require_columns()
+    from zkgroup.audit.report import writing
+
+    place = writing.ReportPlace.of(page, data_dir)
+    for path in (page, place.folder / writing.FINDINGS):
         inputs.require_outside(path)
-    require_free(place, overwrite=overwrite)
+    writing.require_free(place, overwrite=overwrite)
     if spark:
         request = _ReportRequest(inputs, start, end, group)
         made, written, damaged = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
     else:
-        with opened(inputs) as (source, report), rows_beside(place) as rows:
-            made = report_of(
+        with opened(inputs) as (source, report), writing.rows_beside(place) as rows:
+            made = writing.report_of(
                 source, inputs.paths, start=start, end=end, group=group, rows=rows, progress=report
             )
             report("writing the report")
-            written = write_report(place, made, rows, overwrite=overwrite)
+            written = writing.write_report(place, made, rows, overwrite=overwrite)
         damaged = bool(source.damages())
     severities = [one.severity for one in made.found.findings]
     if not REPORT.print(
@@ -403,6 +399,7 @@ def _with_spark(
         raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
     require_spark()
     require_inputs(inputs.texts)
+    from zkgroup.audit.report.writing import rows_beside, write_report
     from zkgroup.audit.spark.reporting import report as reported
 
     with progress() as report, session(master, settings) as spark, rows_beside(place) as rows:

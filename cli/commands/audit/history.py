@@ -30,8 +30,6 @@ from .inputs import (
     command,
     input_options,
     opened,
-    read_partitions,
-    read_sessions,
 )
 
 _SESSION_STYLES = {"expired": "bad", "open": "good"}
@@ -201,8 +199,10 @@ def owners(
             raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
+        from zkgroup.audit.screening import partition_rows
+
         zxids = source.zxids(start, end)
-        facts, rows = read_partitions(source.rows(start), group)
+        facts, rows = partition_rows(source.rows(start), group)
         mine = rows_by_partition(rows, group)
         if partition is not None:
             require_partition(partition, mine, facts)
@@ -281,7 +281,9 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        facts, rows = read_partitions(source.rows(start, end), group)
+        from zkgroup.audit.screening import partition_rows
+
+        facts, rows = partition_rows(source.rows(start, end), group)
         mine = rows_by_partition(rows, group)
         if partition is not None:
             require_partition(partition, mine, facts)
@@ -324,8 +326,10 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
+        from zkgroup.audit.screening import session_views
+
         zxids = source.zxids(start, end)
-        facts, all_sessions, groups = read_sessions(source.rows())
+        facts, all_sessions, groups = session_views(source.rows())
         require_group(group, groups)
         found = [
             row

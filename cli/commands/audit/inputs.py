@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +15,13 @@ from typing import Any
 import click
 
 from zkgroup.audit.collector import without_collector
-from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import groups_of
+from zkgroup.audit.installed import require_columns
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.one_tree import OneTree, inconsistency_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
-from zkgroup.audit.source import Rows, Source
+from zkgroup.audit.source import Source
 from zkgroup.audit.sources import open_source, path_of, require_source
-from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
@@ -208,8 +204,13 @@ def chroot_given(ctx: click.Context, parameter: click.Parameter, value: str) -> 
 
 
 @contextmanager
-def opened(inputs: Inputs) -> Iterator[tuple[Source, Progress]]:
-    """The opened source; its notes and damages are printed on stderr when the block ends."""
+def opened(inputs: Inputs, *, in_columns: bool = True) -> Iterator[tuple[Source, Progress]]:
+    """The opened source; its notes and damages are printed on stderr when the block ends.
+
+    Raises ConfigError where numpy or pyarrow is not installed, unless `in_columns` is False.
+    """
+    if in_columns:
+        require_columns()
     with without_collector(), progress() as report:
         if inputs.texts:
             if shared().zookeeper is not None:
@@ -310,25 +311,6 @@ def _one_partition(text: str) -> TopicPartition:
 
 ONE_PARTITION = Parsed("topic:partition", _one_partition)
 """`TOPIC:PARTITION`."""
-
-
-def read_partitions(rows: Rows, group: str | None) -> tuple[Facts, Iterable[Event]]:
-    """The facts, and rows that have all owners and offsets of the group; without numpy all rows."""
-    try:
-        from zkgroup.audit.screening import partition_rows
-    except ImportError:
-        return rows.ended(facts_of(rows.events())), rows.events()
-    return partition_rows(rows, group)
-
-
-def read_sessions(rows: Rows) -> tuple[Facts, list[SessionRow], set[str]]:
-    """The facts, every session, and the names of all groups; without numpy from rows as objects."""
-    try:
-        from zkgroup.audit.screening import session_views
-    except ImportError:
-        facts = rows.ended(facts_of(rows.events()))
-        return facts, sessions_of(rows.events(), facts), groups_of(rows.events())
-    return session_views(rows)
 
 
 def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:

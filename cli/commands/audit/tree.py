@@ -298,7 +298,7 @@ def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
 
 def _of_files(inputs: Inputs, at: PointInTime | None, file: Path, *, overwrite: bool) -> Made:
     inputs.require_outside(file)
-    with opened(inputs) as (source, report):
+    with opened(inputs, in_columns=False) as (source, report):
         report("replaying")
         seen = source.tree(at)
         header = ExportHeader(

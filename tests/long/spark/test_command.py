@@ -10,7 +10,7 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
-from zkgroup.audit.spark import session
+from zkgroup.audit import installed
 
 
 def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_what_to_do_next_is_said(spark: Any, tmp_path: Path) -> None:
 
 def test_what_spark_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started, with the command that installs it."""
-    monkeypatch.setattr(session, "find_spec", lambda name: None if name == "pyarrow" else name)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None if name == "pyarrow" else name)
     ran = Shell(tmp_path).run("audit", "run", "--input", str(tmp_path), "--output", str(tmp_path / "out"))
 
     assert ran.code == 2
     assert "pyarrow" in ran.err
-    assert "pip install 'zkgroup[audit]'" in ran.err
+    assert "pip install 'zkgroup[spark]'" in ran.err
     assert not (tmp_path / "out").exists()

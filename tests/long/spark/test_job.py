@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +84,3 @@ def test_wrong_inputs_are_named(spark: Any, tmp_path: Path, inputs: list[str], t
 
     with pytest.raises(ConfigError, match=told):
         run(spark, inputs, str(tmp_path / "out"))
-
-
-def test_workers_are_forked_with_what_tasks_import(spark: Any) -> None:
-    """Each would import it once more: pandas alone costs half a second of CPU."""
-    from zkgroup.audit.spark.daemon import TASKS
-
-    tasks = spark.sparkContext.parallelize([TASKS], 1)
-    missing = [] if find_spec("zkgroup.zkfiles.kernel") else ["zkgroup.zkfiles.compiled"]
-    assert tasks.map(lambda names: [name for name in names if name not in sys.modules]).collect() == [missing]

@@ -5,9 +5,8 @@
 measures this many operations instead of the million of `python -m tests.programs.benchmarks audit`. EARLIER
 is a checkout of an earlier commit (`git worktree add`), measured in turn with this one; COMMAND is one of
 those to measure, such as report, by default all. Each command is a process of its own, its start and its
-imports included, as users of the extra `fast` have it: modules are compiled already, and there is no pandas,
-which pyarrow imports where it is installed. CPU counts, for it is meaningful on a shared machine; the goals
-are Python calls of one more operation, which are the same on every machine.
+imports included; modules are compiled already. CPU counts, for it is meaningful on a shared machine; the
+goals are Python calls of one more operation, which are the same on every machine.
 """
 
 from __future__ import annotations
@@ -37,12 +36,6 @@ HERE = Path(__file__).parents[3]
 _RUN = """
 import sys
 
-class WithoutPandas:
-    def find_spec(self, name, path=None, target=None):
-        if name == "pandas":
-            raise ImportError(name)
-
-sys.meta_path.insert(0, WithoutPandas())
 sys.path.insert(0, sys.argv.pop(1))
 from cli.entry import main
 sys.exit(main())

@@ -16,11 +16,12 @@ import pytest
 from tests.programs.benchmarks.group_days import write_logs
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
+from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import bounds_for, whole_columns
 from zkgroup.audit.buckets import temporary
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
-from zkgroup.audit.engine import bounds_of, find
+from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds

@@ -11,7 +11,9 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.engine import PlainRows, audit, bounded_rows, bounds_of, find
+from tests.worlds.plain_findings import find
+from zkgroup.audit.buckets.bounded import BoundedRows
+from zkgroup.audit.engine import audit, bounds_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
@@ -105,8 +107,9 @@ def test_what_stands_in_one_tree_has_stood_until_it_was_read() -> None:
     """Its end is not its last change: in a cluster where nothing happens any more, things last on."""
     rows = OneTree(znodes=tuple, zxid=5, time_ms=7_000, is_exact=True).rows()
 
-    for table in (PlainRows(rows, None), bounded_rows(rows, None)):
-        assert (table.facts.end_zxid, table.facts.end_ms, table.facts.has_log) == (5, 7_000, False)
+    facts = BoundedRows(rows, None).facts
+
+    assert (facts.end_zxid, facts.end_ms, facts.has_log) == (5, 7_000, False)
 
 
 def test_a_group_is_asked_for_alone() -> None:

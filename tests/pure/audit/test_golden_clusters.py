@@ -9,7 +9,7 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, source
 from tests.worlds.golden_data import data_of, lines
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.points_in_time import PointInTime

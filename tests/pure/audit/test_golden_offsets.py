@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import (

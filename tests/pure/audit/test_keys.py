@@ -8,7 +8,8 @@ from collections import defaultdict
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from zkgroup.audit.engine import bounds_of, find_all, order
+from tests.worlds.plain_findings import find_all
+from zkgroup.audit.engine import bounds_of, order
 from zkgroup.audit.events import Event, Op
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES

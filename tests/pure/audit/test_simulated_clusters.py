@@ -9,7 +9,7 @@ import pytest
 from tests.pure.audit.simulated import events_of_log
 from tests.simulation.cluster import ClusterSimulation
 from tests.simulation.cluster.foreign_writers import NO_BROKER
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES

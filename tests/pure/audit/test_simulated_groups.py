@@ -13,7 +13,7 @@ from tests.simulation.group import Simulation
 from tests.simulation.group.setup import GROUP
 from tests.simulation.group.world import BROKER
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.fact_builder import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.reading import events_of

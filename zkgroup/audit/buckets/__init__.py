@@ -2,5 +2,4 @@
 
 `known_rows` and `spanning` name what must be seen of all buckets together. Two schedulers use these
 functions: `bounded` asks one bucket after the other in this process, `audit.spark` gives each to a task.
-Needs numpy and pyarrow (the extra `fast`).
 """

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
 from zkgroup.audit.texts import count_text, duration_text, session_text
-from zkgroup.audit.views.offsets import OffsetRow, OffsetRows
-from zkgroup.znodes.paths import PathKind
+from zkgroup.audit.views.offsets import OffsetRow
 
 Row = tuple[str, str, int]
 """Group, topic, partition."""
@@ -100,92 +97,6 @@ class Grains:
     def pins(self, grain_ms: int) -> bool:
         """Whether both sides of falls are kept; not where next to nothing else would be."""
         return grain_ms < max(self._length_ms // 16, 1)
-
-
-class _Curve:
-    def __init__(self) -> None:
-        self.points: list[tuple[Point, bool]] = []
-        """Each with whether it is beside a fall and therefore kept."""
-        self.writes = 0
-        self.pinned = 0
-
-
-class Curves:
-    """Takes the rows of owners and offsets."""
-
-    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
-        self._facts, self._limits, self._rows = facts, limits, rows
-        self._grains = Grains(facts)
-        self._writes: dict[str, dict[Row, OffsetRows]] = {}
-        self._curves: dict[Row, _Curve] = {}
-        self._known = 0
-        self._total = 0
-        self._refused: set[Row] = set()
-        self._grain_ms = 0
-        self._marks = marks_kept(limits)
-
-    def see(self, event: Event, place: PathKind) -> None:
-        row = (place.name, place.topic, place.partition)
-        of_group = self._writes.setdefault(place.name, {})
-        rows = of_group.get(row)
-        if rows is None:
-            if self._known >= self._limits.partitions:
-                self._refused.add(row)
-                return
-            members = next(iter(of_group.values())).members if of_group else None
-            self._known += 1
-            rows = of_group[row] = OffsetRows(self._facts, place.name, members)
-        write = rows.see(event, place.kind)
-        if write is not None:
-            self._add(row, write)
-
-    def drawn(self) -> DrawnOffsets:
-        """Once all rows are seen."""
-        curves = [
-            (row, curve.writes, [point for point, _ in curve.points])
-            for row, curve in sorted(self._curves.items())
-        ]
-        return DrawnOffsets(curves, self._marks, self._grain_ms, len(self._refused))
-
-    def _add(self, row: Row, write: OffsetRow) -> None:
-        self._rows.add("offsets", tables.offset(row, write))
-        for kind in kinds_of_marks(write):
-            self._marks.add(Mark(row, kind, write))
-        curve = self._curves.setdefault(row, _Curve())
-        if write.offset is None or write.offset < 0:
-            return
-        curve.writes += 1
-        falls = write.previous is not None and write.offset < write.previous and curve.pinned < PINNED_MAX
-        if falls:
-            curve.pinned += 1
-            if curve.points:
-                curve.points[-1] = curve.points[-1][0], True
-        self._total += self._append(curve.points, Point(write.time_ms, write.offset), is_pinned=falls)
-        if self._total > self._limits.points:
-            self._thin()
-
-    def _append(self, points: list[tuple[Point, bool]], point: Point, *, is_pinned: bool) -> int:
-        """How many points there are more."""
-        if points and self._grain_ms:
-            last, is_kept = points[-1]
-            start_ms, grain_ms = self._grains.start_ms, self._grain_ms
-            is_kept = is_kept and self._grains.pins(grain_ms)
-            if not is_kept and (last.ms - start_ms) // grain_ms == (point.ms - start_ms) // grain_ms:
-                points[-1] = point, is_pinned
-                return 0
-        points.append((point, is_pinned))
-        return 1
-
-    def _thin(self) -> None:
-        """With the next grain, until all points fit."""
-        while self._total > self._limits.points and not self._grains.is_last(self._grain_ms):
-            self._grain_ms = self._grains.next(self._grain_ms)
-            self._total = 0
-            for curve in self._curves.values():
-                thinned: list[tuple[Point, bool]] = []
-                for point, is_pinned in curve.points:
-                    self._total += self._append(thinned, point, is_pinned=is_pinned)
-                curve.points = thinned
 
 
 def marks_kept(limits: ReportLimits) -> Kept[Mark]:

@@ -7,7 +7,7 @@ since 1970, zxids text (a browser has no whole numbers of 64 bits), names number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,20 +20,19 @@ from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
 from zkgroup.audit.incidents.note_titles import called
 from zkgroup.audit.incidents.texts import cause_text, damage_text
 from zkgroup.audit.membership import TimeRange, merged
-from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.report import tables
+from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.report.cluster import Replication, brokers, controllers
-from zkgroup.audit.report.curves import Curves, DrawnOffsets
+from zkgroup.audit.report.curves import DrawnOffsets
 from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_zxid, shown
 from zkgroup.audit.report.load import WriteLoad
 from zkgroup.audit.report.rebalancing import AllRebalances
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Span, Timeline, columns, timeline_of
+from zkgroup.audit.report.timelines import Span, Timeline, columns
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
-from zkgroup.audit.views.sessions import SessionRow, SessionRows
+from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.znodes.paths import PathKind, path_kind
+from zkgroup.znodes.paths import PathKind
 
 SCHEMA = "zkgroup.audit_report/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
@@ -119,78 +118,6 @@ def report_data(
         **drawn.data(facts, names, limits),
     }
     return {**data, "names": names.texts}
-
-
-def drawn_of(events: Iterable[Event], facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> Drawn:
-    """The sections of the rows of a history, in one pass over them.
-
-    Args:
-        rows: takes what is shown as rows of `tables.TABLES`.
-    """
-    sections = _Sections(facts, limits, rows)
-    for event in events:
-        sections.see(event)
-    return sections.drawn()
-
-
-class _Sections:
-    """Hands each row to the sections that it is for."""
-
-    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
-        self._facts, self._limits, self._rows = facts, limits, rows
-        self._owners: Timeline[Partition] = timeline_of(facts, limits)
-        self._lives: dict[Partition, OwnerLives] = {}
-        self._curves = Curves(facts, limits, rows)
-        self._rebalances = AllRebalances(facts, limits, rows)
-        self._replication = Replication(facts, limits)
-        self._sessions = SessionRows(facts)
-        self._load = WriteLoad(facts, limits)
-
-    def see(self, event: Event) -> None:
-        self._sessions.see(event)
-        self._load.see(event)
-        if not event.applied:
-            return
-        place = path_kind(event.path)
-        if place.kind in ("owner", "offset"):
-            self._curves.see(event, place)
-        match place.kind:
-            case "owner":
-                self._owner(event, (place.name, place.topic, place.partition))
-                self._rebalances.see(event, place.name)
-            case "member" | "group":
-                self._rebalances.see(event, place.name)
-            case _:
-                see_topic(event, place, self._facts, self._replication)
-
-    def drawn(self) -> Drawn:
-        """Once all rows are seen."""
-        for row, lives in self._lives.items():
-            if lives.current is not None:
-                self._owned(row, lives.current)
-        self._rebalances.end()
-        self._replication.end()
-        sessions = self._sessions.rows()
-        for session in sessions:
-            self._rows.add("sessions", tables.session(session))
-        return Drawn(
-            self._owners, self._rebalances, self._curves.drawn(), self._replication, sessions, self._load
-        )
-
-    def _owner(self, event: Event, row: Partition) -> None:
-        lives = self._lives.get(row)
-        if lives is None:
-            if len(self._lives) >= self._limits.partitions:
-                self._owners.refuse(row)
-                return
-            lives = self._lives[row] = OwnerLives(self._facts)
-        over = lives.see(event)
-        if over is not None:
-            self._owned(row, over)
-
-    def _owned(self, row: Partition, life: OwnerLife) -> None:
-        self._owners.add(row, owner_span(life))
-        self._rows.add("owners", tables.owner(row, life))
 
 
 def see_topic(event: Event, place: PathKind, facts: Facts, replication: Replication) -> None:

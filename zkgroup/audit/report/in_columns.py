@@ -1,7 +1,6 @@
-"""The sections of a report in columns; needs numpy and pyarrow (the extra `fast`).
+"""The sections of a report, of all rows or of one bucket after the other.
 
-They are what `data` makes row by row: of all rows, or of one bucket after the other. Objects are made of the
-rows of members, owners, topics and partition states alone.
+Objects are made of the rows of members, owners, topics and partition states alone.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class _ColumnSections:
         self._offset_table = OrderedTable(self._give_offsets, seen.ends, self._kept)
         self._kept_owners = None if is_whole else TemporaryTables()
         self._owner_table = OrderedTable(self._give_owners, seen.ends, self._kept_owners)
-        self._rebalances = AllRebalances(facts, limits, shown)
+        self._rebalances = AllRebalances(limits, shown)
         self._replication = Replication(facts, limits)
         self._load = WriteLoad(facts, limits)
         self._offsets = AllOffsets(facts, limits)

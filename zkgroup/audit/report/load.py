@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.report.keeping import Names, ReportLimits
 from zkgroup.audit.texts import count_text
 
@@ -36,21 +34,7 @@ class WriteLoad:
         self._areas_drawn = limits.areas
         self._counts: dict[str, Counter[int]] = {}
         self._bytes: Counter[str] = Counter()
-        self._last_refused = -1
         self._counted: dict[str, _Counted] = {}
-
-    def see(self, event: Event) -> None:
-        key = BY_AREA.key(event)
-        if key is None:
-            return
-        if not event.applied:
-            if event.zxid == self._last_refused:
-                return  # one failed multi, however many rows it has
-            self._last_refused = event.zxid
-        area = key[0] if key[0] in self._counts or len(self._counts) < AREAS_MAX else _OTHER
-        bucket = min(max((event.time_ms - self.start_ms) // self.step_ms, 0), self.buckets - 1)
-        self._counts.setdefault(area, Counter())[bucket] += 1
-        self._bytes[area] += len(event.data or b"")
 
     def add(self, area: str, counts: Mapping[int, int], size: int, first: tuple[int, int]) -> None:
         """What was counted of some rows of an area: operations by step, bytes, and where the first one is."""

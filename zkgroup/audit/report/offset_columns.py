@@ -1,7 +1,6 @@
-"""Every write of an offset in columns, and the curves and marks of them; needs numpy and pyarrow.
+"""Every write of an offset in columns, and the curves and marks of them.
 
-It gives what `curves` gives, without an object a write. Only partitions with an offset that is no plain
-number are read row by row.
+Only partitions with an offset that is no plain number are read row by row.
 """
 
 from __future__ import annotations

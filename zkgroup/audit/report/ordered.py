@@ -1,4 +1,4 @@
-"""Rows of a table that come bucket by bucket, given back in the order of the history; needs pyarrow."""
+"""Rows of a table that come bucket by bucket, given back in the order of the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings and the tables of a report as Parquet; pyarrow is a part of the extra `audit`."""
+"""The findings and the tables of a report as Parquet."""
 
 from __future__ import annotations
 
@@ -7,27 +7,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from zkgroup.audit.incidents.found import NumberedFinding
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.arrow import moments, record_batch, schema
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.schemas import Column
-
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError:
-    pa = None
 
 FINDINGS = "findings.parquet"
 ROWS_PER_GROUP = 50_000
 _LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
-
-
-def is_there() -> bool:
-    """Whether pyarrow is."""
-    return pa is not None
 
 
 def write_findings(path: Path, rows: Sequence[NumberedFinding]) -> None:
@@ -42,8 +35,6 @@ def table_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
 
 def _batch_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
     """The same as a pyarrow.RecordBatch."""
-    from zkgroup.zkfiles.arrow import record_batch
-
     fitting = {column.name: _fitting(column, lists[column.name]) for column in columns}
     return record_batch(Batch(tuple(columns), len(lists[columns[0].name]), fitting))
 
@@ -96,8 +87,6 @@ def _with_place(path: Path) -> Iterator[None]:
 
 class _Table:
     def __init__(self, path: Path, columns: tuple[Column, ...], stack: ExitStack) -> None:
-        from zkgroup.zkfiles.arrow import schema
-
         self._path, self._columns = path, columns
         self._rows: list[tuple[Any, ...]] = []
         with _with_place(path):
@@ -109,8 +98,6 @@ class _Table:
             self._write()
 
     def add_arrays(self, arrays: Mapping[str, Any]) -> None:
-        from zkgroup.zkfiles.arrow import moments, schema
-
         self._write()
         whole = schema(self._columns)
         cast = [

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, Final
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.rebalances import PartitionChange, Rebalance, Rebalances
+from zkgroup.audit.rebalances import PartitionChange, Rebalance
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid
 from zkgroup.audit.texts import count_text
@@ -21,11 +19,10 @@ _RETAKEN_MAX: Final = 8
 
 
 class AllRebalances:
-    """Takes the rows of members, owners and groups."""
+    """Takes rebalances; keeps those that are shown, and a row of the table for each."""
 
-    def __init__(self, facts: Facts, limits: ReportLimits, rows: tables.RowSink) -> None:
-        self._facts, self._limits, self._rows = facts, limits, rows
-        self._folds: dict[str, Rebalances] = {}
+    def __init__(self, limits: ReportLimits, rows: tables.RowSink) -> None:
+        self._limits, self._rows = limits, rows
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
         self._table: list[tuple[Any, ...]] = []
 
@@ -35,17 +32,8 @@ class AllRebalances:
             self._kept.add(each)
             self._table.append(tables.rebalance(each))
 
-    def see(self, event: Event, group: str) -> None:
-        fold = self._folds.get(group)
-        if fold is None:
-            fold = self._folds[group] = Rebalances(group, self._facts)
-        over = fold.see(event)
-        if over is not None:
-            self.keep([over])
-
     def end(self) -> None:
         """Once all are seen: the rows of the table come by zxid, then by group."""
-        self.keep(last for fold in self._folds.values() if (last := fold.end()) is not None)
         for row in sorted(self._table, key=itemgetter(1, 0)):
             self._rows.add("rebalances", row)
 

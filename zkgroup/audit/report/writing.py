@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import ClosableRows, Found, PlainRows, audit_rows
+from zkgroup.audit.engine import Found, audit_rows
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.found import FoundIncidents
 from zkgroup.audit.incidents.numbered import numbered
@@ -17,12 +17,13 @@ from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report import parquet
-from zkgroup.audit.report.data import About, Drawn, drawn_of, report_data
+from zkgroup.audit.report.data import About, report_data
+from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, RowSink
-from zkgroup.audit.source import Rows, Source
+from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
 FINDINGS = "findings.json"
@@ -42,8 +43,8 @@ class ReportPlace(NamedTuple):
 
     def files(self) -> list[Path]:
         """All that may be written."""
-        tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
-        return [self.page, *(self.folder / name for name in (FINDINGS, *tables))]
+        tables = (f"{name}.parquet" for name in TABLES)
+        return [self.page, *(self.folder / name for name in (FINDINGS, parquet.FINDINGS, *tables))]
 
 
 def require_free(place: ReportPlace, *, overwrite: bool) -> None:
@@ -59,23 +60,18 @@ def require_free(place: ReportPlace, *, overwrite: bool) -> None:
             )
 
 
-@contextmanager
-def rows_beside(place: ReportPlace) -> Iterator[Drafts | Nowhere]:
+def rows_beside(place: ReportPlace) -> AbstractContextManager[Drafts]:
     """Takes the rows of `tables.TABLES` for `write_report`, into drafts that are gone when the block ends.
 
-    Without pyarrow they are left out. Raises ConfigError where they cannot be written.
+    Raises ConfigError where they cannot be written.
     """
-    if not parquet.is_there():
-        yield Nowhere()
-        return
-    with parquet.drafts(place.folder) as drafts:
-        yield drafts
+    return parquet.drafts(place.folder)
 
 
 def write_report(
-    place: ReportPlace, report: AuditReport, rows: Drafts | Nowhere | None = None, *, overwrite: bool = False
+    place: ReportPlace, report: AuditReport, rows: Drafts | None = None, *, overwrite: bool = False
 ) -> list[Path]:
-    """Writes the page, `findings.json` and, where pyarrow is there, Parquet; gives their paths.
+    """Writes the page, `findings.json` and Parquet; gives their paths.
 
     Each file gets its name when it is complete. `rows` are those that the report was made of. Raises
     RefusedError where a file is there already, ConfigError where it cannot be written.
@@ -85,14 +81,9 @@ def write_report(
     _write(html, lambda draft: draft.write_text(page(report.data), encoding="utf-8"))
     text = json_text(findings_document(report.found, report.incidents))
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
-    written = [html, json_file]
-    if parquet.is_there():
-        table = place.folder / parquet.FINDINGS
-        _write(table, lambda draft: parquet.write_findings(draft, report.incidents.findings))
-        written.append(table)
-    if isinstance(rows, Drafts):
-        written += rows.finish()
-    return written
+    table = place.folder / parquet.FINDINGS
+    _write(table, lambda draft: parquet.write_findings(draft, report.incidents.findings))
+    return [html, json_file, table, *(() if rows is None else rows.finish())]
 
 
 def json_text(document: dict[str, Any]) -> str:
@@ -135,7 +126,7 @@ def report_of(
     Raises what `engine.audit` raises.
     """
     limits = limits or ReportLimits()
-    with closing(drawing_of(source.rows(start, end), group, limits, rows or Nowhere())) as drawing:
+    with closing(ColumnsDrawing(source.rows(start, end), group, limits, rows or Nowhere())) as drawing:
         found = audit_rows(source, drawing, ALL_RULES)
         progress("shaping the report")
         seen = drawing.rows.seen
@@ -152,33 +143,6 @@ def report_of(
         drawn = drawing.drawn()
     incidents = numbered(found)
     return AuditReport(report_data(drawn, found, incidents, about, limits), found, incidents)
-
-
-class Drawing(ClosableRows, Protocol):
-    """The rows of an audit, and the sections of its report."""
-
-    def drawn(self) -> Drawn:
-        """The sections. Where rules are asked, that comes before."""
-
-
-class PlainDrawing(PlainRows):
-    """Of rows as objects."""
-
-    def __init__(self, rows: Rows, group: str | None, limits: ReportLimits, shown: RowSink) -> None:
-        super().__init__(rows, group)
-        self._limits, self._shown = limits, shown
-
-    def drawn(self) -> Drawn:
-        return drawn_of(self.events(), self.facts, self._limits, self._shown)
-
-
-def drawing_of(rows: Rows, group: str | None, limits: ReportLimits, shown: RowSink) -> Drawing:
-    """In bounded memory; without numpy and pyarrow of objects. `shown` takes the rows of `tables.TABLES`."""
-    try:
-        from zkgroup.audit.report.in_columns import ColumnsDrawing
-    except ImportError:
-        return PlainDrawing(rows, group, limits, shown)
-    return ColumnsDrawing(rows, group, limits, shown)
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -17,9 +17,10 @@ from zkgroup.audit.inspection import inspected
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
 from zkgroup.audit.report.data import About, report_data
+from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere, RowSink
-from zkgroup.audit.report.writing import AuditReport, drawing_of
+from zkgroup.audit.report.writing import AuditReport
 from zkgroup.audit.source import Source
 from zkgroup.audit.spark.ensembles import AuditedEnsemble, opened
 from zkgroup.audit.spark.inputs import given_of
@@ -67,7 +68,7 @@ def report(
         incidents = numbered(found)
         progress("shaping the report", len(found.findings))
         limits, seen = ReportLimits(), range_.seen
-        with closing(drawing_of(range_, group, limits, rows or Nowhere())) as drawing:
+        with closing(ColumnsDrawing(range_, group, limits, rows or Nowhere())) as drawing:
             about = About(  # behind the rows: reading them shows what is damaged
                 inputs=list(inputs),
                 files=_files(spark, of),

@@ -1,4 +1,4 @@
-"""The Spark session, and what has to be installed for it."""
+"""The Spark session of a job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from zkgroup.audit.installed import require_spark
 from zkgroup.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,12 +21,10 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _TOLD_BY_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
 """What an error of zkgroup says, in Python's traceback in Spark's error."""
 
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas")
 _LOOPBACK: Final = "127.0.0.1"
 
 _ALWAYS: Final[Mapping[str, str]] = {
     PUSHDOWN: "true",
-    "spark.python.daemon.module": "zkgroup.audit.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -49,15 +47,6 @@ _LOCAL_ENVIRONMENT: Final[Mapping[str, str]] = {
     "SPARK_LOCAL_IP": _LOOPBACK,
 }
 """Workers run the interpreter for which zkgroup is installed."""
-
-
-def require_spark() -> None:
-    """Raises ConfigError where what Spark needs is not installed."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[audit]'"
-        )
 
 
 def open_session(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.findings.sessions import SESSION_LEAK as RULE
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding

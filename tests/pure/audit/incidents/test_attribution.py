@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.engine import find
+from tests.worlds.plain_findings import find
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, attributed, incidents_of
 from zkgroup.audit.incidents.incident import Incident

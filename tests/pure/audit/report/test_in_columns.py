@@ -1,9 +1,9 @@
-"""A report of columns is the one that goes through all rows, whatever its limits are."""
+"""A report of buckets is the one of all rows at once, whatever its limits are."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from tests.worlds.audit_log import AuditLog
 from tests.worlds.bounded_findings import TIGHT as TIGHT_ROWS
 from tests.worlds.bounded_findings import rows_of as random_log
 from tests.worlds.made_reports import GROUP, busy
-from tests.worlds.random_histories import history_of
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.numbered import numbered
@@ -27,7 +26,7 @@ from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.writing import Drawing, PlainDrawing, ReportPlace, rows_beside
+from zkgroup.audit.report.writing import ReportPlace, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
@@ -57,30 +56,26 @@ def in_buckets(*args: Any) -> ColumnsDrawing:
     return ColumnsDrawing(*args, TIGHT_ROWS)
 
 
-KINDS: dict[str, Callable[..., Drawing]] = {
-    "rows": PlainDrawing,
+KINDS: dict[str, Callable[..., ColumnsDrawing]] = {
     "columns": ColumnsDrawing,
     "buckets": in_buckets,
 }
 
 
-def check_equal(
-    rows: Rows, group: str | None = None, limits: ReportLimits | None = None, kinds: Iterable[str] = KINDS
-) -> None:
-    """Data and tables by rows, by columns, and by those of one bucket after the other."""
+def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | None = None) -> None:
+    """Data and tables of all rows at once, and of one bucket after the other."""
     found = []
-    for kind in kinds:
+    for kind in KINDS.values():
         taken = Taken()
-        with closing(KINDS[kind](rows, group, limits or ReportLimits(), taken)) as drawing:
+        with closing(kind(rows, group, limits or ReportLimits(), taken)) as drawing:
             nothing = Found([], [], drawing.facts)
             drawn = drawing.drawn()
         found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.rows))
-    (by_rows, tables), *others = found
-    for by_columns, tables_of_columns in others:
-        for section, fields in by_rows.items():
-            assert by_columns[section] == fields, section
-        for name, of_table in tables.items():
-            assert tables_of_columns[name] == of_table, name
+    (at_once, tables), (in_turn, tables_in_turn) = found
+    for section, fields in at_once.items():
+        assert in_turn[section] == fields, section
+    for name, of_table in tables.items():
+        assert tables_in_turn[name] == of_table, name
     assert "sessions" in tables
 
 
@@ -94,13 +89,6 @@ def rows_of(events: Sequence[Event]) -> Rows:
 def test_a_recorded_history_has_the_same_report(group: str | None, limits: ReportLimits) -> None:
     """The files of a server with many faults, whole and of one group."""
     check_equal(open_source([folder_of(INCIDENTS)]).rows(), group, limits)
-
-
-@pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])
-def test_random_histories_have_the_same_report(limits: ReportLimits) -> None:
-    """With multis that failed, offsets that are no numbers, and clocks that step back."""
-    for seed in range(8):
-        check_equal(rows_of(history_of(seed)), limits=limits, kinds=("rows", "columns"))
 
 
 @pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])

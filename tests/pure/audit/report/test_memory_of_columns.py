@@ -15,9 +15,6 @@ from zkgroup.audit.report.tables import Nowhere
 from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.zkfiles.tree import Tree
 
-pytest.importorskip("numpy")
-pytest.importorskip("pyarrow")
-
 
 def test_rows_and_selections_of_rules_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the most of the memory of a long history; rows by key can be made again."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.real.cli.audit.golden import INCIDENTS, V394, copy
@@ -15,6 +16,7 @@ from tests.worlds.shell import Shell
 from zkgroup.audit.report import parquet, writing
 from zkgroup.audit.report.tables import FINDINGS, TABLES
 from zkgroup.model.requests import Create
+from zkgroup.zkfiles.arrow import schema
 
 
 def _report(shell: Shell, output: Path, *words: str, code: int = 3) -> dict[str, object]:
@@ -35,24 +37,18 @@ def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_
     )
     data = data_in(output.read_text(encoding="utf-8"))
     assert data["findings"]["counts"] == [found["errors"], found["warnings"], found["notes"]]
-    tables = [parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES)] if parquet.is_there() else []
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        ["findings.json", *tables, "report.html"]
-    )
-    if tables:
-        from zkgroup.zkfiles.arrow import schema
-
-        table = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / parquet.FINDINGS)
-        assert table.schema.equals(schema(FINDINGS))
-        rows = table.to_pylist()
-        for row, one in zip(rows, findings["findings"], strict=True):
-            same = [key for key in one if key not in ("from", "to")]
-            assert [row[key] for key in same] == [one[key] for key in same]
+    names = ["findings.json", parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES), "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    table = pq.read_table(tmp_path / parquet.FINDINGS)
+    assert table.schema.equals(schema(FINDINGS))
+    rows = table.to_pylist()
+    for row, one in zip(rows, findings["findings"], strict=True):
+        same = [key for key in one if key not in ("from", "to")]
+        assert [row[key] for key in same] == [one[key] for key in same]
 
 
 def test_the_tables_beside_it_are_the_output_of_the_commands(lone_shell: Shell, tmp_path: Path) -> None:
     """Ownerships of a partition, every write of an offset, every session; explicit types, times in UTC."""
-    pq = pytest.importorskip("pyarrow.parquet")
     words = ("--input", str(INCIDENTS))
     of_one = ("--group", "g", "--partition", "t:0")
     _report(lone_shell, tmp_path / "report.html", *words)
